@@ -1,0 +1,62 @@
+"""Limits of the Hopper SM (compute capability 9.0) that schedules and passes are checked against.
+
+Sources: PTX ISA 8.x (wgmma, cp.async.bulk.tensor, setmaxnreg, bar), CUDA C++ Programming Guide,
+table of technical specifications, and what ptxas 13.0 was seen to accept.
+"""
+
+from __future__ import annotations
+
+__all__ = ["register_pair_fits", "registers_at_entry"]
+
+WARP = 32
+WARPGROUP = 128
+MAX_THREADS = 1024
+
+SHARED_BYTES = 227 * 1024
+"""Dynamic shared memory a CTA may ask for."""
+
+REGISTERS = 65536
+"""32-bit registers of an SM; one CTA of ours has them all."""
+
+REGISTER_STEP = 8
+"""setmaxnreg takes multiples of 8 from 24 to 240."""
+
+SETMAXNREG_RANGE = (24, 240)
+
+NAMED_BARRIERS = 16
+"""Hardware ids 0..15; 0 is the CTA barrier (``__syncthreads``)."""
+
+WGMMA_M = 64
+WGMMA_K_BYTES = 32
+"""One wgmma reads 32 bytes of K: 16 elements of a 16-bit type."""
+
+WGMMA_N = range(8, 257, 8)
+
+TMA_BOX_MAX = 256
+"""Elements of a box per dimension."""
+
+TMA_STRIDE_ALIGN = 16
+"""Bytes; also the alignment of a tensor's base address."""
+
+SWIZZLE_ATOM = 1024
+"""Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""
+
+MBARRIER_BYTES = 8
+
+
+def registers_at_entry(threads: int) -> int:
+    """Registers per thread that the kernel starts with: the SM's, rounded down to a multiple of 8.
+
+    ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads).
+    """
+    return min(REGISTERS // threads // REGISTER_STEP * REGISTER_STEP, 255)
+
+
+def register_pair_fits(threads: int, per_role: tuple[tuple[int, int], ...]) -> bool:
+    """Whether ``per_role`` (threads of the role, registers per thread) fit the pool of the CTA.
+
+    The pool is what the CTA was launched with; setmaxnreg only moves registers within it, and an
+    increase beyond it waits for ever.
+    """
+    pool = threads * registers_at_entry(threads)
+    return sum(n * registers for n, registers in per_role) <= pool

@@ -1,0 +1,111 @@
+"""Fragments and the warpgroup matrix instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ir.expr import TRUE, Expr
+from lowering.ir.operands import Frag, SmemRef, Stmt
+
+__all__ = [
+    "FragCast",
+    "FragColumns",
+    "FragFill",
+    "MmaTile",
+    "Wgmma",
+    "WgmmaCommit",
+    "WgmmaFence",
+    "WgmmaWait",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FragFill(Stmt):
+    """A fragment with every element ``value``."""
+
+    OP: ClassVar[str] = "frag.fill"
+    out: Frag
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class FragCast(Stmt):
+    """``value`` converted to the result's dtype, round to nearest even."""
+
+    OP: ClassVar[str] = "frag.cast"
+    out: Frag
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragColumns(Stmt):
+    """Columns ``start .. start + out.cols`` of ``value``; a renaming of registers.
+
+    ``start`` is a multiple of 8 and constant once the unrolled loops around it are unrolled.
+    """
+
+    OP: ClassVar[str] = "frag.columns"
+    out: Frag
+    value: Frag
+    start: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MmaTile(Stmt):
+    """``out = acc + A · Bᵀ`` over ``k`` columns of one stage (tile level, until
+    ``synchronize_wgmma``). With ``clear`` the accumulator counts as zero.
+
+    A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major. Consumes
+    ``acc``.
+    """
+
+    OP: ClassVar[str] = "mma.tile"
+    out: Frag
+    acc: Frag
+    a: SmemRef
+    b: SmemRef
+    k: int
+    clear: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence(Stmt):
+    """``wgmma.fence.sync.aligned``: orders register accesses before the next wgmma."""
+
+    OP: ClassVar[str] = "wgmma.fence"
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma(Stmt):
+    """``wgmma.mma_async.sync.aligned.m64nNk16``, once for each 64 rows of the accumulator.
+
+    Asynchronous: reads the two shared tiles through 64-bit descriptors and updates the
+    accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
+    ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
+    """
+
+    OP: ClassVar[str] = "wgmma"
+    out: Frag
+    acc: Frag
+    a: SmemRef
+    b: SmemRef
+    accumulate: Expr = TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaCommit(Stmt):
+    """``wgmma.commit_group.sync.aligned``: the warp's wgmmas since the last commit."""
+
+    OP: ClassVar[str] = "wgmma.commit"
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaWait(Stmt):
+    """``wgmma.wait_group.sync.aligned pending``: at most ``pending`` of the executing warp's groups
+    are incomplete. ``out`` is ``acc``, settled if ``pending`` is 0. Consumes ``acc``."""
+
+    OP: ClassVar[str] = "wgmma.wait"
+    out: Frag
+    acc: Frag
+    pending: int

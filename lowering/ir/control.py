@@ -1,0 +1,119 @@
+"""Control statements: bindings, loops, branches, sections and roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ir.expr import ONE, Expr, Var
+from lowering.ir.operands import Body, Frag, Stmt
+
+__all__ = ["Carry", "Elect", "For", "If", "Let", "Role", "Roles", "Section", "SetMaxNReg"]
+
+
+@dataclass(frozen=True, slots=True)
+class Let(Stmt):
+    """``let var = value``."""
+
+    OP: ClassVar[str] = "let"
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A loop-carried value: ``var`` inside the loop, ``init`` before it, ``result`` after it.
+
+    A fragment carried in flight may start from a settled one, not the other way round.
+    """
+
+    var: Var | Frag
+    init: Expr | Frag
+    result: Var | Frag
+
+
+@dataclass(frozen=True, slots=True)
+class For(Stmt):
+    """``for var in start .. stop step step``; the body ends by yielding the next carried values.
+
+    Start, stop and step may be run-time values, uniform over the warps that execute the loop.
+    ``unroll`` asks the emitter for full unrolling and needs constant bounds.
+    """
+
+    OP: ClassVar[str] = "for"
+    var: Var
+    start: Expr
+    stop: Expr
+    body: Body
+    step: Expr = ONE
+    carries: tuple[Carry, ...] = ()
+    yields: tuple[Expr | Frag, ...] = ()
+    unroll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class If(Stmt):
+    """``if cond { then } else { other }``; ``cond`` is uniform over each executing warp."""
+
+    OP: ClassVar[str] = "if"
+    cond: Expr
+    then: Body
+    other: Body = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Elect(Stmt):
+    """One thread of each executing warp runs the body (``elect.sync``; always the same lane)."""
+
+    OP: ClassVar[str] = "elect"
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Stmt):
+    """A sub-DAG's loop nest, ``load`` or ``compute`` (tile level, until ``warp_specialize``).
+
+    ``groups`` compute warpgroups share the section; ``group`` is the index of the executing one.
+    """
+
+    OP: ClassVar[str] = "section"
+    name: str
+    body: Body
+    groups: int = 1
+    group: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps ``first_warp .. first_warp + warps`` run ``body``.
+
+    ``first_warp`` and ``warps`` are multiples of 4, so that ``setmaxnreg`` and wgmma see whole
+    warpgroups. ``group`` is the index of the executing warpgroup within the role.
+    """
+
+    name: str
+    first_warp: int
+    warps: int
+    body: Body
+    group: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roles(Stmt):
+    """Every warp of the CTA runs exactly one role; no role returns early."""
+
+    OP: ClassVar[str] = "roles"
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaxNReg(Stmt):
+    """``setmaxnreg.{inc,dec}.sync.aligned``: the executing warpgroup's registers per thread.
+
+    ``inc`` blocks until the CTA's pool has the registers, so a pair whose sum exceeds the pool
+    hangs; ``reallocate_registers`` checks the sum.
+    """
+
+    OP: ClassVar[str] = "setmaxnreg"
+    action: str
+    count: int

@@ -1,0 +1,331 @@
+"""Scalar expressions: the one integer language of extents, loop bounds, indices and predicates.
+
+Fusion IR uses it for extents, kernel IR for everything that is not a fragment. Expressions are
+immutable trees. Python operators build them and fold constants; the constructors build verbatim,
+so that a parsed text equals the expression it was printed from. Division and modulo are floor
+division; every divided value in a kernel is non-negative (the range analysis checks it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = [
+    "FALSE",
+    "ONE",
+    "TRUE",
+    "ZERO",
+    "Binary",
+    "Const",
+    "Expr",
+    "ExprLike",
+    "ScalarType",
+    "Select",
+    "Special",
+    "Var",
+    "as_expr",
+    "ceildiv",
+    "children",
+    "evaluate",
+    "free_vars",
+    "maximum",
+    "minimum",
+    "select",
+    "substitute",
+    "type_of",
+]
+
+
+class ScalarType(Enum):
+    """Type of a scalar; the value is its text."""
+
+    I32 = "i32"
+    I64 = "i64"
+    PRED = "pred"
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """Base of all scalar expressions."""
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return _fold("+", self, as_expr(other))
+
+    def __radd__(self, other: int) -> Expr:
+        return _fold("+", as_expr(other), self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return _fold("-", self, as_expr(other))
+
+    def __rsub__(self, other: int) -> Expr:
+        return _fold("-", as_expr(other), self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return _fold("*", self, as_expr(other))
+
+    def __rmul__(self, other: int) -> Expr:
+        return _fold("*", as_expr(other), self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return _fold("//", self, as_expr(other))
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return _fold("%", self, as_expr(other))
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return _fold("^", self, as_expr(other))
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return _fold("<", self, as_expr(other))
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return _fold("<=", self, as_expr(other))
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return _fold("<", as_expr(other), self)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return _fold("<=", as_expr(other), self)
+
+    def eq(self, other: ExprLike) -> Expr:
+        """``self == other`` as an expression (``==`` itself compares trees)."""
+        return _fold("==", self, as_expr(other))
+
+    def logical_and(self, other: ExprLike) -> Expr:
+        """``self and other`` on predicates."""
+        return _fold("and", self, as_expr(other))
+
+    def __str__(self) -> str:
+        return _show(self, 0)
+
+
+ExprLike = Expr | int
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expr):
+    """An integer, or 0/1 of type ``pred`` (printed ``false``/``true``)."""
+
+    value: int
+    type: ScalarType = ScalarType.I32
+
+    __str__ = Expr.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    """A scalar with a name: a kernel parameter, a ``let``, a loop index or a carried value."""
+
+    name: str
+    type: ScalarType = ScalarType.I32
+
+    __str__ = Expr.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Special(Expr):
+    """A special register: ``%ctaid.x``, ``%nctaid.x``, ``%warp`` (warp of the CTA), ``%lane``,
+    ``%warpgroup.warp`` (warp 0..3 of its warpgroup), ``%cluster.ctarank``."""
+
+    name: str
+
+    __str__ = Expr.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    """``lhs op rhs``; ``op`` is one of the keys of :data:`OPS`."""
+
+    op: str
+    lhs: Expr
+    rhs: Expr
+
+    __str__ = Expr.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    """``then if cond else other``, both sides evaluated."""
+
+    cond: Expr
+    then: Expr
+    other: Expr
+
+    __str__ = Expr.__str__
+
+
+ZERO, ONE = Const(0), Const(1)
+FALSE, TRUE = Const(0, ScalarType.PRED), Const(1, ScalarType.PRED)
+
+SPECIALS = ("ctaid.x", "nctaid.x", "warp", "lane", "warpgroup.warp", "cluster.ctarank")
+
+# op -> (meaning on Python integers, binding strength of the infix form; 0 prints as a call)
+OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
+    "or": (lambda a, b: int(bool(a or b)), 1),
+    "and": (lambda a, b: int(bool(a and b)), 2),
+    "==": (lambda a, b: int(a == b), 3),
+    "!=": (lambda a, b: int(a != b), 3),
+    "<": (lambda a, b: int(a < b), 3),
+    "<=": (lambda a, b: int(a <= b), 3),
+    "^": (lambda a, b: a ^ b, 4),
+    "+": (lambda a, b: a + b, 5),
+    "-": (lambda a, b: a - b, 5),
+    "*": (lambda a, b: a * b, 6),
+    "//": (lambda a, b: a // b, 6),
+    "%": (lambda a, b: a % b, 6),
+    "ceildiv": (lambda a, b: -(-a // b), 0),
+    "min": (min, 0),
+    "max": (max, 0),
+}
+COMPARISONS = frozenset({"==", "!=", "<", "<=", "and", "or"})
+
+
+def as_expr(value: ExprLike | bool) -> Expr:
+    """``value`` as an expression; a Python bool becomes a predicate."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    return Const(value)
+
+
+def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
+    """``a / b`` rounded up, the trip count of a split."""
+    return _fold("ceildiv", as_expr(a), as_expr(b))
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller of two integers."""
+    return _fold("min", as_expr(a), as_expr(b))
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger of two integers."""
+    return _fold("max", as_expr(a), as_expr(b))
+
+
+def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
+    """``then if cond else other``, folded when the condition is constant or both sides agree."""
+    then, other = as_expr(then), as_expr(other)
+    if isinstance(cond, Const):
+        return then if cond.value else other
+    return then if then == other else Select(cond, then, other)
+
+
+def type_of(e: Expr) -> ScalarType:
+    """Scalar type of ``e``: comparisons are predicates, arithmetic widens to i64."""
+    match e:
+        case Const(type=t) | Var(type=t):
+            return t
+        case Select(then=a, other=b):
+            return _wider(type_of(a), type_of(b))
+        case Binary(op, a, b):
+            return ScalarType.PRED if op in COMPARISONS else _wider(type_of(a), type_of(b))
+    return ScalarType.I32
+
+
+def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
+    if ScalarType.I64 in (a, b):
+        return ScalarType.I64
+    return a if a == b else ScalarType.I32
+
+
+def _fold(op: str, a: Expr, b: Expr) -> Expr:
+    """``Binary(op, a, b)`` with constants folded and neutral elements dropped."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        if op in ("//", "%", "ceildiv") and b.value == 0:
+            return Binary(op, a, b)
+        value = OPS[op][0](a.value, b.value)
+        return (
+            Const(value, ScalarType.PRED)
+            if op in COMPARISONS
+            else Const(value, _wider(a.type, b.type))
+        )
+    for x, y in ((a, b), (b, a)):
+        if not isinstance(x, Const):
+            continue
+        first = x is a
+        match op, x.value:
+            case ("+", 0) | ("*", 1):
+                return y
+            case ("-", 0) | ("//" | "ceildiv", 1) if not first:
+                return y
+            case ("*", 0):
+                return ZERO
+            case ("%", 1) if not first:
+                return ZERO
+            case ("and", v):
+                return y if v else FALSE
+            case ("or", v):
+                return TRUE if v else y
+    return Binary(op, a, b)
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """Direct operands of ``e``."""
+    match e:
+        case Binary(_, a, b):
+            return (a, b)
+        case Select(c, a, b):
+            return (c, a, b)
+    return ()
+
+
+def free_vars(e: Expr) -> frozenset[Var]:
+    """All variables in ``e``."""
+    if isinstance(e, Var):
+        return frozenset((e,))
+    return frozenset().union(*(free_vars(c) for c in children(e)))
+
+
+def substitute(e: Expr, env: Mapping[Var, Expr]) -> Expr:
+    """``e`` with variables replaced; what changes is folded again."""
+    match e:
+        case Var():
+            return env.get(e, e)
+        case Binary(op, a, b):
+            na, nb = substitute(a, env), substitute(b, env)
+            return e if na is a and nb is b else _fold(op, na, nb)
+        case Select(c, a, b):
+            nc, na, nb = (substitute(x, env) for x in (c, a, b))
+            return e if (nc, na, nb) == (c, a, b) else select(nc, na, nb)
+    return e
+
+
+def evaluate(e: Expr, env: Mapping[str, int]) -> int:
+    """Value of ``e``; ``env`` maps variable names, and special registers as ``%name``."""
+    match e:
+        case Const(value):
+            return value
+        case Var(name):
+            return env[name]
+        case Special(name):
+            return env["%" + name]
+        case Select(c, a, b):
+            return evaluate(a, env) if evaluate(c, env) else evaluate(b, env)
+        case Binary(op, a, b):
+            return OPS[op][0](evaluate(a, env), evaluate(b, env))
+    raise TypeError(f"not an expression: {e!r}")
+
+
+def _show(e: Expr, outer: int) -> str:
+    match e:
+        case Const(value, ScalarType.PRED):
+            return "true" if value else "false"
+        case Const(value, t):
+            return f"{value}" if t is ScalarType.I32 else f"{value}:{t.value}"
+        case Var(name):
+            return name
+        case Special(name):
+            return "%" + name
+        case Select():
+            return f"select({', '.join(_show(c, 0) for c in children(e))})"
+        case Binary(op, a, b) if OPS[op][1] == 0:
+            return f"{op}({_show(a, 0)}, {_show(b, 0)})"
+        case Binary(op, a, b):
+            level = OPS[op][1]
+            text = f"{_show(a, level)} {op} {_show(b, level + 1)}"
+            return f"({text})" if level < outer else text
+    raise TypeError(f"not an expression: {e!r}")

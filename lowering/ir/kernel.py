@@ -1,0 +1,153 @@
+"""The kernel: launch attributes, parameters, storage, and the statement tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ir.expr import Expr, Var
+from lowering.ir.nodes import Body
+from lowering.ir.types import DType, Swizzle
+
+__all__ = [
+    "CircularBuffer", "Kernel", "MBarrierArray", "NamedBarrierArray", "SharedBuffer", "TensorMap",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A TMA descriptor over a row-major ``rows x cols`` tensor, a ``__grid_constant__`` parameter.
+
+    ``rows`` and ``cols`` are extents in elements (run-time parameters); the row stride is a
+    property of the argument, not of the kernel. ``box`` is what one copy moves; (0, 0) until
+    ``swizzle_shared``.
+    """
+
+    name: str
+    dtype: DType
+    rows: Expr
+    cols: Expr
+    box: tuple[int, int] = (0, 0)
+    swizzle: Swizzle = Swizzle.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBuffer:
+    """``stages`` tiles of ``rows x cols`` elements in dynamic shared memory.
+
+    A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored row
+    by row, with its 16-byte chunks permuted by ``swizzle``. ``offset`` is in bytes from the
+    1024-byte aligned base, None until ``allocate_shared``.
+    """
+
+    name: str
+    dtype: DType
+    stages: int
+    rows: int
+    cols: int
+    swizzle: Swizzle = Swizzle.NONE
+    offset: int | None = None
+
+    @property
+    def box_cols(self) -> int:
+        """Columns of one box: the swizzle span, or all of them without a swizzle."""
+        return self.swizzle.value // self.dtype.bytes or self.cols
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage."""
+        return self.rows * self.cols * self.dtype.bytes
+
+    def byte(self, stage: int, row: int, col: int) -> int:
+        """Byte offset of an element from the start of the buffer, after swizzling."""
+        box, inner = divmod(col, self.box_cols)
+        line = self.box_cols * self.dtype.bytes
+        linear = stage * self.stage_bytes + (box * self.rows + row) * line
+        return self.swizzle.apply(linear + inner * self.dtype.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class MBarrierArray:
+    """``stages`` mbarriers of 8 bytes; a phase completes after ``arrivals`` arrivals and its bytes.
+
+    ``doc`` says who arrives. ``offset`` in bytes, None until ``allocate_shared``.
+    """
+
+    name: str
+    stages: int
+    arrivals: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBarrierArray:
+    """``count`` named barriers with hardware ids ``base .. base + count``, of ``threads`` each."""
+
+    name: str
+    count: int
+    base: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBuffer:
+    """The shared buffers that one load step fills together.
+
+    ``groups`` compute warpgroups read from it; each step is read by ``consumers`` of them (all in
+    a cooperative kernel, one in ping-pong). ``in_flight`` wgmma groups stay pending when a step's
+    successor starts, so a step is released that many steps late and ``stages > in_flight``.
+    """
+
+    name: str
+    buffers: tuple[str, ...]
+    stages: int
+    groups: int
+    consumers: int
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel at any point of the lowering.
+
+    ``grid`` is the number of CTAs, over the scalar parameters and ``sms`` (the device's
+    multiprocessors). ``cluster`` is CTAs per cluster along x.
+    """
+
+    name: str
+    threads: int
+    grid: Expr
+    params: tuple[Var, ...]
+    tensor_maps: tuple[TensorMap, ...]
+    shared: tuple[SharedBuffer, ...]
+    body: Body
+    cluster: int = 1
+    mbarriers: tuple[MBarrierArray, ...] = ()
+    named_barriers: tuple[NamedBarrierArray, ...] = ()
+    circular_buffers: tuple[CircularBuffer, ...] = ()
+
+    def tensor_map(self, name: str) -> TensorMap:
+        """The tensor map of that name."""
+        return next(t for t in self.tensor_maps if t.name == name)
+
+    def buffer(self, name: str) -> SharedBuffer:
+        """The shared buffer of that name."""
+        return next(b for b in self.shared if b.name == name)
+
+    def ring(self, name: str) -> CircularBuffer:
+        """The circular buffer of that name."""
+        return next(r for r in self.circular_buffers if r.name == name)
+
+    def mbarrier(self, name: str) -> MBarrierArray:
+        """The mbarrier array of that name."""
+        return next(b for b in self.mbarriers if b.name == name)
+
+    def named_barrier(self, name: str) -> NamedBarrierArray:
+        """The named-barrier array of that name."""
+        return next(b for b in self.named_barriers if b.name == name)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of dynamic shared memory, without the 1024 that aligning its base may cost."""
+        ends = [b.offset + b.stages * b.stage_bytes for b in self.shared if b.offset is not None]
+        ends += [b.offset + 8 * b.stages for b in self.mbarriers if b.offset is not None]
+        return max(ends, default=0)

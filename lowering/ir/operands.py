@@ -1,0 +1,64 @@
+"""Operands of statements, and the base of all statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ir.expr import Expr
+from lowering.ir.types import FragmentType
+
+__all__ = ["Body", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "SmemRef", "Stmt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frag:
+    """A fragment value: a tile in the registers of the executing warpgroup."""
+
+    name: str
+    type: FragmentType
+
+
+@dataclass(frozen=True, slots=True)
+class SmemRef:
+    """Element ``[stage, row, col]`` of a shared buffer, in logical (unswizzled) coordinates."""
+
+    buffer: str
+    stage: Expr
+    row: Expr
+    col: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class GmemRef:
+    """Element ``[row, col]`` of the tensor behind a tensor map; may lie out of bounds."""
+
+    map: str
+    row: Expr
+    col: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MBarrierRef:
+    """Barrier ``index`` of an mbarrier array in shared::cta memory."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBarrierRef:
+    """Named barrier ``index`` of a named-barrier array (hardware id = base id + index)."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Stmt:
+    """Base of all statements."""
+
+    OP: ClassVar[str] = ""
+
+
+Body = tuple[Stmt, ...]

@@ -1,0 +1,378 @@
+"""The parser of the kernel IR's text form (``lowering.ir.text`` prints it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+from lowering.ir import nodes
+from lowering.ir.expr import ONE, Expr, ScalarType, Var
+from lowering.ir.kernel import (
+    CircularBuffer,
+    Kernel,
+    MBarrierArray,
+    NamedBarrierArray,
+    SharedBuffer,
+    TensorMap,
+)
+from lowering.ir.lexer import IRSyntaxError, Lexer
+from lowering.ir.nodes import (
+    Body,
+    Carry,
+    Elect,
+    For,
+    Frag,
+    GmemRef,
+    If,
+    Let,
+    MBarrierRef,
+    NamedBarrierRef,
+    Role,
+    Roles,
+    Section,
+    SmemRef,
+    Stmt,
+)
+from lowering.ir.types import DType, FragmentType, Swizzle
+
+__all__ = ["IRSyntaxError", "parse_kernel"]
+
+_BLOCKS = {c.OP for c in (Let, For, If, Elect, Section, Roles)}
+_PLAIN: dict[str, type[Stmt]] = {
+    cls.OP: cls
+    for cls in vars(nodes).values()
+    if isinstance(cls, type) and issubclass(cls, Stmt) and cls.OP and cls.OP not in _BLOCKS
+}
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that ``print_kernel`` printed as ``text``; ``#`` starts a comment.
+
+    Raises:
+        IRSyntaxError: the text does not follow the grammar, or uses an undefined name.
+    """
+    return _Parser(text).kernel()
+
+
+class _Parser(Lexer):
+    # --- declarations ---
+
+    def kernel(self) -> Kernel:
+        self.expect("kernel")
+        name = self.name()
+        self.expect("threads")
+        threads = self.integer()
+        self.expect("cluster")
+        cluster = self.integer()
+        self.expect("grid")
+        mark = self.at
+        while self.peek not in ("{", ""):
+            self.at += 1
+        self.expect("{")
+        groups: dict[str, list[Any]] = {w: [] for w in _DECLARATIONS}
+        while self.peek in _DECLARATIONS:
+            word = self.next()
+            groups[word].append(_DECLARATIONS[word](self))
+        body = self.body()
+        if self.peek:
+            raise self.fail("the end of the text")
+        self.at = mark
+        self.scope = {p.name: p for p in groups["param"]} | {"sms": Var("sms")}
+        grid = self.expr()
+        return Kernel(
+            name=name,
+            threads=threads,
+            grid=grid,
+            params=tuple(groups["param"]),
+            tensor_maps=tuple(groups["tensormap"]),
+            shared=tuple(groups["shared"]),
+            body=body,
+            cluster=cluster,
+            mbarriers=tuple(groups["mbarrier"]),
+            named_barriers=tuple(groups["named_barrier"]),
+            circular_buffers=tuple(groups["circular_buffer"]),
+        )
+
+    def param(self) -> Var:
+        var = self.typed()
+        assert isinstance(var, Var)
+        return var
+
+    def pair(self) -> tuple[int, int]:
+        rows, _, cols = self.peek.partition("x")
+        if not (rows.isdigit() and cols.isdigit()):
+            raise self.fail("ROWSxCOLS")
+        self.at += 1
+        return int(rows), int(cols)
+
+    def dtype(self) -> DType:
+        try:
+            return DType(self.name())
+        except ValueError:
+            self.at -= 1
+            raise self.fail("an element type: " + ", ".join(d.value for d in DType)) from None
+
+    def swizzle(self) -> Swizzle:
+        return Swizzle(self.integer()) if self.accept("swizzle") else Swizzle.NONE
+
+    def offset(self) -> int | None:
+        return self.integer() if self.accept("at") else None
+
+    def tensor_map(self) -> TensorMap:
+        name = self.name()
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        rows = self.expr()
+        self.expect(",")
+        cols = self.expr()
+        self.expect("]")
+        box = self.pair() if self.accept("box") else (0, 0)
+        return TensorMap(name, dtype, rows, cols, box, self.swizzle())
+
+    def shared_buffer(self) -> SharedBuffer:
+        name = self.name()
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        stages = self.integer()
+        self.expect("]", "[")
+        rows, cols = self.pair()
+        self.expect("]")
+        return SharedBuffer(name, dtype, stages, rows, cols, self.swizzle(), self.offset())
+
+    def mbarrier(self) -> MBarrierArray:
+        name = self.name()
+        self.expect("[")
+        stages = self.integer()
+        self.expect("]", "arrivals")
+        return MBarrierArray(name, stages, self.integer(), self.offset())
+
+    def named_barrier(self) -> NamedBarrierArray:
+        name = self.name()
+        self.expect("[")
+        count = self.integer()
+        self.expect("]", "id")
+        base = self.integer()
+        self.expect("threads")
+        return NamedBarrierArray(name, count, base, self.integer())
+
+    def circular_buffer(self) -> CircularBuffer:
+        name = self.name()
+        self.expect("(")
+        buffers = self.items(self.name, ")")
+        numbers = []
+        for word in ("stages", "groups", "consumers", "in_flight"):
+            self.expect(word)
+            numbers.append(self.integer())
+        return CircularBuffer(name, buffers, *numbers)
+
+    # --- statements ---
+
+    def body(self) -> Body:
+        found = []
+        while self.peek not in ("}", "yield"):
+            found.append(self.stmt())
+        if self.peek == "}":
+            self.at += 1
+        return tuple(found)
+
+    def block(self) -> Body:
+        self.expect("{")
+        return self.body()
+
+    def stmt(self) -> Stmt:
+        word = self.peek
+        if word in _CONTROL:
+            self.at += 1
+            return _CONTROL[word](self)
+        out = None
+        if word not in _PLAIN:
+            out = self.typed()
+            self.expect("=")
+        cls = _PLAIN.get(self.peek)
+        if cls is None:
+            raise self.fail("a statement")
+        self.at += 1
+        return self.plain(cls, out)
+
+    def plain(self, cls: type[Stmt], out: Var | Frag | None) -> Stmt:
+        hints = get_type_hints(cls)
+        values: dict[str, Any] = {}
+        named = [f.name for f in fields(cls) if f.default is not MISSING]
+        first = True
+        for field in fields(cls):
+            if field.name == "out":
+                values["out"] = out
+            elif field.default is MISSING:
+                if not first:
+                    self.expect(",")
+                first = False
+                values[field.name] = self.operand(hints[field.name])
+        while named and (self.peek in named if first else self.peek == ","):
+            if not first:
+                self.expect(",")
+            first = False
+            key = self.name()
+            if key not in named:
+                self.at -= 1
+                raise self.fail("one of " + ", ".join(named))
+            self.expect("=")
+            values[key] = self.operand(hints[key])
+        return cls(**values)
+
+    def operand(self, hint: Any) -> Any:
+        text = str(hint)
+        if hint is bool:
+            return self.name() == "true"
+        if "Expr" in text:
+            return self.expr()
+        if hint is int or text.startswith("int |"):
+            return self.integer()
+        if hint is float:
+            return float(self.next())
+        if hint is str:
+            return self.name()
+        if hint is Frag:
+            return self.fragment()
+        for cls, count in ((SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1)):
+            if cls.__name__ in text:
+                name = self.name()
+                self.expect("[")
+                index = self.items(self.expr, "]")
+                if len(index) != count:
+                    raise self.fail(f"{count} indices after {name}")
+                return cls(name, *index)
+        raise self.fail(f"an operand of type {text}")
+
+    def fragment(self) -> Frag:
+        found = self.scope.get(self.peek)
+        if not isinstance(found, Frag):
+            raise self.fail("a defined fragment")
+        self.at += 1
+        return found
+
+    def typed(self) -> Var | Frag:
+        name = self.name()
+        self.expect(":")
+        value: Var | Frag
+        if self.accept("frag"):
+            self.expect("<")
+            dtype = self.dtype()
+            self.expect(",")
+            rows, cols = self.pair()
+            flying = self.accept(",")
+            if flying:
+                self.expect("async")
+            self.expect(">")
+            value = Frag(name, FragmentType(dtype, rows, cols, flying))
+        elif self.peek in {t.value for t in ScalarType}:
+            value = Var(name, ScalarType(self.next()))
+        else:
+            raise self.fail("a type")
+        self.scope[name] = value
+        return value
+
+    def let(self) -> Let:
+        mark = self.at
+        var = self.typed()
+        assert isinstance(var, Var), mark
+        self.expect("=")
+        return Let(var, self.expr())
+
+    def for_(self) -> For:
+        var = Var(self.name())
+        self.expect("in")
+        start = self.expr()
+        self.expect("..")
+        stop = self.expr()
+        step = self.expr() if self.accept("step") else ONE
+        self.scope[var.name] = var
+        halves: tuple[Any, ...] = ()
+        if self.accept("carry"):
+            self.expect("(")
+            halves = self.items(self.carry, ")")
+        unroll = self.accept("unroll")
+        body = self.block()
+        yields: list[Expr | Frag] = []
+        if self.accept("yield"):
+            for i in range(len(halves)):
+                if i:
+                    self.expect(",")
+                yields.append(self.value())
+            self.expect("}")
+        carries = []
+        for inner, init, result_name in halves:
+            result = type(inner)(result_name, inner.type)
+            self.scope[result_name] = result
+            carries.append(Carry(inner, init, result))
+        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll)
+
+    def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
+        mark = self.at
+        self.name()
+        self.expect(":")
+        self.at = mark
+        before = dict(self.scope)
+        var = self.typed()
+        inside, self.scope = self.scope, before
+        self.expect("=")
+        init = self.value()
+        self.scope = inside
+        self.expect("->")
+        return var, init, self.name()
+
+    def value(self) -> Expr | Frag:
+        return self.fragment() if isinstance(self.scope.get(self.peek), Frag) else self.expr()
+
+    def if_(self) -> If:
+        cond = self.expr()
+        then = self.block()
+        return If(cond, then, self.block() if self.accept("else") else ())
+
+    def section(self) -> Section:
+        name = self.name()
+        self.expect("groups")
+        groups = self.integer()
+        group = self.group()
+        return Section(name, self.block(), groups, group)
+
+    def group(self) -> Var | None:
+        if not self.accept("as"):
+            return None
+        group = Var(self.name())
+        self.scope[group.name] = group
+        return group
+
+    def roles(self) -> Roles:
+        self.expect("{")
+        roles = []
+        while not self.accept("}"):
+            self.expect("role")
+            name = self.name()
+            self.expect("warps")
+            first = self.integer()
+            self.expect("..")
+            warps = self.integer() - first
+            group = self.group()
+            roles.append(Role(name, first, warps, self.block(), group))
+        return Roles(tuple(roles))
+
+
+_DECLARATIONS: dict[str, Callable[[_Parser], Any]] = {
+    "param": _Parser.param,
+    "tensormap": _Parser.tensor_map,
+    "shared": _Parser.shared_buffer,
+    "mbarrier": _Parser.mbarrier,
+    "named_barrier": _Parser.named_barrier,
+    "circular_buffer": _Parser.circular_buffer,
+}
+_CONTROL: dict[str, Callable[[_Parser], Stmt]] = {
+    "let": _Parser.let,
+    "for": _Parser.for_,
+    "if": _Parser.if_,
+    "elect": lambda p: Elect(p.block()),
+    "section": _Parser.section,
+    "roles": _Parser.roles,
+}

@@ -1,0 +1,69 @@
+"""The fusion IR: immutable tensors, iteration domains and the expressions between them."""
+
+from __future__ import annotations
+
+from wsched.fusion.domain import (
+    IterDomain,
+    Merge,
+    Split,
+    Transform,
+    merge_index,
+    split_extents,
+    unmerge_index,
+)
+from wsched.fusion.expr import (
+    BroadcastOp,
+    CastOp,
+    FusionExpr,
+    LoadStoreOp,
+    MmaOp,
+    inputs_of,
+    rewire,
+)
+from wsched.fusion.fusion import Fusion, TensorBinding
+from wsched.fusion.record import Record, call_text
+from wsched.fusion.tensor import (
+    CircularBuffer,
+    CircularBufferType,
+    Pipelined,
+    TensorView,
+    WarpSpecialized,
+)
+from wsched.fusion.text import buffer_text, fusion_text, history_text, loop_text, nest_text
+from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
+
+__all__ = [
+    "BroadcastOp",
+    "CastOp",
+    "CircularBuffer",
+    "CircularBufferType",
+    "DataType",
+    "Fusion",
+    "FusionExpr",
+    "IterDomain",
+    "IterType",
+    "LoadStoreOp",
+    "LoadStoreOpType",
+    "MemoryType",
+    "Merge",
+    "MmaOp",
+    "ParallelType",
+    "Pipelined",
+    "Record",
+    "Split",
+    "TensorBinding",
+    "TensorView",
+    "Transform",
+    "WarpSpecialized",
+    "buffer_text",
+    "call_text",
+    "fusion_text",
+    "history_text",
+    "inputs_of",
+    "loop_text",
+    "merge_index",
+    "nest_text",
+    "rewire",
+    "split_extents",
+    "unmerge_index",
+]

@@ -1,0 +1,148 @@
+"""Iteration domains and the two transforms between them.
+
+A transform relates indices in both directions. ``Split`` is exact or leaves a tail (its outer
+extent is rounded up); ``Merge`` is always a bijection, also when it changes the traversal order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lowering.ir.expr import Expr, ceildiv, minimum
+from wsched.fusion.types import IterType, ParallelType
+
+__all__ = [
+    "IterDomain",
+    "Merge",
+    "Split",
+    "Transform",
+    "merge_index",
+    "split_extents",
+    "unmerge_index",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class IterDomain:
+    """One dimension of a tensor or of its loop nest.
+
+    Args:
+        id: unique in its fusion; never reused.
+        extent: number of indices. A broadcast domain holds the extent that it is expanded to.
+        label: a word for the reader, e.g. ``tile``; no meaning hangs on it.
+        iter_type: iteration, reduction or broadcast.
+        parallel: what runs its iterations; meaningful for loop domains only.
+    """
+
+    id: int
+    extent: Expr
+    label: str
+    iter_type: IterType = IterType.Iteration
+    parallel: ParallelType = ParallelType.Serial
+
+    @property
+    def name(self) -> str:
+        """Name of the loop variable, ``i12``."""
+        return f"i{self.id}"
+
+    def on(self, parallel: ParallelType) -> IterDomain:
+        """The same domain run by ``parallel``."""
+        return replace(self, parallel=parallel)
+
+    def __str__(self) -> str:
+        extent = f"1 ex {self.extent}" if self.iter_type is IterType.Broadcast else f"{self.extent}"
+        return f"{self.iter_type.value}{self.parallel.value}{self.id}{{{extent}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """``input = outer * inner.extent + inner``; the outer extent or, with ``inner_split`` false,
+    the inner one is rounded up."""
+
+    input: IterDomain
+    outer: IterDomain
+    inner: IterDomain
+    inner_split: bool = True
+
+    @property
+    def factor(self) -> Expr:
+        """The extent that was asked for."""
+        return self.inner.extent if self.inner_split else self.outer.extent
+
+    @property
+    def inputs(self) -> tuple[IterDomain, ...]:
+        """Domains that are consumed."""
+        return (self.input,)
+
+    @property
+    def outputs(self) -> tuple[IterDomain, ...]:
+        """Domains that are made."""
+        return (self.outer, self.inner)
+
+    def __str__(self) -> str:
+        side = "" if self.inner_split else ", inner_split=False"
+        return f"Split: {self.input} by {self.factor}{side} -> {self.outer}, {self.inner}"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Two domains as one of extent ``outer.extent * inner.extent``.
+
+    ``traversal`` 0 is row-major, ``outer * inner.extent + inner``. A positive value G visits
+    groups of G outer indices, the outer index running fastest inside a group; the last group is
+    narrower where G does not divide, so the order stays a bijection (see :func:`unmerge_index`).
+    """
+
+    outer: IterDomain
+    inner: IterDomain
+    output: IterDomain
+    traversal: int = 0
+
+    @property
+    def inputs(self) -> tuple[IterDomain, ...]:
+        """Domains that are consumed."""
+        return (self.outer, self.inner)
+
+    @property
+    def outputs(self) -> tuple[IterDomain, ...]:
+        """Domains that are made."""
+        return (self.output,)
+
+    def __str__(self) -> str:
+        order = f", traversal {self.traversal}" if self.traversal else ""
+        return f"Merge: {self.outer}, {self.inner}{order} -> {self.output}"
+
+
+Transform = Split | Merge
+
+
+def _rows(group: Expr, n_outer: Expr, traversal: int) -> Expr:
+    """Outer indices in a group: ``traversal``, fewer in the last group."""
+    return minimum(n_outer - group * traversal, traversal)
+
+
+def merge_index(t: Merge, outer: Expr, inner: Expr) -> Expr:
+    """Index in the merged domain of a pair of indices."""
+    if not t.traversal:
+        return outer * t.inner.extent + inner
+    group = outer // t.traversal
+    first = group * t.traversal
+    rows = _rows(group, t.outer.extent, t.traversal)
+    return first * t.inner.extent + inner * rows + (outer - first)
+
+
+def unmerge_index(t: Merge, flat: Expr) -> tuple[Expr, Expr]:
+    """Pair (outer, inner) of an index in the merged domain; the inverse of :func:`merge_index`."""
+    n_inner = t.inner.extent
+    if not t.traversal:
+        return flat // n_inner, flat % n_inner
+    area = n_inner * t.traversal
+    group, within = flat // area, flat % area
+    rows = _rows(group, t.outer.extent, t.traversal)
+    return group * t.traversal + within % rows, within // rows
+
+
+def split_extents(extent: Expr, factor: Expr, inner_split: bool) -> tuple[Expr, Expr]:
+    """Extents (outer, inner) of a split; the one that was not asked for is rounded up."""
+    rounded = ceildiv(extent, factor)
+    return (rounded, factor) if inner_split else (factor, rounded)

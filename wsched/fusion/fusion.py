@@ -1,0 +1,130 @@
+"""A fusion: tensors, the expressions between them, and how it came to be scheduled as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lowering.errors import InternalError
+from wsched.fusion.domain import IterDomain
+from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, inputs_of
+from wsched.fusion.record import Record
+from wsched.fusion.tensor import TensorView
+from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
+
+__all__ = ["Fusion", "TensorBinding"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBinding:
+    """How a tensor that the caller passes or receives corresponds to a tensor of the fusion.
+
+    Args:
+        tensor: name in the fusion.
+        axes: for each dimension of the caller's tensor the extent's name; ``("K", "N")`` for the
+            second operand of a matmul, which the fusion holds as [N, K].
+        sizes: sizes that the definition fixes, None where any is allowed.
+        dtype: element type.
+    """
+
+    tensor: str
+    axes: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Immutable; every scheduling primitive returns a new one.
+
+    Args:
+        inputs: bindings of the caller's tensors, in the order of the definition.
+        outputs: bindings of the results.
+        tensors: all tensors, ``T0`` first; a tensor's number is its position.
+        exprs: in topological order.
+        history: the primitives applied so far.
+        next_id: the first unused :class:`IterDomain` id.
+    """
+
+    inputs: tuple[TensorBinding, ...]
+    outputs: tuple[TensorBinding, ...]
+    tensors: tuple[TensorView, ...]
+    exprs: tuple[FusionExpr, ...]
+    next_id: int
+    history: tuple[Record, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all tensors."""
+        return tuple(t.name for t in self.tensors)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return any(t.name == name for t in self.tensors)
+
+    def tensor(self, name: str) -> TensorView:
+        """The tensor of this name; InternalError if there is none (primitives check before)."""
+        for t in self.tensors:
+            if t.name == name:
+                return t
+        raise InternalError("fusion", f"no tensor {name} among {', '.join(self.names)}")
+
+    def definition(self, name: str) -> FusionExpr | None:
+        """The expression that makes a tensor, None for an input."""
+        return next((e for e in self.exprs if e.output == name), None)
+
+    def uses(self, name: str) -> tuple[FusionExpr, ...]:
+        """The expressions that read a tensor."""
+        return tuple(e for e in self.exprs if name in inputs_of(e))
+
+    def consumers(self, name: str) -> tuple[TensorView, ...]:
+        """The tensors made from a tensor."""
+        return tuple(self.tensor(e.output) for e in self.uses(name))
+
+    def producers(self, name: str) -> tuple[TensorView, ...]:
+        """The tensors that a tensor is made from."""
+        e = self.definition(name)
+        return tuple(self.tensor(n) for n in inputs_of(e)) if e is not None else ()
+
+    @property
+    def mma(self) -> MmaOp:
+        """The one matrix multiplication; InternalError if there is not exactly one."""
+        found = [e for e in self.exprs if isinstance(e, MmaOp)]
+        if len(found) != 1:
+            raise InternalError("fusion", f"{len(found)} mma expressions where one is expected")
+        return found[0]
+
+    @property
+    def loads(self) -> tuple[TensorView, ...]:
+        """The TMA cacheAfter tensors: shared memory filled by TMA from global memory."""
+        return tuple(
+            self.tensor(e.output)
+            for e in self.exprs
+            if isinstance(e, LoadStoreOp)
+            and e.op is LoadStoreOpType.CpAsyncBulkTensorTile
+            and self.tensor(e.input).memory is MemoryType.Global
+        )
+
+    def updated(
+        self,
+        changed: Iterable[TensorView] = (),
+        exprs: tuple[FusionExpr, ...] | None = None,
+        next_id: int | None = None,
+    ) -> Fusion:
+        """With tensors replaced by name (new names appended), and expressions if given."""
+        by_name = {t.name: t for t in self.tensors} | {t.name: t for t in changed}
+        return replace(
+            self,
+            tensors=tuple(by_name.values()),
+            exprs=self.exprs if exprs is None else exprs,
+            next_id=self.next_id if next_id is None else next_id,
+        )
+
+    def recorded(self, record: Record) -> Fusion:
+        """With one more step in the history."""
+        return replace(self, history=(*self.history, record))
+
+    def fresh(self, domains: Iterable[IterDomain]) -> tuple[tuple[IterDomain, ...], int]:
+        """Copies of ``domains`` under new ids, and the next unused id after them."""
+        copies = tuple(replace(d, id=self.next_id + n) for n, d in enumerate(domains))
+        return copies, self.next_id + len(copies)

@@ -1,0 +1,100 @@
+"""A tensor with its logical domain, its loop nest and how it is buffered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsched.fusion.domain import IterDomain, Transform
+from wsched.fusion.types import DataType, IterType, MemoryType, ParallelType
+
+__all__ = ["CircularBuffer", "CircularBufferType", "Pipelined", "TensorView", "WarpSpecialized"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """Loads are issued by the warpgroups that compute."""
+
+    def __str__(self) -> str:
+        return "Pipelined()"
+
+
+@dataclass(frozen=True, slots=True)
+class WarpSpecialized:
+    """Loads are issued by a warpgroup of their own.
+
+    Args:
+        on: the parallel type that is lengthened by the load warpgroup.
+        num_registers: registers a thread of the (load, compute) warpgroups after ``setmaxnreg``;
+            None leaves the registers as the kernel starts with them.
+        stage_slice_position: loops left of it step through the stages, loops right of it are one
+            stage; None means left of the first ``Bulk`` loop.
+    """
+
+    on: ParallelType
+    num_registers: tuple[int, int] | None = None
+    stage_slice_position: int | None = None
+
+
+CircularBufferType = Pipelined | WarpSpecialized
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBuffer:
+    """``stages`` copies of a tensor's slice, filled up to ``prefetch`` steps ahead of use."""
+
+    stages: int
+    prefetch: int
+    type: CircularBufferType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """One tensor of a fusion.
+
+    Args:
+        name: ``T3``; never changes and never dies.
+        dtype: element type.
+        memory: global, shared or local (registers).
+        logical: its dimensions, outermost first, reductions included.
+        loop: its loop nest, outermost first.
+        transforms: from ``logical`` to ``loop``, in the order in which they were made.
+        compute_at: number of outer loops that it shares with its consumers.
+        circular_buffer: how it is circular-buffered, or None.
+    """
+
+    name: str
+    dtype: DataType
+    memory: MemoryType
+    logical: tuple[IterDomain, ...]
+    loop: tuple[IterDomain, ...]
+    transforms: tuple[Transform, ...] = ()
+    compute_at: int = 0
+    circular_buffer: CircularBuffer | None = None
+
+    @property
+    def stored(self) -> tuple[IterDomain, ...]:
+        """Logical dimensions without reductions: what a consumer sees."""
+        return tuple(d for d in self.logical if d.iter_type is not IterType.Reduction)
+
+    @property
+    def slice_position(self) -> int:
+        """Position that parts the loops over stages (left) from those in one stage (right)."""
+        buffered = self.circular_buffer
+        if buffered is not None and isinstance(buffered.type, WarpSpecialized):
+            position = buffered.type.stage_slice_position
+            if position is not None:
+                return position
+        bulk = (p for p, d in enumerate(self.loop) if d.parallel is ParallelType.Bulk)
+        return next(bulk, len(self.loop))
+
+    def axis_on(self, parallel: ParallelType) -> IterDomain | None:
+        """The loop domain that ``parallel`` runs, if there is one."""
+        return next((d for d in self.loop if d.parallel is parallel), None)
+
+    @property
+    def head(self) -> str:
+        """Name, memory and type: ``T4_s___bfloat``."""
+        return f"{self.name}_{self.memory.value}_{self.dtype.text}"
+
+    def __str__(self) -> str:
+        return f"{self.head}[ {', '.join(map(str, self.loop))} ]"

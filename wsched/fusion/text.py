@@ -1,0 +1,54 @@
+"""A fusion as text, in the manner of nvFuser's ``print_math``."""
+
+from __future__ import annotations
+
+from wsched.fusion.domain import IterDomain
+from wsched.fusion.fusion import Fusion
+from wsched.fusion.tensor import CircularBuffer, Pipelined, TensorView
+
+__all__ = ["buffer_text", "fusion_text", "history_text", "loop_text", "nest_text"]
+
+
+def buffer_text(b: CircularBuffer) -> str:
+    """A circular buffer in one line."""
+    if isinstance(b.type, Pipelined):
+        kind = "Pipelined"
+    else:
+        registers = "" if b.type.num_registers is None else " registers {}/{}".format(
+            *b.type.num_registers
+        )
+        kind = f"WarpSpecialized on {b.type.on}{registers}"
+    return f"circular_buffer stages {b.stages} prefetch {b.prefetch} {kind}"
+
+
+def fusion_text(f: Fusion) -> str:
+    """Inputs, outputs, one line for each expression, transforms indented below it."""
+    lines = ["inputs:"]
+    lines += [f"  {f.tensor(b.tensor)}  as [{', '.join(b.axes)}]" for b in f.inputs]
+    lines += ["outputs:"]
+    lines += [f"  {f.tensor(b.tensor)}" for b in f.outputs]
+    lines += ["math:"]
+    for e in f.exprs:
+        t = f.tensor(e.output)
+        lines += [f"  {t}", f"     = {e}"]
+        if t.compute_at:
+            lines.append(f"     compute_at {t.compute_at}")
+        if t.circular_buffer is not None:
+            lines.append(f"     {buffer_text(t.circular_buffer)}")
+        lines += [f"     {step}" for step in t.transforms]
+    return "\n".join(lines) + "\n"
+
+
+def history_text(f: Fusion) -> str:
+    """The schedule as Python, one call a line."""
+    return "".join(f"{record}\n" for record in f.history)
+
+
+def loop_text(d: IterDomain, note: str = "") -> str:
+    """One loop: ``for i12 = tile [Serial] in 0 .. extent``."""
+    return f"for {d.name} = {d.label} [{d.parallel}{note}] in 0 .. {d.extent}"
+
+
+def nest_text(t: TensorView) -> str:
+    """The loop nest of one tensor, outermost first, with the positions of its axes."""
+    return "\n".join([f"{t.head}:", *(f"  {p}: {loop_text(d)}" for p, d in enumerate(t.loop))])

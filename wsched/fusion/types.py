@@ -1,0 +1,87 @@
+"""Words of the fusion language, spelled as in nvFuser."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
+
+
+class _Named(Enum):
+    """An enum that prints as the Python that names it, so that a history can be replayed."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DataType(_Named):
+    """Element type; the value is (text in a tensor's name, bytes of an element)."""
+
+    BFloat16 = ("__bfloat", 2)
+    Half = ("__half", 2)
+    Float = ("float", 4)
+    Double = ("double", 8)
+    Float8_e4m3fn = ("__e4m3", 1)
+    Float8_e5m2 = ("__e5m2", 1)
+    Int = ("int64_t", 8)
+    Int32 = ("int", 4)
+    Index = ("nvfuser_index_t", 8)
+    Bool = ("bool", 1)
+
+    @property
+    def text(self) -> str:
+        """The type as nvFuser writes it in a tensor, e.g. ``__bfloat``."""
+        return self.value[0]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in memory."""
+        return self.value[1]
+
+
+class MemoryType(_Named):
+    """Where a tensor lives; the value is the letter in its text."""
+
+    Global = "g"
+    Shared = "s"
+    Local = "l"
+
+
+class ParallelType(_Named):
+    """What runs the iterations of a loop domain; the value is the prefix in its text.
+
+    ``Bulk`` dimensions are the box of one TMA, ``Mma`` dimensions the tile of one wgmma (and its
+    register fragment where the result is read). ``TIDy`` counts warpgroups, ``TIDx`` the 128
+    threads of one.
+    """
+
+    Serial = "S"
+    Unroll = "UR"
+    Vectorize = "V"
+    BIDx = "blockIdx.x"
+    BIDy = "blockIdx.y"
+    BIDz = "blockIdx.z"
+    TIDx = "threadIdx.x"
+    TIDy = "threadIdx.y"
+    TIDz = "threadIdx.z"
+    Bulk = "B"
+    Mma = "MMA"
+
+
+class IterType(_Named):
+    """What an iteration domain stands for; the value is the prefix in its text."""
+
+    Iteration = "i"
+    Reduction = "r"
+    Broadcast = "b"
+
+
+class LoadStoreOpType(_Named):
+    """How a load or store moves its data."""
+
+    Set = "Set"
+    CpAsyncBulkTensorTile = "CpAsyncBulkTensorTile"
+    StMatrix = "StMatrix"
