@@ -54,7 +54,7 @@ class FragColumns(Stmt):
 @dataclass(frozen=True, slots=True)
 class MmaTile(Stmt):
     """``out = acc + A · Bᵀ`` over ``k`` columns of one stage (tile level, until
-    ``synchronize_wgmma``). With ``clear`` the accumulator counts as zero.
+    ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major. Consumes
     ``acc``.
@@ -66,7 +66,7 @@ class MmaTile(Stmt):
     a: SmemRef
     b: SmemRef
     k: int
-    clear: Expr
+    accumulate: Expr
 
 
 @dataclass(frozen=True, slots=True)

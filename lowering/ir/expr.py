@@ -26,6 +26,7 @@ __all__ = [
     "Special",
     "Var",
     "as_expr",
+    "binary",
     "ceildiv",
     "children",
     "evaluate",
@@ -51,51 +52,51 @@ class Expr:
     """Base of all scalar expressions."""
 
     def __add__(self, other: ExprLike) -> Expr:
-        return _fold("+", self, as_expr(other))
+        return binary("+", self, as_expr(other))
 
     def __radd__(self, other: int) -> Expr:
-        return _fold("+", as_expr(other), self)
+        return binary("+", as_expr(other), self)
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return _fold("-", self, as_expr(other))
+        return binary("-", self, as_expr(other))
 
     def __rsub__(self, other: int) -> Expr:
-        return _fold("-", as_expr(other), self)
+        return binary("-", as_expr(other), self)
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return _fold("*", self, as_expr(other))
+        return binary("*", self, as_expr(other))
 
     def __rmul__(self, other: int) -> Expr:
-        return _fold("*", as_expr(other), self)
+        return binary("*", as_expr(other), self)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
-        return _fold("//", self, as_expr(other))
+        return binary("//", self, as_expr(other))
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return _fold("%", self, as_expr(other))
+        return binary("%", self, as_expr(other))
 
     def __xor__(self, other: ExprLike) -> Expr:
-        return _fold("^", self, as_expr(other))
+        return binary("^", self, as_expr(other))
 
     def __lt__(self, other: ExprLike) -> Expr:
-        return _fold("<", self, as_expr(other))
+        return binary("<", self, as_expr(other))
 
     def __le__(self, other: ExprLike) -> Expr:
-        return _fold("<=", self, as_expr(other))
+        return binary("<=", self, as_expr(other))
 
     def __gt__(self, other: ExprLike) -> Expr:
-        return _fold("<", as_expr(other), self)
+        return binary("<", as_expr(other), self)
 
     def __ge__(self, other: ExprLike) -> Expr:
-        return _fold("<=", as_expr(other), self)
+        return binary("<=", as_expr(other), self)
 
     def eq(self, other: ExprLike) -> Expr:
         """``self == other`` as an expression (``==`` itself compares trees)."""
-        return _fold("==", self, as_expr(other))
+        return binary("==", self, as_expr(other))
 
     def logical_and(self, other: ExprLike) -> Expr:
         """``self and other`` on predicates."""
-        return _fold("and", self, as_expr(other))
+        return binary("and", self, as_expr(other))
 
     def __str__(self) -> str:
         return _show(self, 0)
@@ -193,17 +194,17 @@ def as_expr(value: ExprLike | bool) -> Expr:
 
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
     """``a / b`` rounded up, the trip count of a split."""
-    return _fold("ceildiv", as_expr(a), as_expr(b))
+    return binary("ceildiv", as_expr(a), as_expr(b))
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
     """The smaller of two integers."""
-    return _fold("min", as_expr(a), as_expr(b))
+    return binary("min", as_expr(a), as_expr(b))
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
     """The larger of two integers."""
-    return _fold("max", as_expr(a), as_expr(b))
+    return binary("max", as_expr(a), as_expr(b))
 
 
 def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
@@ -232,7 +233,7 @@ def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
     return a if a == b else ScalarType.I32
 
 
-def _fold(op: str, a: Expr, b: Expr) -> Expr:
+def binary(op: str, a: Expr, b: Expr) -> Expr:
     """``Binary(op, a, b)`` with constants folded and neutral elements dropped."""
     if isinstance(a, Const) and isinstance(b, Const):
         if op in ("//", "%", "ceildiv") and b.value == 0:
@@ -248,7 +249,7 @@ def _fold(op: str, a: Expr, b: Expr) -> Expr:
             continue
         first = x is a
         match op, x.value:
-            case ("+", 0) | ("*", 1):
+            case ("+" | "^", 0) | ("*", 1):
                 return y
             case ("-", 0) | ("//" | "ceildiv", 1) if not first:
                 return y
@@ -287,7 +288,7 @@ def substitute(e: Expr, env: Mapping[Var, Expr]) -> Expr:
             return env.get(e, e)
         case Binary(op, a, b):
             na, nb = substitute(a, env), substitute(b, env)
-            return e if na is a and nb is b else _fold(op, na, nb)
+            return e if na is a and nb is b else binary(op, na, nb)
         case Select(c, a, b):
             nc, na, nb = (substitute(x, env) for x in (c, a, b))
             return e if (nc, na, nb) == (c, a, b) else select(nc, na, nb)

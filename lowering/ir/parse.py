@@ -296,7 +296,8 @@ class _Parser(Lexer):
         unroll = self.accept("unroll")
         body = self.block()
         yields: list[Expr | Frag] = []
-        if self.accept("yield"):
+        if halves:
+            self.expect("yield")
             for i in range(len(halves)):
                 if i:
                     self.expect(",")

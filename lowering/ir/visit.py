@@ -12,10 +12,10 @@ from lowering.ir.kernel import Kernel
 from lowering.ir.operands import Body, Frag, Stmt
 
 __all__ = [
+    "Names",
     "bodies",
     "defined",
     "expressions",
-    "fresh",
     "map_bodies",
     "map_exprs",
     "map_roles",
@@ -189,14 +189,22 @@ def used(stmt: Stmt) -> set[str]:
     return names
 
 
-def fresh(kernel: Kernel, base: str) -> str:
-    """``base``, or ``base`` with the smallest number that makes it a new name in the kernel."""
-    taken = {p.name for p in kernel.params} | {n for s in walk(kernel.body) for n in defined(s)}
-    for group in (
-        kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-        kernel.circular_buffers,
-    ):  # fmt: skip
-        taken |= {x.name for x in group}
-    if base not in taken:
-        return base
-    return next(f"{base}{i}" for i in range(2, len(taken) + 3) if f"{base}{i}" not in taken)
+class Names:
+    """New names for a kernel: never one that it defines, never the same twice."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._taken = {p.name for p in kernel.params}
+        self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
+        for storage in (
+            kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
+            kernel.circular_buffers,
+        ):  # fmt: skip
+            self._taken |= {x.name for x in storage}
+
+    def new(self, base: str) -> str:
+        """``base``, or ``base`` with the smallest number from 2 on that makes it new."""
+        name, number = base, 2
+        while name in self._taken:
+            name, number = f"{base}{number}", number + 1
+        self._taken.add(name)
+        return name

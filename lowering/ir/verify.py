@@ -1,0 +1,207 @@
+"""What every well-formed kernel satisfies; run before the first pass and after every pass.
+
+Rules: names are defined once and before use, with their type; references name storage that
+exists; an accumulator is consumed at most once; nothing but wgmma and ``wgmma.wait`` touches a
+value in flight; loops yield what they carry; collective operations do not stand under ``elect``,
+and operations of one thread stand only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from lowering.ir.control import Elect, For, Let
+from lowering.ir.expr import Expr, Var, children, type_of
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import (
+    BarArrive,
+    BarSync,
+    Body,
+    BulkCommit,
+    BulkWait,
+    ClusterSync,
+    Consume,
+    CtaSync,
+    Frag,
+    FragCast,
+    FragColumns,
+    GmemRef,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierRef,
+    MmaTile,
+    NamedBarrierRef,
+    Produce,
+    Roles,
+    Section,
+    SetMaxNReg,
+    SmemRef,
+    StMatrix,
+    Stmt,
+    StoreTile,
+    StShared,
+    TmaLoad,
+    TmaStore,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.ir.text import print_stmt
+from lowering.ir.types import FragmentType
+from lowering.ir.visit import bodies, used
+
+__all__ = ["verify"]
+
+COLLECTIVE = (
+    BarArrive, BarSync, ClusterSync, CtaSync, MmaTile, Roles, Section, SetMaxNReg, StMatrix,
+    StShared, StoreTile, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+)  # fmt: skip
+ONE_THREAD = (
+    BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
+)  # fmt: skip
+CONSUMING = (MmaTile, Wgmma, WgmmaWait)
+SETTLED_ONLY = (FragCast, FragColumns, StMatrix, StShared, StoreTile)
+
+
+def verify(kernel: Kernel) -> list[str]:
+    """Every rule that ``kernel`` breaks, as sentences; empty if it is well-formed."""
+    return list(_Verifier(kernel).problems())
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.names: set[str] = set()
+        self.consumed: set[str] = set()
+        self.specialized = any(isinstance(s, Roles) for s in kernel.body)
+        self.storage = {
+            SmemRef: {b.name for b in kernel.shared},
+            GmemRef: {t.name for t in kernel.tensor_maps},
+            MBarrierRef: {b.name for b in kernel.mbarriers},
+            NamedBarrierRef: {b.name for b in kernel.named_barriers},
+        }
+
+    def problems(self) -> Iterator[str]:
+        scope: dict[str, object] = {p.name: p.type for p in self.kernel.params}
+        self.names |= set(scope)
+        yield from self.body(self.kernel.body, scope, one_thread=False)
+
+    def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        scope = dict(scope)
+        for stmt in body:
+            yield from self.stmt(stmt, scope, one_thread)
+
+    def stmt(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        inner = ", in: "
+        for problem in self.rules(stmt, scope, one_thread):
+            yield problem if inner in problem else f"{problem}{inner}{print_stmt(stmt)}"
+
+    def rules(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        if one_thread and isinstance(stmt, (*COLLECTIVE, Elect)):
+            yield f"{stmt.OP} under elect"
+        if self.specialized and not one_thread and isinstance(stmt, ONE_THREAD):
+            yield f"{stmt.OP} outside elect"
+        yield from self.operands(stmt, scope)
+        inside = dict(scope)
+        if isinstance(stmt, Let):
+            yield from self.define(scope, stmt.var.name, stmt.var.type)
+            if type_of(stmt.value) != stmt.var.type:
+                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {type_of(stmt.value)}"
+            return
+        if isinstance(stmt, For):
+            yield from self.loop(stmt, scope, inside, one_thread)
+            return
+        if isinstance(stmt, Roles):
+            for role in stmt.roles:
+                own = dict(scope)
+                if role.group:
+                    yield from self.define(own, role.group.name, role.group.type)
+                yield from self.body(role.body, own, one_thread)
+            return
+        if isinstance(stmt, Section) and stmt.group:
+            yield from self.define(inside, stmt.group.name, stmt.group.type)
+        for inner in bodies(stmt):
+            yield from self.body(inner, inside, one_thread or isinstance(stmt, Elect))
+        out = getattr(stmt, "out", None)
+        if isinstance(out, Frag):
+            yield from self.define(scope, out.name, out.type)
+
+    def loop(
+        self, loop: For, scope: dict[str, object], inside: dict[str, object], one_thread: bool
+    ) -> Iterator[str]:
+        yield from self.define(inside, loop.var.name, loop.var.type)
+        for carry in loop.carries:
+            yield from self.define(inside, carry.var.name, carry.var.type)
+        if len(loop.yields) != len(loop.carries):
+            yield f"{len(loop.yields)} yields for {len(loop.carries)} carried values"
+        inner = dict(inside)
+        for stmt in loop.body:
+            yield from self.stmt(stmt, inner, one_thread)
+        for carry, value in zip(loop.carries, loop.yields, strict=False):
+            names = {value.name} if isinstance(value, Frag) else _names(value)
+            for name in sorted(names - set(inner)):
+                yield f"{name} is yielded before it is defined"
+            if isinstance(value, Frag) and isinstance(carry.var, Frag):
+                yield from self.assignable(value.type, carry.var.type, value.name)
+                yield from self.consume(value.name)
+            if isinstance(carry.init, Frag) and isinstance(carry.var, Frag):
+                yield from self.assignable(carry.init.type, carry.var.type, carry.init.name)
+                yield from self.consume(carry.init.name)
+        for carry in loop.carries:
+            yield from self.define(scope, carry.result.name, carry.result.type)
+
+    def operands(self, stmt: Stmt, scope: dict[str, object]) -> Iterator[str]:
+        if isinstance(stmt, For):
+            return_later = {n for y in stmt.yields for n in _operand_names(y)}
+        else:
+            return_later = set()
+        for name in sorted(used(stmt) - set(scope) - return_later):
+            yield f"{name} is used before it is defined"
+        for field in fields(stmt):
+            value = getattr(stmt, field.name)
+            names = self.storage.get(type(value))
+            if names is not None:
+                where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
+                if where not in names:
+                    yield f"no storage named {where}"
+            if isinstance(value, Frag) and field.name != "out":
+                if scope.get(value.name, value.type) != value.type:
+                    yield f"{value.name} is {scope[value.name]}, used as {value.type}"
+                if value.type.in_flight and isinstance(stmt, SETTLED_ONLY):
+                    yield f"{value.name} is in flight"
+                if isinstance(stmt, CONSUMING):
+                    yield from self.consume(value.name)
+        ring = getattr(stmt, "ring", None)
+        if isinstance(stmt, (Produce, Consume)) and ring not in {
+            r.name for r in self.kernel.circular_buffers
+        }:
+            yield f"no circular buffer named {ring}"
+
+    def define(self, scope: dict[str, object], name: str, kind: object) -> Iterator[str]:
+        if name in self.names:
+            yield f"{name} is defined twice"
+        self.names.add(name)
+        scope[name] = kind
+
+    def consume(self, name: str) -> Iterator[str]:
+        if name in self.consumed:
+            yield f"{name} is consumed twice"
+        self.consumed.add(name)
+
+    @staticmethod
+    def assignable(value: FragmentType, to: FragmentType, name: str) -> Iterator[str]:
+        if value != to and value.flying() != to:
+            yield f"{name} is {value}, carried as {to}"
+
+
+def _operand_names(value: Expr | Frag) -> set[str]:
+    return {value.name} if isinstance(value, Frag) else _names(value)
+
+
+def _names(e: Expr) -> set[str]:
+    if isinstance(e, Var):
+        return {e.name}
+    return set().union(*(_names(c) for c in children(e)))

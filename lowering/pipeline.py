@@ -1,0 +1,87 @@
+"""The whole lowering from tile level to the final kernel: read :data:`PASSES` from top to bottom.
+
+Every pass is a pure function ``pass(kernel, options) -> kernel`` in the file of its name. The loop
+below runs them, verifies the kernel after each, and dumps it where ``WSCHED_DUMP`` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lowering.dump import Dumper
+from lowering.errors import InternalError
+from lowering.ir.kernel import Kernel
+from lowering.ir.text import print_kernel
+from lowering.ir.verify import verify
+from lowering.options import LoweringOptions
+from passes.allocate_mbarriers import allocate_mbarriers
+from passes.allocate_shared import allocate_shared
+from passes.chunk_epilogue import chunk_epilogue
+from passes.circular_buffer import circular_buffer
+from passes.delinearize import delinearize
+from passes.expect_tx import expect_tx
+from passes.order_pingpong import order_pingpong
+from passes.reallocate_registers import reallocate_registers
+from passes.simplify import simplify
+from passes.step_stages import step_stages
+from passes.swizzle_shared import swizzle_shared
+from passes.synchronize_wgmma import synchronize_wgmma
+from passes.warp_specialize import warp_specialize
+
+__all__ = ["PASSES", "Step", "run_passes"]
+
+Pass = Callable[[Kernel, LoweringOptions], Kernel]
+
+PASSES: tuple[Pass, ...] = (
+    warp_specialize,  # sections become roles: everything later asks "which role?"
+    swizzle_shared,  # operand layouts, and TMA boxes that fit them
+    circular_buffer,  # stages, and acquire / wait / release around each load step
+    synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
+    order_pingpong,  # turns on the tensor core, around whole main loops
+    allocate_mbarriers,  # full and empty barriers for the steps, init and teardown
+    expect_tx,  # bytes of each phase, from the copies that now name their barrier
+    chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
+    delinearize,  # the load side's tile*k loop, taken apart where it is only executed
+    step_stages,  # stage and parity carried instead of divided
+    reallocate_registers,  # setmaxnreg, budget checked
+    allocate_shared,  # byte offsets, limit checked
+    simplify,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass that ran: its name and the kernel after it."""
+
+    name: str
+    kernel: Kernel
+
+
+def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = None) -> Kernel:
+    """Lower ``kernel`` through :data:`PASSES`.
+
+    Raises:
+        ScheduleError: a pass found the schedule illegal.
+        InternalError: a pass left an ill-formed kernel; names the pass and shows the IR.
+    """
+    for step in steps(kernel, options):
+        kernel = step.kernel
+        if dump is not None:
+            dump.step(step.name, kernel, options)
+    return kernel
+
+
+def steps(kernel: Kernel, options: LoweringOptions) -> Iterator[Step]:
+    """The kernel before the first pass (``"lower"``) and after each, verified."""
+    yield Step("lower", _checked("lower", kernel))
+    for run in PASSES:
+        kernel = _checked(run.__name__, run(kernel, options))
+        yield Step(run.__name__, kernel)
+
+
+def _checked(name: str, kernel: Kernel) -> Kernel:
+    problems = verify(kernel)
+    if problems:
+        raise InternalError(name, "; ".join(problems), print_kernel(kernel))
+    return kernel

@@ -1,0 +1,77 @@
+"""Give every shared buffer and mbarrier its place in dynamic shared memory.
+
+Requires: swizzles and stage counts are final; all mbarriers exist.
+Guarantees: each buffer starts (and each of its stages starts) on a 1024-byte boundary, where the
+128-byte swizzle pattern begins anew; mbarriers follow, 8 bytes each; the sum fits the 227 KiB
+that a CTA may have.
+
+Last of the passes that add storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import ScheduleError
+from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.options import LoweringOptions
+
+__all__ = ["allocate_shared"]
+
+
+def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Assign byte offsets.
+
+    before::
+
+        shared A_s: bf16[4][128x64] swizzle 128
+        mbarrier full[4] arrivals 1
+
+    after::
+
+        shared A_s: bf16[4][128x64] swizzle 128 at 0
+        mbarrier full[4] arrivals 1 at 65536
+
+    Raises:
+        ScheduleError: a stage that breaks the swizzle alignment, or more than fits.
+    """
+    at = 0
+    shared = []
+    for buffer in kernel.shared:
+        if buffer.stage_bytes % hopper.SWIZZLE_ATOM:
+            raise ScheduleError(
+                "smem",
+                f"shared tile {buffer.name} of {buffer.rows}x{buffer.cols} {buffer.dtype.value}",
+                f"a stage is {buffer.stage_bytes} bytes, not a multiple of {hopper.SWIZZLE_ATOM}",
+                (f"rows * columns * {buffer.dtype.bytes} a multiple of {hopper.SWIZZLE_ATOM}",),
+            )
+        shared.append(replace(buffer, offset=at))
+        at += buffer.stages * buffer.stage_bytes
+    mbarriers = []
+    for array in kernel.mbarriers:
+        mbarriers.append(replace(array, offset=at))
+        at += array.stages * hopper.MBARRIER_BYTES
+    if at > hopper.SHARED_BYTES:
+        _refuse(kernel, at)
+    return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers))
+
+
+def _refuse(kernel: Kernel, total: int) -> None:
+    def kib(n: int) -> str:
+        return f"{n / 1024:.4g}"
+
+    def size(b: SharedBuffer) -> int:
+        return b.stages * b.stage_bytes
+
+    ring = [b for b in kernel.shared if b.stages == max(x.stages for x in kernel.shared)]
+    per_stage = sum(b.stage_bytes for b in ring)
+    rest = total - sum(size(b) for b in ring)
+    most = (hopper.SHARED_BYTES - rest) // per_stage
+    parts = " + ".join(f"{b.name} {kib(size(b))}" for b in kernel.shared)
+    raise ScheduleError(
+        "smem",
+        f"circular_buffer({', '.join(b.name for b in ring)}, stages={ring[0].stages})",
+        f"{parts} + mbarriers = {kib(total)} KiB, limit {kib(hopper.SHARED_BYTES)} KiB",
+        tuple(f"stages={n} ({kib(rest + n * per_stage)} KiB)" for n in range(2, most + 1)),
+    )

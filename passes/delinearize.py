@@ -1,0 +1,104 @@
+"""Turn the load side's one loop over tile x k back into two, so that nothing is divided in it.
+
+Requires: a loop ``for m in 0 .. a * b`` whose body uses ``m // b`` and ``m % b``.
+Guarantees: an outer loop over ``a`` and an inner loop over ``b`` that visit the same values of
+``m`` in the same order; what depends only on the outer index is computed once per tile.
+
+The schedule needs the merged loop (it is what circular buffering is applied to, and what makes
+the two sides comparable); the machine does not. After ``allocate_mbarriers``, before
+``step_stages``, which steps stage and parity through the two loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lowering.ir.expr import ZERO, Binary, Expr, Select, Var, binary, children, free_vars, select
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, For, Let, Stmt
+from lowering.ir.visit import Names, expressions, map_bodies, map_exprs, rewrite, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["delinearize"]
+
+
+def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Split loops over a product whose index is taken apart again.
+
+    before::
+
+        for m in 0 .. tiles * k_steps {
+          let row: i32 = m // k_steps * 128
+          let kcol: i32 = m % k_steps * 64
+          tma.load A_s[m % 4, 0, 0], A[row, kcol]
+        }
+
+    after::
+
+        for m_o in 0 .. tiles {
+          let row: i32 = m_o * 128
+          for m_i in 0 .. k_steps {
+            let kcol: i32 = m_i * 64
+            tma.load A_s[(m_o * k_steps + m_i) % 4, 0, 0], A[row, kcol]
+          }
+        }
+    """
+
+    names = Names(kernel)
+
+    def split(stmt: Stmt) -> Body | None:
+        if not isinstance(stmt, For) or stmt.carries or stmt.start != ZERO:
+            return None
+        match stmt.stop:
+            case Binary("*", tiles, inner) if _divides(stmt, inner):
+                return (_nest(names, stmt, tiles, inner),)
+        return None
+
+    return replace(kernel, body=rewrite(kernel.body, split))
+
+
+def _divides(loop: For, extent: Expr) -> bool:
+    quotient = Binary("//", loop.var, extent)
+    return any(_contains(e, quotient) for s in walk(loop.body) for e in expressions(s))
+
+
+def _contains(e: Expr, part: Expr) -> bool:
+    return e == part or any(_contains(c, part) for c in children(e))
+
+
+def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
+    outer = Var(names.new(f"{loop.var.name}_o"))
+    inner = Var(names.new(f"{loop.var.name}_i"))
+
+    def apart(e: Expr) -> Expr:
+        match e:
+            case Binary("//", a, b) if a == loop.var and b == extent:
+                return outer
+            case Binary("%", a, b) if a == loop.var and b == extent:
+                return inner
+            case Var() if e == loop.var:
+                return outer * extent + inner
+            case Binary(op, a, b):
+                return binary(op, apart(a), apart(b))
+            case Select(c, a, b):
+                return select(apart(c), apart(a), apart(b))
+        return e
+
+    body = _map_deep(loop.body, apart)
+    varying = {inner}
+    per_tile: list[Stmt] = []
+    per_step: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Let) and not free_vars(stmt.value) & varying:
+            per_tile.append(stmt)
+        else:
+            if isinstance(stmt, Let):
+                varying.add(stmt.var)
+            per_step.append(stmt)
+    nested = For(inner, ZERO, extent, tuple(per_step), unroll=False)
+    return For(outer, ZERO, tiles, (*per_tile, nested))
+
+
+def _map_deep(body: Body, f: Callable[[Expr], Expr]) -> Body:
+    return tuple(map_bodies(map_exprs(s, f), lambda b: _map_deep(b, f)) for s in body)

@@ -1,0 +1,122 @@
+"""Let the two warpgroups of a ping-pong kernel take turns on the tensor core.
+
+Requires: a circular buffer whose steps are each consumed by one of two groups, and a compute role
+whose tile loop contains the main loop.
+Guarantees: a group enters its main loop only when the other has left its own, so one group's
+epilogue runs under the other's main loop. Every ``bar.sync`` meets exactly one ``bar.arrive`` of
+the partner, for any number of tiles: the partner arrives only if the other group has another turn,
+so a group without a tile neither waits nor is waited for, and no arrival is left over at exit.
+
+After ``synchronize_wgmma`` (the main loop ends with its last wait), before ``allocate_mbarriers``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.expr import ZERO, Expr, Var, substitute
+from lowering.ir.kernel import CircularBuffer, Kernel, NamedBarrierArray
+from lowering.ir.nodes import (
+    BarArrive,
+    BarSync,
+    Body,
+    For,
+    If,
+    NamedBarrierRef,
+    Release,
+    Role,
+    Stmt,
+    WaitFull,
+    WgmmaWait,
+)
+from lowering.ir.visit import Names, map_roles, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["order_pingpong"]
+
+
+def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Ordering barriers around the main loops.
+
+    before::
+
+        for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+          for k in 0 .. n { wait_full ... }
+          (epilogue)
+        }
+
+    after::
+
+        named_barrier order[2] id 1 threads 256
+        if wg == 1 and 0 < ceildiv(max(tiles - 0, 0), 2) { bar.arrive order[0] }
+        for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+          bar.sync order[wg]
+          for k in 0 .. n { wait_full ... }
+          if t + wg < ceildiv(max(tiles - (1 - wg), 0), 2) { bar.arrive order[1 - wg] }
+          (epilogue)
+        }
+
+    The partner's turn that follows turn ``t`` of group ``wg`` is its turn ``t + wg``.
+
+    Raises:
+        UnsupportedError: more than two groups.
+    """
+    for ring in kernel.circular_buffers:
+        if ring.consumers < ring.groups:
+            kernel = _order(kernel, ring)
+    return kernel
+
+
+def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
+    if (ring.groups, ring.consumers) != (2, 1):
+        raise UnsupportedError(f"ping-pong over {ring.groups} compute warpgroups", "two warpgroups")
+    base = 1 + sum(b.count for b in kernel.named_barriers)
+    names = Names(kernel)
+    order = NamedBarrierArray(names.new("order"), 2, base, 2 * hopper.WARPGROUP)
+
+    def role(r: Role) -> Role:
+        if not _consumes(r.body, ring):
+            return r
+        if r.group is None:
+            raise InternalError("order_pingpong", f"role {r.name} has no group index")
+        return replace(r, body=_take_turns(r.body, ring, order, r.group))
+
+    kernel = replace(kernel, named_barriers=(*kernel.named_barriers, order))
+    return map_roles(kernel, role)
+
+
+def _consumes(body: Body, ring: CircularBuffer) -> bool:
+    return any(isinstance(s, WaitFull) and s.ring == ring.name for s in walk(body))
+
+
+def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: Var) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        if not (isinstance(stmt, For) and _consumes(stmt.body, ring)):
+            out.append(stmt)
+            continue
+        partner: Expr = 1 - wg
+        turns = substitute(stmt.stop, {wg: partner})
+        begin = wg.eq(1).logical_and(substitute(stmt.stop, {wg: ZERO}) > ZERO)
+        out.append(If(begin, (BarArrive(NamedBarrierRef(order.name, ZERO)),)))
+        at = max(i for i, s in enumerate(stmt.body) if _in_main_loop(s, ring)) + 1
+        start = next(i for i, s in enumerate(stmt.body) if _in_main_loop(s, ring))
+        enter = BarSync(NamedBarrierRef(order.name, wg))
+        leave = If(stmt.var + wg < turns, (BarArrive(NamedBarrierRef(order.name, partner)),))
+        new = (*stmt.body[:start], enter, *stmt.body[start:at], leave, *stmt.body[at:])
+        out.append(replace(stmt, body=new))
+    return tuple(out)
+
+
+def _in_main_loop(stmt: Stmt, ring: CircularBuffer) -> bool:
+    """Whether ``stmt`` is the main loop, or its last wait or release behind it."""
+    match stmt:
+        case WgmmaWait():
+            return True
+        case For(body=body) | If(then=body):
+            return any(
+                isinstance(s, (WaitFull, Release)) and s.ring == ring.name for s in walk(body)
+            )
+    return False

@@ -1,0 +1,107 @@
+"""Fold, propagate copies, drop what is not used.
+
+Requires: nothing. Guarantees: the same kernel with no more statements than before; constants
+folded, sums in their shortest known form, bindings of constants, variables and single uses of
+trivial values propagated, unused bindings and branches that are never taken gone.
+
+Last, so that every other pass can build expressions plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lowering.ir.expr import Binary, Const, Expr, Select, Special, Var, binary, children, select
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, For, Frag, FragCast, FragColumns, FragFill, If, Let, Stmt
+from lowering.ir.poly import poly, same
+from lowering.ir.visit import map_bodies, map_exprs, rename, used, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["simplify", "simplify_expr"]
+
+
+def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Simplify until nothing changes.
+
+    before::
+
+        let a: i32 = wg * 0 + n - n
+        let row: i32 = t // 4 * 4 + t % 4
+        tma.load A_s[a, 0, 0], A[row, 0]
+
+    after::
+
+        tma.load A_s[0, 0, 0], A[t, 0]
+    """
+    body = kernel.body
+    while True:
+        new = _drop_unused(_body(body, {}))
+        if new == body:
+            return replace(kernel, body=body)
+        body = new
+
+
+def simplify_expr(e: Expr) -> Expr:
+    """A shorter expression with the same value for all values of its variables."""
+    match e:
+        case Binary(op, a, b):
+            e = binary(op, simplify_expr(a), simplify_expr(b))
+        case Select(c, a, b):
+            e = select(simplify_expr(c), simplify_expr(a), simplify_expr(b))
+    match e:
+        case Binary("+", Binary("*", Binary("//", x, d), d2), Binary("%", y, d3)) if (
+            x == y and d == d2 == d3
+        ):
+            return x
+        case Binary("<" | "<=" | "==" as op, a, b):
+            gap = (poly(a) - poly(b)).constant()
+            return binary(op, Const(gap), Const(0)) if gap is not None else e
+        case Binary("+" | "-"):
+            shorter = poly(e).expr()
+            return shorter if _size(shorter) < _size(e) else e
+        case Binary("max", a, b) | Binary("min", a, b) if same(a, b):
+            return a
+    return e
+
+
+def _size(e: Expr) -> int:
+    return 1 + sum(_size(c) for c in children(e))
+
+
+def _body(body: Body, env: Mapping[Var, Expr]) -> Body:
+    out: list[Stmt] = []
+    known = dict(env)
+    for stmt in body:
+        stmt = rename((stmt,), known)[0] if known else stmt
+        stmt = map_exprs(stmt, simplify_expr)
+        match stmt:
+            case Let(var, Const() | Var() | Special() as value):
+                known[var] = value
+                continue
+            case If(Const(value), then, other):
+                out += _body(then if value else other, known)
+                continue
+            case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
+                continue
+        out.append(map_bodies(stmt, lambda b: _body(b, {})))
+    return tuple(out)
+
+
+def _drop_unused(body: Body) -> Body:
+    reads = set().union(*(used(s) for s in walk(body)))
+    pure = (FragFill, FragCast, FragColumns)
+
+    def keep(stmt: Stmt) -> bool:
+        if isinstance(stmt, Let):
+            return stmt.var.name in reads
+        if isinstance(stmt, pure):
+            out: Frag = stmt.out
+            return out.name in reads
+        return not (isinstance(stmt, If) and not stmt.then and not stmt.other)
+
+    def visit(inner: Body) -> Body:
+        return tuple(map_bodies(s, visit) for s in inner if keep(s))
+
+    return visit(body)

@@ -1,0 +1,226 @@
+"""Carry stage and parity through the loops instead of dividing the load step by the stages.
+
+Requires: mbarrier indices of the form ``m % stages`` and parities ``m // stages % 2`` with ``m``
+linear in the loop indices, inside roles.
+Guarantees: within a role, no division by the number of stages is left inside a loop. Each loop that
+moves ``m`` carries (stage, parity); a step of one adds one with carry, and a loop whose
+iterations skip steps (ping-pong: the other group's) adds ``skip % stages`` and
+``skip // stages % 2`` with carry, both computed once before the loops.
+
+After ``delinearize`` (both sides are nests over tile and k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lowering.errors import InternalError
+from lowering.ir.expr import ONE, Binary, Const, Expr, ScalarType, Select, Var, select, substitute
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, Carry, For, If, Let, MBarrierRef, Role, Stmt
+from lowering.ir.poly import Poly, poly
+from lowering.ir.visit import Names, map_bodies, map_exprs, map_roles, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["step_stages"]
+
+
+def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Strength-reduce stage and parity.
+
+    before::
+
+        for t in 0 .. tiles {
+          for k in 0 .. n { mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2 }
+        }
+
+    after::
+
+        for t in 0 .. tiles carry (stage: i32 = 0 -> stage_end, parity: i32 = 0 -> parity_end) {
+          for k in 0 .. n carry (stage2: i32 = stage -> ..., parity2: i32 = parity -> ...) {
+            mbarrier.wait full[stage2], parity2
+            let next: i32 = stage2 + 1
+            yield select(4 <= next, 0, next), parity2 ^ select(4 <= next, 1, 0)
+          }
+          yield ..., ...
+        }
+
+    Raises:
+        InternalError: the steps of a role are not linear in its loops.
+    """
+
+    names = Names(kernel)
+
+    def role(r: Role) -> Role:
+        for stages in sorted({s for _, s in _steps(r.body)}):
+            stepper = _Stepper(names, r, stages)
+            body, _ = stepper.body(r.body, None)
+            r = replace(r, body=(*stepper.before, *body))
+        return r
+
+    return map_roles(kernel, role)
+
+
+def _steps(body: Body) -> list[tuple[Expr, int]]:
+    """(m, stages) of every mbarrier index ``m % stages``, in program order."""
+    found = []
+    for stmt in walk(body):
+        bar = getattr(stmt, "bar", None)
+        if isinstance(bar, MBarrierRef):
+            match bar.index:
+                case Binary("%", m, Const(stages)):
+                    found.append((m, stages))
+    return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in the sequence of steps the program is: at step ``at``, whose stage and parity are
+    these expressions."""
+
+    at: Poly
+    stage: Expr
+    parity: Expr
+
+
+@dataclass
+class _Stepper:
+    names: Names
+    role: Role
+    stages: int
+    before: list[Stmt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
+
+    def position(self, m: Expr) -> Poly:
+        """Normal form of a step, local bindings resolved."""
+        resolved = substitute(m, self.lets)
+        while resolved != m:
+            m, resolved = resolved, substitute(resolved, self.lets)
+        return poly(resolved)
+
+    def body(self, body: Body, place: _Place | None) -> tuple[Body, _Place | None]:
+        """Rewrite ``body`` starting at ``place`` (None before the first loop that steps)."""
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, For) and any(s == self.stages for _, s in _steps(stmt.body)):
+                new, place = self.loop(stmt, place)
+                out += new
+            elif isinstance(stmt, If) and place is None:
+                then, _ = self.body(stmt.then, None)
+                out.append(replace(stmt, then=then, other=self.body(stmt.other, None)[0]))
+            else:
+                out.append(self.statement(stmt, place))
+        return tuple(out), place
+
+    def loop(self, loop: For, place: _Place | None) -> tuple[Body, _Place]:
+        here = self.entry(loop)
+        first = _at(here, {loop.var: loop.start})
+        if place is None:
+            place = self.begin(first)
+        elif place.at != first:
+            raise InternalError(
+                "step_stages", f"loop {loop.var.name} starts at {first.expr()}, not "
+                f"{place.at.expr()}"
+            )  # fmt: skip
+        stage, parity = (
+            Var(self.names.new(f"{what}_{loop.var.name}")) for what in ("stage", "parity")
+        )
+        inside = _Place(here, stage, parity)
+        body, last = self.body(loop.body, inside)
+        assert last is not None
+        lets, step = self.advance(last, _at(here, {loop.var: loop.var + loop.step}) - last.at)
+        ends = Var(self.names.new(f"{stage.name}_end")), Var(self.names.new(f"{parity.name}_end"))
+        carries = (
+            *loop.carries,
+            Carry(stage, place.stage, ends[0]),
+            Carry(parity, place.parity, ends[1]),
+        )
+        if loop.step != ONE:
+            raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
+        new = replace(loop, body=(*body, *lets), carries=carries, yields=(*loop.yields, *step))
+        return (new,), _Place(_at(here, {loop.var: loop.stop}), *ends)
+
+    def entry(self, loop: For) -> Poly:
+        """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
+        m = next(m for m, s in _steps(loop.body) if s == self.stages)
+        starts = {s.var: s.start for s in walk(loop.body) if isinstance(s, For)}
+        return _at(self.position(m), starts)
+
+    def begin(self, first: Poly) -> _Place:
+        at = first.constant()
+        if at is not None:
+            stages = self.stages
+            return _Place(first, Const(at % stages), Const(at // stages % 2))
+        stage, parity = self.split(first, "first")
+        return _Place(first, stage, parity)
+
+    def split(self, steps: Poly, base: str) -> tuple[Var, Var]:
+        """Stage and parity of a run-time number of steps, computed before the loops."""
+        stage, parity = Var(self.names.new(f"{base}_stage")), Var(self.names.new(f"{base}_parity"))
+        self.before.append(Let(stage, steps.expr() % self.stages))
+        self.before.append(Let(parity, steps.expr() // self.stages % 2))
+        return stage, parity
+
+    def advance(self, place: _Place, delta: Poly) -> tuple[Body, tuple[Expr, Expr]]:
+        """Stage and parity ``delta`` steps further on."""
+        steps = delta.constant()
+        if steps == 0:
+            return (), (place.stage, place.parity)
+        add_stage, add_parity = (
+            self.split(delta, "skip") if steps is None
+            else (Const(steps % self.stages), Const(steps // self.stages % 2))
+        )  # fmt: skip
+        following = Var(self.names.new("next"))
+        wraps = Var(self.names.new("wraps"), ScalarType.PRED)
+        lets = (
+            Let(following, place.stage + add_stage),
+            Let(wraps, Const(self.stages) <= following),
+        )
+        stage = select(wraps, following - self.stages, following)
+        return lets, (stage, (place.parity ^ add_parity) ^ select(wraps, 1, 0))
+
+    def statement(self, stmt: Stmt, place: _Place | None) -> Stmt:
+        if place is None:
+            return stmt
+        new = map_exprs(stmt, lambda e: self.replaced(e, place))
+        return map_bodies(new, lambda b: tuple(self.statement(s, place) for s in b))
+
+    def replaced(self, e: Expr, place: _Place) -> Expr:
+        match e:
+            case Binary("%", Binary("//", m, Const(self.stages)), Const(2)):
+                offset = (self.position(m) - place.at).constant()
+                if offset is not None:
+                    return self.shifted(place, offset)[1]
+            case Binary("%", m, Const(self.stages)):
+                offset = (self.position(m) - place.at).constant()
+                if offset is not None:
+                    return self.shifted(place, offset)[0]
+        match e:
+            case Binary(op, a, b):
+                return Binary(op, self.replaced(a, place), self.replaced(b, place))
+            case Select(c, a, b):
+                return Select(*(self.replaced(x, place) for x in (c, a, b)))
+        return e
+
+    def shifted(self, place: _Place, offset: int) -> tuple[Expr, Expr]:
+        """Stage and parity ``offset`` steps from ``place``, at most one round away."""
+        if abs(offset) >= self.stages:
+            raise InternalError("step_stages", f"a step {offset} away with {self.stages} stages")
+        if offset == 0:
+            return place.stage, place.parity
+        if offset < 0:
+            wraps = place.stage < -offset
+            around = place.stage + (self.stages + offset)
+        else:
+            wraps = Const(self.stages - offset) <= place.stage
+            around = place.stage - (self.stages - offset)
+        near = place.stage + offset if offset > 0 else place.stage - -offset
+        return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
+
+
+def _at(p: Poly, env: Mapping[Var, Expr]) -> Poly:
+    """``p`` with variables replaced."""
+    return poly(substitute(p.expr(), env))

@@ -1,0 +1,95 @@
+"""Choose the swizzle of operand buffers and cut tile loads into TMA boxes.
+
+Requires: ``load.tile`` into shared buffers without a swizzle.
+Guarantees: each operand buffer has the widest swizzle its rows allow, each tensor map a box that
+TMA accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
+``load.tile`` is one ``tma.load`` per box.
+
+Before ``circular_buffer``, which counts on loads being single copies only when it comes to bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import ScheduleError
+from lowering.ir.kernel import Kernel, SharedBuffer, TensorMap
+from lowering.ir.nodes import Body, LoadTile, Stmt, TmaLoad
+from lowering.ir.types import DType, Swizzle
+from lowering.ir.visit import rewrite, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["swizzle_shared", "widest_swizzle"]
+
+
+def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Give operand buffers a swizzle and loads their boxes.
+
+    before::
+
+        tensormap A: bf16[M, K]
+        shared A_s: bf16[1][128x128]
+        load.tile A_s[0, 0, 0], A[row, k]
+
+    after::
+
+        tensormap A: bf16[M, K] box 128x64 swizzle 128
+        shared A_s: bf16[1][128x128] swizzle 128
+        tma.load A_s[0, 0, 0], A[row, k]
+        tma.load A_s[0, 0, 64], A[row, k + 64]
+
+    Raises:
+        ScheduleError: rows of the tile are no multiple of 32 bytes.
+    """
+    buffers: dict[str, SharedBuffer] = {}
+    maps: dict[str, TensorMap] = {}
+    for load in walk(kernel.body):
+        if isinstance(load, LoadTile):
+            buffer = kernel.buffer(load.dst.buffer)
+            buffer = replace(buffer, swizzle=widest_swizzle(buffer.name, buffer.dtype, buffer.cols))
+            buffers[buffer.name] = buffer
+            rows = min(buffer.rows, hopper.TMA_BOX_MAX)
+            tensor_map = kernel.tensor_map(load.src.map)
+            maps[tensor_map.name] = replace(
+                tensor_map, box=(rows, buffer.box_cols), swizzle=buffer.swizzle
+            )
+    kernel = replace(
+        kernel,
+        shared=tuple(buffers.get(b.name, b) for b in kernel.shared),
+        tensor_maps=tuple(maps.get(t.name, t) for t in kernel.tensor_maps),
+    )
+    return replace(kernel, body=rewrite(kernel.body, lambda s: _boxes(kernel, s)))
+
+
+def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
+    """The widest swizzle whose span divides a row of ``cols`` elements.
+
+    Raises:
+        ScheduleError: no swizzle fits.
+    """
+    row_bytes = cols * dtype.bytes
+    for swizzle in (Swizzle.B128, Swizzle.B64, Swizzle.B32):
+        if row_bytes % swizzle.value == 0:
+            return swizzle
+    raise ScheduleError(
+        "swizzle",
+        f"a shared tile {name} of {cols} {dtype.value} columns",
+        f"its rows are {row_bytes} bytes, and a swizzle needs a multiple of 32",
+        (f"a multiple of {32 // dtype.bytes} columns",),
+    )
+
+
+def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
+    if not isinstance(stmt, LoadTile):
+        return None
+    buffer = kernel.buffer(stmt.dst.buffer)
+    rows, cols = kernel.tensor_map(stmt.src.map).box
+    return tuple(
+        TmaLoad(
+            replace(stmt.dst, row=stmt.dst.row + r, col=stmt.dst.col + c),
+            replace(stmt.src, row=stmt.src.row + r, col=stmt.src.col + c),
+        )
+        for r in range(0, buffer.rows, rows)
+        for c in range(0, buffer.cols, cols)
+    )

@@ -1,0 +1,151 @@
+"""Expand tile-level matrix products into asynchronous wgmma groups, and release stages when the
+groups that read them are known to be done.
+
+Requires: ``mma.tile`` in a k loop, followed by the ``release`` of the step it reads.
+Guarantees: per k step one ``wgmma.fence``, the warp-k wgmmas, one ``wgmma.commit``, one
+``wgmma.wait`` that leaves the circular buffer's ``in_flight`` groups pending; a step is released
+only after a wait that covers its group; a wait for all groups stands between the loop and the first
+use of the accumulator.
+
+After ``circular_buffer`` (releases exist), before ``allocate_mbarriers`` (they become arrivals).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import InternalError, ScheduleError
+from lowering.ir.expr import TRUE, substitute
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import (
+    Body,
+    Carry,
+    For,
+    Frag,
+    If,
+    MmaTile,
+    Release,
+    Stmt,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.ir.visit import Names, map_bodies
+from lowering.options import LoweringOptions
+
+__all__ = ["synchronize_wgmma"]
+
+
+def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """``mma.tile`` becomes a committed group of wgmmas.
+
+    before::
+
+        for k in 0 .. n carry (acc: frag<f32, 64x256> = zero -> sum) {
+          wait_full ring, k
+          acc1: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 32, 0 < k
+          release ring, k
+          yield acc1
+        }
+
+    after, with one group in flight::
+
+        for k in 0 .. n carry (acc: frag<f32, 64x256, async> = zero -> sum_async) {
+          wait_full ring, k
+          wgmma.fence
+          acc_k0: frag<f32, 64x256, async> = wgmma acc, ..., accumulate=0 < k
+          acc_k16: frag<f32, 64x256, async> = wgmma acc_k0, ...
+          wgmma.commit
+          acc1: frag<f32, 64x256, async> = wgmma.wait acc_k16, 1
+          if 0 < k { release ring, k - 1 }
+          yield acc1
+        }
+        sum: frag<f32, 64x256> = wgmma.wait sum_async, 0
+        if 0 < n { release ring, n - 1 }
+
+    Raises:
+        ScheduleError: the accumulator or the k slice has no wgmma.
+    """
+    return replace(kernel, body=_body(kernel, Names(kernel), kernel.body))
+
+
+def _body(kernel: Kernel, names: Names, body: Body) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, For) and any(isinstance(s, MmaTile) for s in stmt.body):
+            out.extend(_main_loop(kernel, names, stmt))
+        else:
+            out.append(map_bodies(stmt, lambda inner: _body(kernel, names, inner)))
+    return tuple(out)
+
+
+def _main_loop(kernel: Kernel, names: Names, loop: For) -> Body:
+    mma = next(s for s in loop.body if isinstance(s, MmaTile))
+    release = next((s for s in loop.body if isinstance(s, Release)), None)
+    if release is None or len(loop.carries) != 1:
+        raise InternalError("synchronize_wgmma", "the k loop has no release or carries a scalar")
+    pending = kernel.ring(release.ring).in_flight
+    carry = loop.carries[0]
+    if not isinstance(carry.var, Frag) or not isinstance(carry.result, Frag):
+        raise InternalError("synchronize_wgmma", f"{carry.var.name} is not a fragment")
+
+    flying = replace(carry.var, type=carry.var.type.flying()) if pending else carry.var
+    result = carry.result
+    if pending:
+        name = names.new(f"{result.name}_async")
+        result = Frag(name, result.type.flying())
+    body: list[Stmt] = []
+    for stmt in loop.body:
+        match stmt:
+            case MmaTile():
+                body += _group(kernel, names, replace(mma, acc=flying), pending)
+            case Release(ring, step) if pending:
+                late = substitute(step, {loop.var: loop.var - pending})
+                body.append(If(loop.start + (pending - 1) < loop.var, (Release(ring, late),)))
+            case _:
+                body.append(stmt)
+    yields = tuple(_flying(mma.out) if pending else y for y in loop.yields)
+    new = replace(
+        loop, carries=(Carry(flying, carry.init, result),), body=tuple(body), yields=yields
+    )
+    if not pending:
+        return (new,)
+    return (new, WgmmaWait(carry.result, result, 0), *_drain(loop, release, pending))
+
+
+def _drain(loop: For, release: Release, pending: int) -> Body:
+    """Release the last steps of the loop, whose groups were still in flight."""
+    out = []
+    for i in range(pending, 0, -1):
+        last = substitute(release.step, {loop.var: loop.stop - i})
+        out.append(If(loop.start + (i - 1) < loop.stop, (Release(release.ring, last),)))
+    return tuple(out)
+
+
+def _flying(frag: Frag) -> Frag:
+    return replace(frag, type=frag.type.flying())
+
+
+def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
+    """The wgmmas of one k slice as one committed group."""
+    step = hopper.WGMMA_K_BYTES // kernel.buffer(mma.a.buffer).dtype.bytes
+    kind = mma.out.type
+    if mma.k % step or kind.cols not in hopper.WGMMA_N or kind.rows % hopper.WGMMA_M:
+        raise ScheduleError(
+            "wgmma",
+            f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",
+            "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256",
+            ("M a multiple of 64", "N a multiple of 8 from 8 to 256", f"K a multiple of {step}"),
+        )
+    out: list[Stmt] = [WgmmaFence()]
+    acc = mma.acc
+    for k in range(0, mma.k, step):
+        last = Frag(names.new(f"{mma.out.name}_k{k}"), kind.flying())
+        accumulate = TRUE if k else mma.accumulate
+        a, b = (replace(ref, col=ref.col + k) for ref in (mma.a, mma.b))
+        out.append(Wgmma(last, acc, a, b, accumulate))
+        acc = last
+    done = _flying(mma.out) if pending else mma.out
+    return (*out, WgmmaCommit(), WgmmaWait(done, acc, pending))

@@ -1,0 +1,84 @@
+"""Turn the load and compute sections into roles of their own warps.
+
+Requires: one ``load`` and one ``compute`` section at the top level, side by side.
+Guarantees: one ``roles`` statement; compute warpgroups first, then one load warpgroup, of which a
+single warp runs the load loop and a single elected thread of it issues copies.
+
+First of all passes, because every later one asks "which role am I in?".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import InternalError, ScheduleError
+from lowering.ir.expr import Special
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, Elect, For, If, Let, Role, Roles, Section
+from lowering.options import LoweringOptions
+
+__all__ = ["warp_specialize"]
+
+
+def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Sections become roles; the CTA grows by one warpgroup for the load role.
+
+    before::
+
+        section load groups 1 { for m in 0 .. n { load.tile A_s[0, 0, 0], A[0, m] } }
+        section compute groups 2 as wg { ... }
+
+    after::
+
+        roles {
+          role compute warps 0 .. 8 as wg { ... }
+          role load warps 8 .. 12 {
+            if %warpgroup.warp == 0 {
+              for m in 0 .. n { elect { load.tile A_s[0, 0, 0], A[0, m] } }
+            }
+          }
+        }
+
+    Raises:
+        ScheduleError: more warpgroups than a CTA can have.
+        InternalError: the sections are not one load and one compute.
+    """
+    sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
+    if sorted(sections) != ["compute", "load"]:
+        raise InternalError("warp_specialize", f"sections are {sorted(sections)}")
+    compute, load = sections["compute"], sections["load"]
+    threads = (compute.groups + 1) * hopper.WARPGROUP
+    if threads > hopper.MAX_THREADS:
+        most = hopper.MAX_THREADS // hopper.WARPGROUP - 1
+        raise ScheduleError(
+            "threads",
+            f"parallelize(TIDy) over {compute.groups} compute warpgroups",
+            f"with the load warpgroup the CTA has {threads} threads, limit {hopper.MAX_THREADS}",
+            (f"at most {most} compute warpgroups",),
+        )
+    warps = 4 * compute.groups
+    one_warp = If(Special("warpgroup.warp").eq(0), _elected(load.body))
+    roles = Roles(
+        (
+            Role("compute", 0, warps, compute.body, compute.group),
+            Role("load", warps, 4, (one_warp,)),
+        )
+    )
+    body = [s for s in kernel.body if not isinstance(s, Section)]
+    return replace(kernel, threads=threads, body=(*body, roles))
+
+
+def _elected(body: Body) -> Body:
+    """``body`` with each run of statements that act on memory put under one ``elect``."""
+    out: list[object] = []
+    for stmt in body:
+        if isinstance(stmt, For):
+            out.append(replace(stmt, body=_elected(stmt.body)))
+        elif isinstance(stmt, Let):
+            out.append(stmt)
+        elif out and isinstance(out[-1], Elect):
+            out[-1] = Elect((*out[-1].body, stmt))
+        else:
+            out.append(Elect((stmt,)))
+    return tuple(out)  # type: ignore[arg-type]
