@@ -56,8 +56,10 @@ class IterDomain:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """``input = outer * inner.extent + inner``; the outer extent or, with ``inner_split`` false,
-    the inner one is rounded up."""
+    """``input = outer * inner.extent + inner``.
+
+    The outer extent is rounded up, or the inner one where ``inner_split`` is false.
+    """
 
     input: IterDomain
     outer: IterDomain

@@ -5,13 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lowering.ir.expr import Binary, Const, Special, Var
+
 __all__ = ["Record", "call_text"]
+
+
+_INFIX = ("+", "-", "*", "//", "%")
 
 
 def call_text(op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> str:
     """A call as Python source, ``split('T3', 0, 128)``."""
-    named = [f"{k}={v!r}" for k, v in kwargs]
-    return f"{op}({', '.join([*map(repr, args), *named])})"
+    named = [f"{k}={_python(v)}" for k, v in kwargs]
+    return f"{op}({', '.join([*map(_python, args), *named])})"
+
+
+def _python(value: Any) -> str:
+    """Python that makes ``value``; expressions as the operators that build them."""
+    match value:
+        case Special(name) | Var(name):
+            return f"{type(value).__name__}({name!r})"
+        case Const(number):
+            return str(number)
+        case Binary(op, lhs, rhs) if op in _INFIX:
+            nested = f"({_python(rhs)})" if isinstance(rhs, Binary) else _python(rhs)
+            outer = f"({_python(lhs)})" if isinstance(lhs, Binary) else _python(lhs)
+            return f"{outer} {op} {nested}"
+        case Binary(op, lhs, rhs):
+            return f"{op}({_python(lhs)}, {_python(rhs)})"
+    return repr(value)
 
 
 @dataclass(frozen=True, slots=True)

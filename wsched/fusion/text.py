@@ -14,8 +14,8 @@ def buffer_text(b: CircularBuffer) -> str:
     if isinstance(b.type, Pipelined):
         kind = "Pipelined"
     else:
-        registers = "" if b.type.num_registers is None else " registers {}/{}".format(
-            *b.type.num_registers
+        registers = (
+            "" if b.type.num_registers is None else " registers {}/{}".format(*b.type.num_registers)
         )
         kind = f"WarpSpecialized on {b.type.on}{registers}"
     return f"circular_buffer stages {b.stages} prefetch {b.prefetch} {kind}"

@@ -1,0 +1,204 @@
+"""Compiled kernels on disk, so that a process need not compile what another one did.
+
+A file holds one compilation and is named by the hash of everything that it depends on. It is
+written beside its place and moved there at once, and it carries its length and hash, so that
+neither a second process nor a crash nor a bad disk can make a wrong kernel: what does not verify
+is compiled again. Nothing in a file is executed on the host when it is read, but the kernel is run
+on the device: so a directory that others may write to is not used.
+
+File: magic, length of the payload (8 bytes), SHA-256 of the payload, payload. Payload: length of
+the header (4 bytes), header in JSON, cubin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import struct
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lowering.cuda.nvrtc import ARCH, OPTIONS, Compiled, compile_cubin, nvrtc_version
+from lowering.errors import UnsupportedError
+
+__all__ = ["CubinCache", "default_directory"]
+
+_MAGIC = b"wsched cubin 1\n\0"
+_HEAD = struct.Struct("<16sQ32s")
+_SUFFIX = ".cubin"
+_LIMIT_BYTES = 256 << 20
+"""Files beyond this total are removed, oldest use first; a kernel takes 10 to 60 KB."""
+
+
+def default_directory() -> Path:
+    """``WSCHED_CACHE_DIR``, or the user's cache directory of the platform.
+
+    Raises:
+        UnsupportedError: the variable is not set and platformdirs is not installed.
+    """
+    if chosen := os.environ.get("WSCHED_CACHE_DIR"):
+        return Path(chosen)
+    try:
+        from platformdirs import user_cache_dir
+    except ImportError as e:
+        raise UnsupportedError(
+            "finding the cache directory without platformdirs",
+            "platformdirs, or a directory in WSCHED_CACHE_DIR",
+            "Install platformdirs",
+        ) from e
+    return Path(user_cache_dir("wsched"))
+
+
+class CubinCache:
+    """Compilations in memory and on disk.
+
+    Args:
+        directory: where the files lie; it is made, with access for its owner only, when the first
+            one is written.
+        version: version of wsched, part of the key: another version emits other texts.
+        limit: bytes of files to keep.
+        compiler: compiles a text; for tests.
+
+    A directory that belongs to someone else or that others may write to is not used, one that
+    cannot be written is read only; both give one warning, and compiling goes on.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        version: str,
+        limit: int = _LIMIT_BYTES,
+        compiler: Callable[[str, str, Sequence[str]], Compiled] = compile_cubin,
+    ) -> None:
+        self.directory, self.version, self.limit = directory, version, limit
+        self._compiler = compiler
+        self._memory: dict[str, Compiled] = {}
+        self._warned = False
+
+    def key(self, source: str, options: Sequence[str] = ()) -> str:
+        """Hash of a text, the options, the NVRTC version and the version of wsched."""
+        facts = [source, ARCH, [*OPTIONS, *options], list(nvrtc_version()), self.version]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def compile(self, source: str, name: str, options: Sequence[str] = ()) -> Compiled:
+        """The compilation of a text: from memory, from disk, or made now and kept.
+
+        Raises as ``compile_cubin``; never because of the disk.
+        """
+        key = self.key(source, options)
+        found = self._memory.get(key) or self._read(key)
+        if found is None:
+            found = self._compiler(source, name, options)
+            self._write(key, found)
+        self._memory[key] = found
+        return found
+
+    # --- disk ---------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> Path:
+        return self.directory / f"{key}{_SUFFIX}"
+
+    def _trusted(self) -> bool:
+        """Whether the directory is ours alone; a missing one is neither read nor refused."""
+        try:
+            status = self.directory.stat()
+        except OSError:
+            return False
+        if not stat.S_ISDIR(status.st_mode):
+            self._warn("is not a directory")
+        elif status.st_uid != os.getuid():
+            self._warn("belongs to another user")
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            self._warn("can be written by others")
+        else:
+            return True
+        return False
+
+    def _read(self, key: str) -> Compiled | None:
+        if not self._trusted():
+            return None
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        found = _unpack(data)
+        if found is not None:
+            with contextlib.suppress(OSError):  # marks the use; a read-only disk does not matter
+                os.utime(path)
+        return found
+
+    def _write(self, key: str, compiled: Compiled) -> None:
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._trusted():
+                return
+            self._replace(self._path(key), _pack(compiled))
+            self._prune()
+        except OSError as e:
+            self._warn(f"cannot be written ({e.strerror or type(e).__name__})")
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.directory)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _prune(self) -> None:
+        """Remove the files that were not used for longest until the rest fits the limit."""
+        files = []
+        for path in self.directory.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError):  # another process may prune too
+                status = path.stat()
+                files.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files)[:-1]:
+            if total <= self.limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size
+
+    def _warn(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"wsched: the kernel cache {self.directory} {why}; kernels are compiled again in "
+                "each process. Choose another directory with WSCHED_CACHE_DIR.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def _pack(compiled: Compiled) -> bytes:
+    header = json.dumps(
+        {"log": compiled.log, "nvrtc": compiled.nvrtc_version, "seconds": compiled.seconds}
+    ).encode()
+    payload = struct.pack("<I", len(header)) + header + compiled.cubin
+    return _HEAD.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest()) + payload
+
+
+def _unpack(data: bytes) -> Compiled | None:
+    """The compilation in a file, or None if the file is not whole."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, length, digest = _HEAD.unpack_from(data)
+    payload = data[_HEAD.size :]
+    if magic != _MAGIC or length != len(payload) or hashlib.sha256(payload).digest() != digest:
+        return None
+    (size,) = struct.unpack_from("<I", payload)
+    header = json.loads(payload[4 : 4 + size])
+    major, minor = header["nvrtc"]
+    return Compiled(payload[4 + size :], header["log"], (major, minor), header["seconds"])

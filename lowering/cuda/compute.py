@@ -1,0 +1,177 @@
+"""Rules for fragments and wgmma."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.descriptor import descriptor_template
+from lowering.errors import InternalError
+from lowering.hopper import WGMMA_K_BYTES
+from lowering.ir.expr import Const, Expr
+from lowering.ir.kernel import SharedBuffer
+from lowering.ir.nodes import (
+    Frag,
+    FragCast,
+    FragColumns,
+    FragFill,
+    SmemRef,
+    Stmt,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.ir.types import DType
+
+__all__ = ["RULES", "descriptor_words", "wgmma_function"]
+
+
+def _fill(e: Emitter, s: FragFill) -> None:
+    name = e.declare(s.out)
+    if s.out.type.dtype is DType.F32:
+        value = f"{float(s.value)!r}f"
+    else:
+        convert = _PACK[s.out.type.dtype]
+        value = f"{convert}({float(s.value)!r}f, {float(s.value)!r}f)"
+    e.out.line("#pragma unroll")
+    e.out.line(f"for (int i = 0; i < {s.out.type.registers}; ++i) {name}[i] = {value};")
+    if s.out.type.dtype is DType.F32:
+        # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
+        e.out.line(f"ptx::pin({name});")
+
+
+_PACK = {DType.BF16: "ptx::cvt_bf16x2", DType.F16: "ptx::cvt_f16x2"}
+_UNPACK = {DType.BF16: "ptx::cvt_f32_bf16", DType.F16: "ptx::cvt_f32_f16"}
+
+
+def _cast(e: Emitter, s: FragCast) -> None:
+    if s.out.type.dtype is s.value.type.dtype:
+        return
+    out = e.view(s.out)
+    e.declare(s.out)
+    words = out.per_block // (2 if s.out.type.dtype is DType.F32 else 1)
+    for block in range(out.blocks):
+        e.out.line("#pragma unroll")
+        with e.out.block(f"for (int i = 0; i < {words}; ++i)"):
+            _convert(e, s, block)
+
+
+def _convert(e: Emitter, s: FragCast, block: int) -> None:
+    """Two columns: word ``i`` of a packed fragment, registers ``2 i``, ``2 i + 1`` of a float one."""
+
+    def pair(value: Frag) -> tuple[str, str]:
+        return e.register(value, block, "2 * i"), e.register(value, block, "2 * i + 1")
+
+    source, result = s.value.type.dtype, s.out.type.dtype
+    if source is DType.F32:
+        low, high = pair(s.value)
+    else:
+        word = e.register(s.value, block, "i")
+        low, high = (f"{_UNPACK[source]}<{half}>({word})" for half in (0, 1))
+    if result is DType.F32:
+        for register, value in zip(pair(s.out), (low, high), strict=True):
+            e.out.line(f"{register} = {value};")
+    else:
+        e.out.line(f"{e.register(s.out, block, 'i')} = {_PACK[result]}({low}, {high});")
+
+
+def _columns(e: Emitter, s: FragColumns) -> None:
+    """No code: the plan made ``out`` a view of ``value``'s registers."""
+    cols = s.out.type.cols
+    start = s.start.value if isinstance(s.start, Const) else 0
+    if start % 8 or start + cols > s.value.type.cols:
+        raise InternalError("emit_cuda", f"columns {s.start} of {s.value.type} as {s.out.type}")
+
+
+# --- wgmma ------------------------------------------------------------------------------------
+
+
+def descriptor_words(buffer: SharedBuffer) -> tuple[int, int]:
+    """Constant (high, low) words of a K-major operand's descriptor, without the address."""
+    template = descriptor_template(buffer.swizzle)
+    return template >> 32, template & 0xFFFFFFFF
+
+
+def _descriptor(e: Emitter, ref: SmemRef, extra_rows: int) -> str:
+    """The 64-bit descriptor of an operand tile, counted in units of 16 bytes."""
+    buffer = e.buffer(ref.buffer)
+    if ref.buffer not in e.descriptors:
+        identifier = e.names.of("buffer", ref.buffer)
+        e.descriptors[ref.buffer] = e.names.fresh(f"{identifier}_desc")
+    high, _ = descriptor_words(buffer)
+    inner: Expr = e.box_column(ref)[1]
+    line = buffer.swizzle.value // 16
+    # Within a span the start address moves by the bytes of K; the hardware applies the swizzle to
+    # the address bits it computes from there.
+    per_chunk = 16 // buffer.dtype.bytes
+    offset = e.tile_offset(ref, 16) + inner // per_chunk + extra_rows * line
+    return f"ptx::descriptor({high:#x}, {e.sum(e.descriptors[ref.buffer], offset)})"
+
+
+def _wgmma(e: Emitter, s: Wgmma) -> None:
+    a, b, view = e.buffer(s.a.buffer), e.buffer(s.b.buffer), e.view(s.acc)
+    if a.dtype is not b.dtype or a.dtype not in _PACK or view.type.dtype is not DType.F32:
+        raise InternalError("emit_cuda", f"wgmma of {a.dtype.value} and {b.dtype.value}")
+    cols = view.type.cols
+    e.wgmmas.add((cols, a.dtype))
+    for block in range(view.blocks):
+        d = e.array(s.acc) + (f" + {block * view.block}" if block else "")
+        operands = ", ".join(
+            (d, _descriptor(e, s.a, 64 * block), _descriptor(e, s.b, 0), e.arg(s.accumulate))
+        )
+        e.out.line(f"{_wgmma_name(cols, a.dtype)}({operands});")
+
+
+def _wgmma_name(cols: int, dtype: DType) -> str:
+    return f"wgmma_m64n{cols}k{WGMMA_K_BYTES // dtype.bytes}_f32_{dtype.value}"
+
+
+def wgmma_function(cols: int, dtype: DType) -> str:
+    """The device function that wraps one shape of ``wgmma.mma_async``."""
+    count, k = cols // 2, WGMMA_K_BYTES // dtype.bytes
+    registers = [f"%{i}" for i in range(count)]
+    outputs = [f'"+f"(d[{i}])' for i in range(count)]
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.value}.{dtype.value}"
+    lines = [
+        f"__device__ __forceinline__ void {_wgmma_name(cols, dtype)}(",
+        "    float* d, u64 a, u64 b, int scale_d) {",
+        "  asm volatile(",
+        f'      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{count + 2}, 0;\\n"',
+        f'      " {instruction}"',
+        *(f'      " {text}"' for text in _wrap("{", registers, "},")),
+        f'      " %{count}, %{count + 1}, p, 1, 1, 0, 0;\\n}}"',
+        *(f"      {text}" for text in _wrap(": ", outputs, "")),
+        '      : "l"(a), "l"(b), "r"(scale_d)',
+        '      : "memory");',
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _wrap(head: str, items: list[str], tail: str) -> list[str]:
+    """``items`` with commas, eight to a line."""
+    rows = [", ".join(items[i : i + 8]) for i in range(0, len(items), 8)]
+    rows = [row + "," for row in rows[:-1]] + [rows[-1] + tail]
+    return [head + rows[0], *rows[1:]]
+
+
+def _commit(e: Emitter, s: WgmmaCommit) -> None:
+    e.out.line("ptx::wgmma_commit_group();")
+
+
+def _fence(e: Emitter, s: WgmmaFence) -> None:
+    e.out.line("ptx::wgmma_fence();")
+
+
+def _wait(e: Emitter, s: WgmmaWait) -> None:
+    e.out.line(f"ptx::wgmma_wait_group<{s.pending}>();")
+    if not s.out.type.in_flight:
+        # Without it the compiler may read the accumulator ahead of the wait.
+        e.out.line(f"ptx::pin({e.array(s.acc)});")
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragFill: _fill, FragCast: _cast, FragColumns: _columns, Wgmma: _wgmma,
+    WgmmaFence: _fence, WgmmaCommit: _commit, WgmmaWait: _wait,
+}  # fmt: skip

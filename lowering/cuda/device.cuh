@@ -1,0 +1,243 @@
+// PTX for sm_90a in C++ clothes: one function per instruction form that the emitter uses, named
+// after the instruction. No CUDA headers are needed. Shared-memory addresses are 32-bit offsets in
+// the shared::cta window; `map` is the generic address of a tensor map parameter.
+
+typedef unsigned long long u64;
+
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+#define PTX __device__ __forceinline__
+
+namespace ptx {
+
+// --- scalars ---------------------------------------------------------------------------------
+// Operands are not negative (the kernel IR guarantees it), so unsigned division is exact.
+
+PTX int div(int a, int b) { return int(unsigned(a) / unsigned(b)); }
+PTX int mod(int a, int b) { return int(unsigned(a) % unsigned(b)); }
+PTX int ceildiv(int a, int b) { return int((unsigned(a) + unsigned(b) - 1u) / unsigned(b)); }
+PTX long long div(long long a, long long b) { return (long long)(u64(a) / u64(b)); }
+PTX long long mod(long long a, long long b) { return (long long)(u64(a) % u64(b)); }
+PTX long long ceildiv(long long a, long long b) { return (long long)((u64(a) + u64(b) - 1) / u64(b)); }
+
+PTX unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
+
+PTX int cluster_ctarank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return int(rank);
+}
+
+// True in one lane of the warp, the same one each time. Every lane must get here.
+PTX bool elect() {
+  unsigned elected;
+  asm volatile(
+      "{\n .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+// --- mbarrier --------------------------------------------------------------------------------
+
+PTX void mbarrier_init(unsigned bar, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+PTX void mbarrier_inval(unsigned bar) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+PTX void mbarrier_arrive(unsigned bar) {
+  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+PTX void mbarrier_arrive_remote(unsigned bar, int cta) {
+  asm volatile(
+      "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
+      " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(bar),
+      "r"(cta)
+      : "memory");
+}
+
+PTX void mbarrier_arrive_expect_tx(unsigned bar, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
+               "r"(bytes)
+               : "memory");
+}
+
+PTX bool mbarrier_try_wait_parity(unsigned bar, int parity) {
+  unsigned done;
+  asm volatile(
+      "{\n .reg .pred p;\n mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
+      " selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(bar), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+PTX bool mbarrier_try_wait_parity_cluster(unsigned bar, int parity) {
+  unsigned done;
+  asm volatile(
+      "{\n .reg .pred p;\n mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+      " selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(bar), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+PTX void mbarrier_wait(unsigned bar, int parity) {
+  while (!mbarrier_try_wait_parity(bar, parity)) {
+  }
+}
+
+PTX void mbarrier_wait_cluster(unsigned bar, int parity) {
+  while (!mbarrier_try_wait_parity_cluster(bar, parity)) {
+  }
+}
+
+PTX void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+PTX void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// --- named barriers, CTA and cluster barriers, registers --------------------------------------
+
+PTX void bar_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+PTX void bar_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+PTX void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+template <int count>
+PTX void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+template <int count>
+PTX void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+// --- TMA -------------------------------------------------------------------------------------
+// Coordinates are (column, row): the innermost dimension comes first.
+
+PTX void prefetch_tensormap(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+PTX void tma_load_2d(unsigned dst, const TensorMap* map, int col, int row, unsigned bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar)
+      : "memory");
+}
+
+PTX void tma_load_2d_multicast(unsigned dst, const TensorMap* map, int col, int row, unsigned bar,
+                               int mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar), "h"((unsigned short)mask)
+      : "memory");
+}
+
+PTX void tma_store_2d(const TensorMap* map, int col, int row, unsigned src) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(col), "r"(row), "r"(src)
+      : "memory");
+}
+
+PTX void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+template <int pending>
+PTX void bulk_wait_group() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+template <int pending>
+PTX void bulk_wait_group_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+// --- registers to shared memory ----------------------------------------------------------------
+
+PTX void stmatrix_x4(unsigned dst, unsigned a, unsigned b, unsigned c, unsigned d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(dst),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+PTX void stmatrix_x2(unsigned dst, unsigned a, unsigned b) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(dst), "r"(a), "r"(b)
+               : "memory");
+}
+
+PTX void st_shared_v2(unsigned dst, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(dst), "f"(a), "f"(b) : "memory");
+}
+
+// --- conversions: the lower column is in the lower half -----------------------------------------
+
+PTX unsigned cvt_bf16x2(float low, float high) {
+  unsigned packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+PTX unsigned cvt_f16x2(float low, float high) {
+  unsigned packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+template <int half>
+PTX float cvt_f32_bf16(unsigned packed) {
+  return __uint_as_float(half ? packed & 0xffff0000u : packed << 16);
+}
+
+template <int half>
+PTX float cvt_f32_f16(unsigned packed) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)(packed >> (16 * half))));
+  return value;
+}
+
+// --- wgmma -----------------------------------------------------------------------------------
+
+PTX void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+PTX void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int pending>
+PTX void wgmma_wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+// Shared-memory matrix descriptor from its constant high word and its low word (address / 16, with
+// the leading byte offset above it). Addresses stay below 2^18, so the address field never carries.
+PTX u64 descriptor(unsigned high, unsigned low) { return u64(high) << 32 | low; }
+
+// The compiler may not move accesses of the registers `d` across this point.
+template <int count>
+PTX void pin(float (&d)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+}  // namespace ptx
+
+#undef PTX

@@ -1,0 +1,90 @@
+"""Kernel IR to CUDA C++."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from lowering.cuda import barriers, compute, control, movement
+from lowering.cuda.emitter import Emitter
+from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
+from lowering.cuda.names import Writer
+from lowering.errors import InternalError
+from lowering.ir.kernel import Kernel
+
+__all__ = ["device_header", "emit_cuda", "emit_kernel"]
+
+_RULES = {**control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES}
+
+
+def emit_cuda(kernel: Kernel) -> str:
+    """The complete source of a final kernel: the device header, then the kernel.
+
+    Needs no include path. Compile for ``sm_90a`` (``lowering.cuda.nvrtc``).
+
+    Raises:
+        InternalError: the kernel is not final (a tile-level node, a missing offset, byte count or
+            mbarrier), or a fragment value is used twice.
+    """
+    return f"{device_header()}\n{emit_kernel(kernel)}"
+
+
+def emit_kernel(kernel: Kernel) -> str:
+    """The source of a final kernel without the device header; errors as ``emit_cuda``."""
+    e = Emitter(kernel, _RULES)
+    e.body(kernel.body)
+    parts = [compute.wgmma_function(cols, dtype) for cols, dtype in sorted(e.wgmmas, key=str)]
+    frame = Writer()
+    attributes = f"__launch_bounds__({kernel.threads}, 1)"
+    if kernel.cluster > 1:
+        attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
+    frame.line(f'extern "C" __global__ void {attributes}')
+    frame.line(f"    {kernel.name}({_parameters(e)}) {{")
+    frame.depth = 1
+    _special_registers(e, frame)
+    _storage(e, frame)
+    parts.append("\n".join([*frame.lines, *e.out.lines, "}"]))
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def device_header() -> str:
+    """Text of ``device.cuh``."""
+    return resources.files("lowering.cuda").joinpath("device.cuh").read_text(encoding="utf-8")
+
+
+def _parameters(e: Emitter) -> str:
+    maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
+            for m in e.kernel.tensor_maps]  # fmt: skip
+    scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
+    return ", ".join(maps + scalars)
+
+
+def _special_registers(e: Emitter, out: Writer) -> None:
+    for register, (name, read) in SPECIAL_REGISTERS.items():
+        if register in e.specials:
+            out.line(f"const int {name} = {read};")
+
+
+def _storage(e: Emitter, out: Writer) -> None:
+    """Addresses of the shared buffers, their descriptors and the mbarriers."""
+    if not e.kernel.shared and not e.kernel.mbarriers:
+        return
+    out.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
+    out.line("const unsigned smem = ptx::shared_address(shared_memory);")
+    # Swizzles and descriptors take the alignment for granted; a wrong result would be silent.
+    out.line("if (smem & 1023) __trap();")
+    for buffer in e.kernel.shared:
+        name = e.names.of("buffer", buffer.name)
+        tile = f"{buffer.stages} x {buffer.rows} x {buffer.cols} {buffer.dtype.value}"
+        note = f"{tile}, swizzle {buffer.swizzle.value}"
+        out.line(f"const unsigned {name} = smem + {e.buffer(buffer.name).offset};  // {note}")
+        if buffer.name in e.descriptors:
+            _, low = compute.descriptor_words(buffer)
+            word = e.descriptors[buffer.name]
+            out.line(f"const unsigned {word} = ({name} >> 4) | {low:#x};")
+    for array in e.kernel.mbarriers:
+        if array.offset is None:
+            raise InternalError("emit_cuda", f"mbarrier array {array.name} has no offset")
+        name = e.names.of("barrier", array.name)
+        out.line(f"const unsigned {name} = smem + {array.offset};  // {array.stages} mbarriers")

@@ -1,0 +1,201 @@
+"""State of one emission and what the rules share: names, addresses, fragments.
+
+A rule is a function ``(Emitter, node) -> None``; ``control``, ``barriers``, ``movement`` and
+``compute`` hold the rules of their nodes in a table ``RULES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
+from lowering.cuda.fragments import View, plan_fragments
+from lowering.cuda.names import Names, Writer
+from lowering.errors import InternalError
+from lowering.ir.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
+from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.nodes import (
+    Body,
+    Frag,
+    GmemRef,
+    MBarrierRef,
+    NamedBarrierRef,
+    SmemRef,
+    Stmt,
+)
+from lowering.ir.poly import poly
+from lowering.ir.types import DType, Swizzle
+
+__all__ = ["Emitter", "Rule"]
+
+Rule = Callable[["Emitter", Any], None]
+
+
+class Emitter:
+    """One kernel on its way to text.
+
+    Attributes:
+        kernel: what is emitted.
+        names: identifiers of everything that has a name.
+        out: the lines of the body so far.
+        plan: registers of each fragment value.
+        specials: special registers that the body reads, to be defined by the frame.
+        descriptors: buffers that wgmma reads, and the name of their descriptor's low word.
+        wgmmas: (columns, operand dtype) of the wgmma functions that the body calls.
+    """
+
+    def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
+        self.kernel, self.rules = kernel, rules
+        self.names, self.out = Names(), Writer(1)
+        self.plan = plan_fragments(kernel.body)
+        self.specials: set[str] = set()
+        self.descriptors: dict[str, str] = {}
+        self.wgmmas: set[tuple[int, DType]] = set()
+        for var in kernel.params:
+            self.names.define("scalar", var.name)
+        for kind, things in (
+            ("map", kernel.tensor_maps),
+            ("buffer", kernel.shared),
+            ("barrier", kernel.mbarriers),
+        ):
+            for thing in things:
+                self.names.define(kind, thing.name)
+
+    # --- statements -------------------------------------------------------------------------
+
+    def body(self, body: Body) -> None:
+        """Emit statements in order; InternalError for a node without a rule."""
+        for s in body:
+            rule = self.rules.get(type(s))
+            if rule is None:
+                raise InternalError("emit_cuda", f"no rule for {s.OP or type(s).__name__}")
+            rule(self, s)
+
+    # --- scalars ------------------------------------------------------------------------------
+
+    def expr(self, e: Expr) -> str:
+        """C++ of a scalar expression."""
+        return expression(e, self._leaf)
+
+    def arg(self, e: ExprLike) -> str:
+        """C++ of a scalar expression as a whole argument (no outer parentheses)."""
+        text = self.expr(as_expr(e))
+        return text[1:-1] if _wrapped(text) else text
+
+    def _leaf(self, e: Expr) -> str:
+        if isinstance(e, Special):
+            if e.name not in SPECIAL_REGISTERS:
+                raise InternalError("emit_cuda", f"unknown special register %{e.name}")
+            self.special(e.name)
+            return SPECIAL_REGISTERS[e.name][0]
+        assert isinstance(e, Var)
+        return self.names.of("scalar", e.name)
+
+    def special(self, name: str) -> str:
+        """Identifier of a special register, which the frame will define."""
+        self.specials.add(name)
+        if name == "warpgroup.warp":
+            self.specials.add("warp")
+        return SPECIAL_REGISTERS[name][0]
+
+    # --- operands -----------------------------------------------------------------------------
+
+    def buffer(self, name: str) -> SharedBuffer:
+        """The shared buffer, placed."""
+        try:
+            buffer = self.kernel.buffer(name)
+        except StopIteration:
+            raise InternalError("emit_cuda", f"no shared buffer {name}") from None
+        if buffer.offset is None:
+            raise InternalError("emit_cuda", f"shared buffer {name} has no offset")
+        if buffer.swizzle is not Swizzle.NONE and buffer.offset % (8 * buffer.swizzle.value):
+            raise InternalError("emit_cuda", f"shared buffer {name} is not aligned to its swizzle")
+        return buffer
+
+    def box_column(self, ref: SmemRef) -> tuple[Expr, Expr]:
+        """Box that holds column ``ref.col``, and the column within the box."""
+        return split_multiple(ref.col, self.buffer(ref.buffer).box_cols)
+
+    def tile_offset(self, ref: SmemRef, unit: int) -> Expr:
+        """Offset of the box line of ``ref`` from its buffer, in units of ``unit`` bytes.
+
+        The column within the box is left out, so the offset is a multiple of the swizzle span.
+        """
+        b = self.buffer(ref.buffer)
+        line = b.box_cols * b.dtype.bytes
+        if line % unit or b.stage_bytes % unit:
+            raise InternalError("emit_cuda", f"{ref.buffer}: a line is no multiple of {unit} bytes")
+        box, _ = self.box_column(ref)
+        offset = ref.stage * (b.stage_bytes // unit) if b.stages > 1 else ZERO
+        offset = offset + box * (b.rows * line // unit) + ref.row * (line // unit)
+        return poly(offset).expr()
+
+    def line_address(self, ref: SmemRef) -> str:
+        """Shared address of the box line of ``ref`` (column 0 of its box)."""
+        return self.sum(self.names.of("buffer", ref.buffer), self.tile_offset(ref, 1))
+
+    def box_address(self, ref: SmemRef) -> str:
+        """Shared address of a whole box, for TMA; the column must start the box."""
+        inner = self.box_column(ref)[1]
+        if inner != ZERO:
+            raise InternalError("emit_cuda", f"TMA box in {ref.buffer} starts at column {ref.col}")
+        return self.line_address(ref)
+
+    def sum(self, base: str, offset: Expr) -> str:
+        """``base + offset`` without a zero."""
+        if offset == ZERO:
+            return base
+        return f"{base} + {expression(offset, self._leaf, addend=True)}"
+
+    def mbarrier(self, ref: MBarrierRef | None) -> str:
+        """Shared address of an mbarrier."""
+        if ref is None:
+            raise InternalError("emit_cuda", "a TMA load has no mbarrier")
+        name = self.names.of("barrier", ref.array)
+        return self.sum(name, ref.index * 8)
+
+    def named_barrier(self, ref: NamedBarrierRef) -> str:
+        """Arguments id and thread count of a named barrier."""
+        array = self.kernel.named_barrier(ref.array)
+        return f"{self.arg(ref.index + array.base)}, {array.threads}"
+
+    def coordinates(self, ref: GmemRef) -> str:
+        """Tensor map, column and row."""
+        return f"&{self.names.of('map', ref.map)}, {self.arg(ref.col)}, {self.arg(ref.row)}"
+
+    # --- fragments ------------------------------------------------------------------------------
+
+    def view(self, value: Frag) -> View:
+        """Registers of a fragment value."""
+        return self.plan.views[value.name]
+
+    def declare(self, out: Frag) -> str:
+        """Declare the array of a value that starts one; its identifier."""
+        name = self.names.define("fragment", self.plan.arrays[out.name])
+        kind = "float" if out.type.dtype is DType.F32 else "unsigned"
+        self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
+        return name
+
+    def register(self, value: Frag, block: int, index: str) -> str:
+        """Register ``index`` (C++) of a 64-row block of a value, as an array element."""
+        view = self.view(value)
+        start = view.start + block * view.block
+        text = index if start == ZERO else f"{self.arg(start)} + {index}"
+        return f"{self.array(value)}[{text}]"
+
+    def array(self, value: Frag) -> str:
+        """Identifier of the array that holds a value."""
+        return self.names.of("fragment", self.plan.arrays[self.view(value).array])
+
+
+def _wrapped(text: str) -> bool:
+    """Whether one pair of parentheses encloses all of ``text``."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return False
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return False

@@ -1,0 +1,197 @@
+"""Where fragment values live: one register array for all values that are updates of each other.
+
+A wgmma updates its accumulator in place, and a loop carries a fragment from one trip to the next;
+were each SSA value an array of its own, the copies between them would be register moves that
+serialize the tensor core (ptxas C7515). So a value that is *consumed* shares the array of the one
+that consumes it. That is right only if nobody reads a value after it was consumed, which
+``plan_fragments`` checks.
+
+Register order, from the thread's view (``FragmentType``): for each 64-row block, for each 8
+columns, the pairs (row, row + 8) x (column, column + 1). 16-bit fragments pack the two columns of
+a pair into one register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lowering.cuda.expressions import divided
+from lowering.errors import InternalError
+from lowering.ir.expr import ZERO, Expr
+from lowering.ir.nodes import (
+    Body,
+    Elect,
+    For,
+    Frag,
+    FragCast,
+    FragColumns,
+    FragFill,
+    If,
+    Roles,
+    Stmt,
+    Wgmma,
+    WgmmaWait,
+)
+from lowering.ir.types import DType, FragmentType
+
+__all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
+
+
+def registers_per_8_columns(dtype: DType) -> int:
+    """32-bit registers per thread for 8 columns of one 64-row block: 4, or 2 if packed."""
+    return dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Registers of a fragment value: block ``b`` begins at ``array[start + b * block]``.
+
+    ``array`` is the first value of the array, which also declares it.
+    """
+
+    array: str
+    type: FragmentType
+    start: Expr
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of 64-row blocks."""
+        return self.type.rows // 64
+
+    @property
+    def per_block(self) -> int:
+        """Registers of one block that belong to this value."""
+        return self.type.cols // 8 * registers_per_8_columns(self.type.dtype)
+
+    def columns(self, start: Expr, out: FragmentType) -> View:
+        """The columns from ``start`` (a multiple of 8) on, as a view of the same array."""
+        skipped = divided(start, 8 // registers_per_8_columns(out.dtype))
+        return View(self.array, out, self.start + skipped, self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentPlan:
+    """Views by value, and a name for each array (by ``View.array``).
+
+    An array that a loop carries is called after the carried value, others after their first.
+    """
+
+    views: Mapping[str, View]
+    arrays: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Planner:
+    views: dict[str, View] = field(default_factory=dict)
+    carried: dict[str, str] = field(default_factory=dict)
+    home: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    consumed: dict[str, str] = field(default_factory=dict)
+    loops: tuple[int, ...] = ()
+    count: int = 0
+
+    def declare(self, out: Frag) -> None:
+        per_block = out.type.registers // (out.type.rows // 64)
+        self.define(out, View(out.name, out.type, ZERO, per_block))
+
+    def define(self, out: Frag, view: View) -> None:
+        if out.name in self.views:
+            raise _error(out, "is defined twice")
+        self.views[out.name] = view
+        self.home[out.name] = self.loops
+
+    def read(self, value: Frag, by: str) -> View:
+        if value.name not in self.views:
+            raise _error(value, f"is read by {by} but not defined before")
+        if value.name in self.consumed:
+            raise _error(value, f"is read by {by} after {self.consumed[value.name]} consumed it")
+        return self.views[value.name]
+
+    def consume(self, value: Frag, out: Frag, by: str) -> None:
+        """``out`` takes over the registers of ``value`` and of all views of it."""
+        view = self.read(value, by)
+        if self.home[value.name] != self.loops:
+            raise _error(value, f"is consumed by {by} in a loop that does not define it")
+        if view.block != view.per_block:
+            raise _error(value, f"is a part of {view.array} and cannot be consumed by {by}")
+        for name, other in self.views.items():
+            if other.array == view.array:
+                self.consumed.setdefault(name, by)
+        self.define(out, View(view.array, out.type, view.start, view.block))
+
+    def body(self, body: Body) -> None:
+        for s in body:
+            self.stmt(s)
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case FragFill():
+                self.declare(s.out)
+            case FragCast():
+                source = self.read(s.value, s.OP)
+                if s.out.type.dtype is s.value.type.dtype:
+                    self.define(s.out, View(source.array, s.out.type, source.start, source.block))
+                else:
+                    self.declare(s.out)
+            case FragColumns():
+                source = self.read(s.value, s.OP)
+                self.define(s.out, source.columns(s.start, s.out.type))
+            case Wgmma() | WgmmaWait():
+                self.consume(s.acc, s.out, s.OP)
+            case For():
+                self.loop(s)
+            case If(then=then, other=other):
+                self.body(then)
+                self.body(other)
+            case Elect(body=body):
+                self.body(body)
+            case Roles(roles=roles):
+                for role in roles:
+                    self.body(role.body)
+            case _:
+                value = getattr(s, "value", None)
+                if isinstance(value, Frag):
+                    self.read(value, s.OP)
+
+    def loop(self, s: For) -> None:
+        outer, self.count = self.loops, self.count + 1
+        carried = [
+            (c.var, c.init, c.result, y)
+            for c, y in zip(s.carries, s.yields, strict=True)
+            if isinstance(c.var, Frag)
+        ]
+        inside = (*outer, self.count)
+        for var, init, _, _ in carried:
+            assert isinstance(init, Frag)
+            self.consume(init, var, s.OP)
+            self.home[var.name] = inside
+            self.carried.setdefault(self.views[var.name].array, var.name)
+        self.loops = inside
+        self.body(s.body)
+        for var, _, _, last in carried:
+            assert isinstance(last, Frag)
+            if self.read(last, "yield").array != self.views[var.name].array:
+                raise _error(last, f"is yielded for {var.name} but lives in other registers")
+        self.loops = outer
+        for _, _, result, last in carried:
+            assert isinstance(last, Frag) and isinstance(result, Frag)
+            self.home[last.name] = outer
+            self.consume(last, result, s.OP)
+
+
+def plan_fragments(body: Body) -> FragmentPlan:
+    """Registers for every fragment value of a kernel body.
+
+    Raises:
+        InternalError: a value is read after it was consumed, consumed more often than it is made,
+            or a loop yields a value that does not update the one that it carries.
+    """
+    planner = _Planner()
+    planner.body(body)
+    arrays = {v.array: planner.carried.get(v.array, v.array) for v in planner.views.values()}
+    return FragmentPlan(planner.views, arrays)
+
+
+def _error(value: Frag, why: str) -> InternalError:
+    return InternalError("emit_cuda", f"fragment {value.name} {why}")

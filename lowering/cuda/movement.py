@@ -1,0 +1,147 @@
+"""Rules for TMA copies and for stores of fragments to shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.errors import InternalError
+from lowering.ir.expr import Const
+from lowering.ir.nodes import (
+    BulkCommit,
+    BulkWait,
+    PrefetchTensorMap,
+    SmemRef,
+    StMatrix,
+    Stmt,
+    StShared,
+    TmaLoad,
+    TmaStore,
+)
+from lowering.ir.types import DType
+
+__all__ = ["RULES"]
+
+
+def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
+    e.out.line(f"ptx::prefetch_tensormap(&{e.names.of('map', s.map)});")
+
+
+def _tma_load(e: Emitter, s: TmaLoad) -> None:
+    operands = f"{e.box_address(s.dst)}, {e.coordinates(s.src)}, {e.mbarrier(s.bar)}"
+    if s.multicast is None:
+        e.out.line(f"ptx::tma_load_2d({operands});")
+    else:
+        e.out.line(f"ptx::tma_load_2d_multicast({operands}, {e.arg(s.multicast)});")
+
+
+def _tma_store(e: Emitter, s: TmaStore) -> None:
+    e.out.line(f"ptx::tma_store_2d({e.coordinates(s.dst)}, {e.box_address(s.src)});")
+
+
+def _bulk_commit(e: Emitter, s: BulkCommit) -> None:
+    e.out.line("ptx::bulk_commit_group();")
+
+
+def _bulk_wait(e: Emitter, s: BulkWait) -> None:
+    e.out.line(f"ptx::bulk_wait_group{'_read' if s.read else ''}<{s.pending}>();")
+
+
+# --- fragments to shared memory -------------------------------------------------------------------
+#
+# A thread's address in a swizzled tile is line + (byte ^ mask): ``line`` is the start of its row
+# within the box, ``byte`` the offset within the span, ``mask`` the chunk bits that the swizzle
+# permutes, taken from the row. Rows of one fragment that a thread writes are multiples of 8 apart,
+# so one mask serves them all, and only ``byte`` changes from column to column.
+
+
+def _store_frame(e: Emitter, dst: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
+    """Define ``line`` and ``byte`` of the executing thread; their identifiers."""
+    buffer = e.buffer(dst.buffer)
+    span = buffer.box_cols * buffer.dtype.bytes
+    row = f"({e.special('warpgroup.warp')} * 16 + {thread_row})"
+    line, byte = e.names.fresh("line"), e.names.fresh("byte")
+    e.out.line(f"const unsigned {line} = {e.line_address(dst)} + {row} * {span};")
+    chunks = buffer.swizzle.value // 16
+    mask = f" ^ ((({line} >> 7) & {chunks - 1}) << 4)" if chunks else ""
+    inner = e.box_column(dst)[1] * buffer.dtype.bytes
+    start = f"({e.sum(thread_byte, inner)})" if inner != Const(0) else f"({thread_byte})"
+    e.out.line(f"const unsigned {byte} = {start}{mask};")
+    return line, byte
+
+
+def _steps(e: Emitter, s: StMatrix | StShared, cols: int) -> Iterator[tuple[str, str, int]]:
+    """Cover ``s.value`` in steps of ``cols`` columns, one unrolled loop for each 64-row block.
+
+    Yields inside the loop (64-row and box offset, byte offset within the span, first register
+    step) as C++ over the loop index ``i``, with the block number.
+    """
+    buffer, view = e.buffer(s.dst.buffer), e.view(s.value)
+    span = buffer.box_cols * buffer.dtype.bytes
+    per_box = max(buffer.box_cols // cols, 1)
+    steps = view.type.cols // cols
+    several = steps > per_box
+    for block in range(view.blocks):
+        rows = f" + {64 * block * span}" if block else ""
+        e.out.line("#pragma unroll")
+        with e.out.block(f"for (int i = 0; i < {steps}; ++i)"):
+            box = f" + i / {per_box} * {buffer.rows * span}" if several else ""
+            step = f"i % {per_box}" if several else "i"
+            yield rows + box, f"{step} * {cols * buffer.dtype.bytes}", block
+
+
+def _check_store(e: Emitter, s: StMatrix | StShared) -> None:
+    buffer, cols = e.buffer(s.dst.buffer), s.value.type.cols
+    if buffer.dtype is not s.value.type.dtype:
+        raise InternalError("emit_cuda", f"{s.OP} of {s.value.type} to {buffer.dtype.value} memory")
+    inner = e.box_column(s.dst)[1]
+    fits = isinstance(inner, Const) and (
+        inner.value + cols <= buffer.box_cols or (inner.value == 0 and cols % buffer.box_cols == 0)
+    )
+    if not fits:
+        raise InternalError("emit_cuda", f"{s.OP}: {cols} columns straddle boxes of {buffer.name}")
+
+
+def _stmatrix(e: Emitter, s: StMatrix) -> None:
+    _check_store(e, s)
+    if s.value.type.dtype is DType.F32:
+        raise InternalError("emit_cuda", "stmatrix of a 32-bit fragment")
+    lane = e.special("lane")
+    with e.out.block(""):
+        # Matrices of an x4: rows 0-7, rows 8-15, then the same rows 8 columns on; lane l gives the
+        # address of row l % 8 of matrix l / 8.
+        wide = s.value.type.cols % 16 == 0
+        half = f"({lane} >> 4) * 16" if wide else "0"
+        line, byte = _store_frame(e, s.dst, f"({lane} & 15)", half)
+        for rows, step, block in _steps(e, s, 16 if wide else 8):
+            count = 4 if wide else 2
+            registers = ", ".join(_registers(e, s, block, count))
+            e.out.line(f"ptx::stmatrix_x{count}({line}{rows} + ({byte} ^ ({step})), {registers});")
+
+
+def _st_shared(e: Emitter, s: StShared) -> None:
+    _check_store(e, s)
+    if s.value.type.dtype is not DType.F32:
+        raise InternalError("emit_cuda", "st.shared of a 16-bit fragment")
+    lane = e.special("lane")
+    buffer = e.buffer(s.dst.buffer)
+    span = buffer.box_cols * buffer.dtype.bytes
+    with e.out.block(""):
+        line, byte = _store_frame(e, s.dst, f"({lane} >> 2)", f"({lane} & 3) * 8")
+        for rows, step, block in _steps(e, s, 8):
+            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            r = _registers(e, s, block, 4)
+            e.out.line(f"ptx::st_shared_v2({at}, {r[0]}, {r[1]});")
+            e.out.line(f"ptx::st_shared_v2({at} + {8 * span}, {r[2]}, {r[3]});")
+
+
+def _registers(e: Emitter, s: StMatrix | StShared, block: int, count: int) -> list[str]:
+    """The ``count`` registers of step ``i`` of a block."""
+    tails = ["", *(f" + {r}" for r in range(1, count))]
+    return [e.register(s.value, block, f"{count} * i{tail}") for tail in tails]
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
+    BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
+}  # fmt: skip

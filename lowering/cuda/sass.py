@@ -1,0 +1,79 @@
+"""Machine code of a cubin: disassembly and instruction counts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from lowering.errors import InternalError, UnsupportedError
+
+__all__ = ["count_opcodes", "disassemble", "find_nvdisasm", "opcode_report"]
+
+# "/*0a40*/  @!P0  HGMMA.64x256x16.F32 R24, ..." : address, optional predicate, opcode.
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", re.MULTILINE)
+
+_REPORTED = ("HGMMA", "UTMALDG", "UTMASTG", "SYNCS", "STSM", "STS", "USETMAXREG", "R2UR", "LDL",
+             "STL", "CALL", "IMAD", "BAR", "WARPSYNC")  # fmt: skip
+
+_SECONDS = 60
+
+
+def find_nvdisasm() -> Path:
+    """The nvdisasm of the Python packages, else the one on PATH.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        found = find_nvidia_binary_utility("nvdisasm")
+    except (ImportError, RuntimeError):
+        found = None
+    found = found or shutil.which("nvdisasm")
+    if not found:
+        raise UnsupportedError(
+            "disassembling without nvdisasm",
+            "nvdisasm of the package nvidia-cuda-nvdisasm or on PATH",
+            "Install nvidia-cuda-nvdisasm",
+        )
+    return Path(found)
+
+
+def disassemble(cubin: bytes) -> str:
+    """SASS of every function of a cubin, as nvdisasm prints it.
+
+    Raises:
+        UnsupportedError: there is no nvdisasm.
+        InternalError: nvdisasm does not read the cubin.
+    """
+    tool = find_nvdisasm()
+    with tempfile.TemporaryDirectory(prefix="wsched-") as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        done = subprocess.run(
+            [str(tool), "-c", str(path)],
+            capture_output=True, text=True, check=False, timeout=_SECONDS,
+        )  # fmt: skip
+    if done.returncode:
+        raise InternalError("sass", f"nvdisasm failed ({done.returncode}): {done.stderr.strip()}")
+    return done.stdout
+
+
+def count_opcodes(sass: str) -> Counter[str]:
+    """How often each opcode stands in a disassembly (without its modifiers)."""
+    return Counter(_INSTRUCTION.findall(sass))
+
+
+def opcode_report(sass: str) -> str:
+    """The counts that tell how a matmul kernel came out, on one line.
+
+    LDL and STL are spills or stack arrays, CALL a division helper, R2UR a value that had to be
+    moved to a uniform register.
+    """
+    counts = count_opcodes(sass)
+    return "  ".join(f"{name} {counts[name]}" for name in _REPORTED)

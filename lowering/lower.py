@@ -1,0 +1,169 @@
+"""From a scheduled fusion to a tile-level kernel: one loop nest for each sub-DAG.
+
+The load section is one loop over the load step; the compute section keeps its own tile and k loops
+and says with ``consume`` which load step it reads. Both take their bounds from the relation that
+made the schedule legal, so neither side can run a step more than the other.
+"""
+
+from __future__ import annotations
+
+from lowering.errors import UnsupportedError
+from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
+from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
+from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
+from lowering.ir.types import DType
+from lowering.lower_compute import ComputeLowering
+from lowering.scope import Indices, Namer, Shared
+from wsched.fusion import (
+    DataType,
+    Fusion,
+    IterDomain,
+    IterType,
+    MemoryType,
+    ParallelType,
+    TensorView,
+)
+from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.legality import load_relation
+from wsched.schedule.relation import LoadRelation
+
+__all__ = ["element_type", "lower"]
+
+RING = "ring"
+_DTYPES = {DataType.BFloat16: DType.BF16, DataType.Half: DType.F16, DataType.Float: DType.F32}
+
+
+def lower(fusion: Fusion, name: str) -> Kernel:
+    """The tile-level kernel ``name`` of a scheduled fusion.
+
+    Raises:
+        ScheduleError: the schedule is illegal (see ``wsched.schedule.legality``).
+        UnsupportedError: it is legal, but there is no lowering for it.
+    """
+    relation = load_relation(fusion)
+    if not relation.warp_specialized:
+        raise UnsupportedError("a Pipelined() circular buffer", "WarpSpecialized(...)")
+    graph = TransformGraph(fusion)
+    params = _parameters(fusion)
+    namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
+    shared = Shared(namer)
+    _label(relation, graph, shared)
+    load = _load_section(fusion, relation, graph, shared)
+    compute = ComputeLowering(fusion, relation, graph, shared, RING).section()
+    return Kernel(
+        name=name,
+        threads=128 * relation.roles,
+        grid=_grid(fusion, relation),
+        params=params,
+        tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
+        shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
+        body=(*shared.lets, load, compute),
+        circular_buffers=(_ring(relation),),
+    )
+
+
+def element_type(dtype: DataType) -> DType:
+    """The kernel IR's type of a fusion type that kernels handle.
+
+    Raises:
+        UnsupportedError: kernels do not handle it.
+    """
+    if dtype not in _DTYPES:
+        raise UnsupportedError(f"dtype {dtype}", ", ".join(map(str, _DTYPES)))
+    return _DTYPES[dtype]
+
+
+def _parameters(fusion: Fusion) -> tuple[Var, ...]:
+    """Run-time extents, in the order in which the inputs and outputs name them."""
+    names = dict.fromkeys(a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes)
+    return tuple(Var(n) for n in sorted(names, key="MNK".find))
+
+
+def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> None:
+    """Name the extents of the transform graph, and this CTA's share of the tiles."""
+    match relation.load_stop:
+        case Binary("*", tiles, _) if relation.tail is not None:
+            shared.label("tiles", tiles)
+    for group in graph.groups:
+        if free_vars(group.extent):
+            shared.label(f"n_{group.label}", group.extent)
+
+
+def _ring(relation: LoadRelation) -> CircularBuffer:
+    buffer = relation.buffer
+    consumers = relation.roles if relation.cooperative else 1
+    in_flight = buffer.stages - buffer.prefetch - 1
+    return CircularBuffer(
+        RING, relation.loads, buffer.stages, relation.roles, consumers, in_flight
+    )
+
+
+def _grid(fusion: Fusion, relation: LoadRelation) -> Expr:
+    """CTAs to launch: one per tile, or with a persistent schedule at most one per SM."""
+    cta = fusion.tensor(relation.compute).axis_on(ParallelType.BIDx)
+    if cta is None:
+        return ZERO + 1
+    if cta.extent == Special("nctaid.x") and relation.tail is not None:
+        return minimum(relation.tail.extent, Var("sms"))
+    return cta.extent
+
+
+def _global_tensors(fusion: Fusion) -> list[TensorView]:
+    names = [b.tensor for b in (*fusion.inputs, *fusion.outputs)]
+    return [fusion.tensor(n) for n in dict.fromkeys(names)]
+
+
+def _tensor_map(fusion: Fusion, t: TensorView) -> TensorMap:
+    rows, cols = (d.extent for d in t.stored)
+    return TensorMap(t.name, element_type(t.dtype), rows, cols)
+
+
+def _stage_dims(t: TensorView) -> list[IterDomain]:
+    """Dimensions of one stage of a load tensor, broadcasts left out."""
+    inner = t.loop[t.slice_position :]
+    return [d for d in inner if d.iter_type is not IterType.Broadcast]
+
+
+def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
+    rows, cols = (_constant(d.extent, t) for d in _stage_dims(t))
+    return SharedBuffer(t.name, element_type(t.dtype), 1, rows, cols)
+
+
+def _constant(e: Expr, t: TensorView) -> int:
+    value = getattr(e, "value", None)
+    if not isinstance(value, int):
+        raise UnsupportedError(f"{t.name}: a stage of run-time extent {e}", "constant tile sizes")
+    return value
+
+
+def _load_section(
+    fusion: Fusion, relation: LoadRelation, graph: TransformGraph, shared: Shared
+) -> Section:
+    """``for m: produce, load.tile ...``: the loop that circular buffering is applied to."""
+    step = Var(shared.namer.new(relation.loop.label))
+    known: dict[Group, Expr] = {}
+    for t in fusion.loads:
+        for position, d in enumerate(t.loop):
+            if d.parallel is ParallelType.BIDx:
+                known[graph.group(d)] = Special("ctaid.x")
+            elif position >= t.slice_position:
+                known[graph.group(d)] = ZERO
+            else:
+                known[graph.group(d)] = step
+    indices = Indices(graph, known, shared)
+    body: list[Stmt] = [Produce(RING, step)]
+    roots: list[Expr] = []
+    for t in fusion.loads:
+        source = _source(fusion, t)
+        row, col = (indices.found[graph.group(d)] for d in source.stored)
+        roots += [row, col]
+        body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
+    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(roots), *body))
+    return Section("load", (loop,))
+
+
+def _source(fusion: Fusion, t: TensorView) -> TensorView:
+    """The input that a load tensor is copied from, seen through broadcasts."""
+    while t.memory is not MemoryType.Global or t.name not in {b.tensor for b in fusion.inputs}:
+        t = fusion.producers(t.name)[0]
+    return t

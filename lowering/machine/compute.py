@@ -1,0 +1,230 @@
+"""Fragments and wgmma on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from lowering.descriptor import wgmma_descriptor
+from lowering.errors import InternalError
+from lowering.hopper import WGMMA_K_BYTES, WGMMA_M, WGMMA_N
+from lowering.ir.nodes import (
+    FragCast,
+    FragColumns,
+    FragFill,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.ir.text import print_stmt
+from lowering.ir.types import DType, Swizzle
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array, block_to_lanes, convert, filled, to_float32
+from lowering.machine.memory import SharedMemory, swizzled
+from lowering.machine.program import Place, Program, Run
+from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
+from lowering.machine.state import Registers, Warp
+
+__all__ = [
+    "frag_cast", "frag_columns", "frag_fill", "operand_chunks", "wgmma", "wgmma_commit",
+    "wgmma_fence", "wgmma_wait",
+]  # fmt: skip
+
+_SWIZZLE = {1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
+
+
+def frag_fill(stmt: FragFill, program: Program) -> Run:
+    """``frag.fill``."""
+
+    def run(warp: Warp) -> None:
+        warp.define(stmt.out, Registers(filled(stmt.out.type, stmt.value), warp.epoch))
+
+    return run
+
+
+def frag_cast(stmt: FragCast, program: Program) -> Run:
+    """``frag.cast``."""
+    source, target = stmt.value.type.dtype, stmt.out.type.dtype
+
+    def run(warp: Warp) -> None:
+        data = convert(warp.read(stmt.value), source, target)
+        warp.define(stmt.out, Registers(data, warp.epoch))
+
+    return run
+
+
+def frag_columns(stmt: FragColumns, program: Program) -> Run:
+    """``frag.columns``: a value of its own, so a copy."""
+    start, cols, whole = program.scalar(stmt.start), stmt.out.type.cols, stmt.value.type.cols
+
+    def run(warp: Warp) -> None:
+        first = start(warp.env)
+        if first % 8 or cols % 8 or first < 0 or first + cols > whole:
+            last = first + cols
+            raise FaultError(f"columns {first} .. {last} of {whole} are not whole groups of 8")
+        data = warp.read(stmt.value)[:, :, first // 8 : (first + cols) // 8].copy()
+        warp.define(stmt.out, Registers(data, warp.epoch))
+
+    return run
+
+
+def wgmma_fence(stmt: WgmmaFence, program: Program) -> Run:
+    """``wgmma.fence``: what the warp did to registers so far is ordered before later wgmmas."""
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        warp.epoch += 1
+        return PAUSE
+
+    return run
+
+
+def wgmma(stmt: Wgmma, program: Program) -> Run:
+    """``wgmma.mma_async``: reads its operands and updates registers until it is waited for.
+
+    Each warp computes its 16 rows of each 64. wgmmas of a warp happen in order.
+    """
+    type_, (a, b) = stmt.acc.type, (program.place(stmt.a), program.place(stmt.b))
+    _check_shapes(stmt, a, b)
+    accumulate = program.scalar(stmt.accumulate)
+    line = WGMMA_M * a.buffer.swizzle.value
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        registers = warp.take(stmt.acc)
+        if registers.epoch >= warp.epoch:
+            raise FaultError(f"no wgmma.fence after the last access to fragment {stmt.acc.name}")
+        start, keep = _start(a, warp), bool(accumulate(warp.env))
+        first = wgmma_descriptor(b.buffer.swizzle, _start(b, warp))
+        pairs = [
+            (wgmma_descriptor(a.buffer.swizzle, start + block * line), first)
+            for block in range(type_.rows // WGMMA_M)
+        ]
+        update = _update(warp, registers, pairs, a.buffer.dtype, type_.cols, keep)
+        warp.wgmma.issued += 1
+        registers.wgmma = warp.wgmma.issued
+        warp.define(stmt.out, registers)
+        if warp.index % 4 == 0:
+            warp.record(stmt.OP, a.buffer.name, a.element(warp.env)[0])
+        _issue(warp, Effect(update, warp, stmt))
+        return PAUSE
+
+    return run
+
+
+def _start(operand: Place, warp: Warp) -> int:
+    """Address of an operand; with a base offset of 0 its rows start where the swizzle repeats."""
+    address, repeat = operand.address(warp.env), 8 * operand.buffer.swizzle.value
+    if address % repeat >= operand.buffer.swizzle.value:
+        raise FaultError(
+            f"the rows of a wgmma operand start {address % repeat} bytes after a multiple "
+            f"of {repeat}"
+        )
+    return address
+
+
+def _check_shapes(stmt: Wgmma, a: Place, b: Place) -> None:
+    """Refuse what no wgmma computes."""
+    type_, dtype = stmt.acc.type, a.buffer.dtype
+    shapes = (type_, stmt.out.type.rows, stmt.out.type.cols)
+    if type_.rows % WGMMA_M or type_.cols not in WGMMA_N or type_.dtype is not DType.F32:
+        raise InternalError("machine", f"no wgmma has accumulators {type_}", print_stmt(stmt))
+    if shapes[1:] != (type_.rows, type_.cols):
+        raise InternalError("machine", "wgmma changes the fragment's shape", print_stmt(stmt))
+    if dtype is not b.buffer.dtype or dtype is DType.F32:
+        types = f"{dtype.value} and {b.buffer.dtype.value}"
+        raise InternalError("machine", f"no wgmma for operands of {types}", print_stmt(stmt))
+    wgmma_descriptor(a.buffer.swizzle, 0), wgmma_descriptor(b.buffer.swizzle, 0)
+
+
+def _issue(warp: Warp, effect: Effect) -> None:
+    """Put a wgmma behind the warp's others; the scheduler sees the first of them."""
+    queue = warp.wgmma
+
+    def happen() -> None:
+        effect.apply()
+        queue.flying.popleft()
+        queue.done += 1
+        if queue.flying:
+            warp.scheduler.add(queue.flying[0])
+        queue.wake(warp.scheduler)
+
+    queue.flying.append(Effect(happen, warp, effect.stmt))
+    if len(queue.flying) == 1:
+        warp.scheduler.add(queue.flying[0])
+
+
+def _update(
+    warp: Warp, registers: Registers, pairs: list[tuple[int, int]], dtype: DType, cols: int,
+    keep: bool,
+) -> Callable[[], None]:  # fmt: skip
+    """The product of each pair of descriptors, onto the block's accumulators."""
+    memory, rows = warp.cta.memory, slice(16 * (warp.index % 4), 16 * (warp.index % 4) + 16)
+
+    def update() -> None:
+        for block, (a, b) in enumerate(pairs):
+            left = _operand(memory, a, WGMMA_M, dtype)[rows]
+            product = block_to_lanes(left @ _operand(memory, b, cols, dtype).T)
+            if keep:
+                registers.data[:, block] += product
+            else:
+                registers.data[:, block] = product
+
+    return update
+
+
+def _operand(memory: SharedMemory, descriptor: int, rows: int, dtype: DType) -> Array:
+    """Elements ``[rows, 16]`` behind a descriptor, in float32."""
+    key = (descriptor, rows, dtype)
+    found = memory.operands.get(key)
+    if found is None or found[0] != memory.version:
+        chunks = memory.read_chunks(operand_chunks(descriptor, rows))
+        found = memory.version, to_float32(chunks.view(np.uint16).reshape(rows, -1), dtype)
+        memory.operands[key] = found
+    return found[1]
+
+
+@lru_cache(maxsize=4096)
+def operand_chunks(descriptor: int, rows: int) -> Array:
+    """The 16-byte chunks ``[rows, 2]`` (address / 16) of a K-major operand.
+
+    Decodes the descriptor (see ``descriptor_template``): 8 rows lie a span apart from each other,
+    the next 8 a stride byte offset further, and chunks are permuted by absolute address bits.
+    """
+    swizzle = _SWIZZLE[descriptor >> 62]
+    start = (descriptor & 0x3FFF) << 4
+    stride = (descriptor >> 32 & 0x3FFF) << 4
+    row = np.arange(rows)[:, None]
+    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, WGMMA_K_BYTES, 16)
+    chunks: Array = swizzled(linear, swizzle) >> 4
+    chunks.setflags(write=False)
+    return chunks
+
+
+def wgmma_commit(stmt: WgmmaCommit, program: Program) -> Run:
+    """``wgmma.commit_group``."""
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        warp.wgmma.groups.append(warp.wgmma.issued)
+        return PAUSE
+
+    return run
+
+
+def wgmma_wait(stmt: WgmmaWait, program: Program) -> Run:
+    """``wgmma.wait_group``: for the warp's own groups."""
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        warp.whole(stmt.OP)
+        queue, target = warp.wgmma, warp.wgmma.target(stmt.pending)
+        yield None
+        while queue.done < target:
+            yield Blocked(queue, lambda: f"wgmma {queue.done + 1} of its {target}")
+        queue.covered = max(queue.covered, target)
+        warp.define(stmt.out, warp.take(stmt.acc))
+
+    return run

@@ -1,0 +1,144 @@
+"""Bindings, loops, branches, roles and registers on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.hopper import REGISTER_STEP, SETMAXNREG_RANGE
+from lowering.ir.expr import Expr, Var
+from lowering.ir.nodes import Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
+from lowering.machine.errors import FaultError
+from lowering.machine.program import Program, Run, execute
+from lowering.machine.scalars import Scalar, bind
+from lowering.machine.scheduler import Blocked, Steps
+from lowering.machine.state import Fragment, Warp
+
+__all__ = ["elect", "for_", "if_", "let", "roles", "setmaxnreg"]
+
+
+def let(stmt: Let, program: Program) -> Run:
+    """``let``."""
+    value, var = program.scalar(stmt.value), stmt.var
+
+    def run(warp: Warp) -> None:
+        bind(warp.env, var, value(warp.env))
+
+    return run
+
+
+def for_(stmt: For, program: Program) -> Run:
+    """``for``: the bounds are read once, all carried values change together."""
+    start, stop, step = (program.scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
+    body = program.body(stmt.body)
+    inits = _values(tuple(c.init for c in stmt.carries), program)
+    yields = _values(stmt.yields, program)
+    inside = tuple(c.var for c in stmt.carries)
+    after = tuple(c.result for c in stmt.carries)
+    names = [stmt.var.name, *(v.name for v in inside if isinstance(v, Var))]
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        env = warp.env
+        first, last, by = start(env), stop(env), step(env)
+        if by < 1:
+            raise FaultError(f"the step of the loop over {stmt.var.name} is {by}")
+        values = _get(warp, inits)
+        warp.loops += names
+        for i in range(first, last, by):
+            bind(env, stmt.var, i)
+            _set(warp, inside, values)
+            yield from execute(warp, body)
+            warp.stmt = stmt
+            values = _get(warp, yields)
+        del warp.loops[len(warp.loops) - len(names) :]
+        _set(warp, after, values)
+
+    return run
+
+
+def _values(values: tuple[Expr | Frag, ...], program: Program) -> tuple[Scalar | Frag, ...]:
+    return tuple(v if isinstance(v, Frag) else program.scalar(v) for v in values)
+
+
+def _get(warp: Warp, values: tuple[Scalar | Frag, ...]) -> tuple[int | Fragment, ...]:
+    return tuple(warp.value(v) if isinstance(v, Frag) else v(warp.env) for v in values)
+
+
+def _set(warp: Warp, targets: tuple[Var | Frag, ...], values: tuple[int | Fragment, ...]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        if isinstance(value, Fragment):
+            warp.fragments[target.name] = value
+        elif isinstance(target, Var):
+            bind(warp.env, target, value)
+
+
+def if_(stmt: If, program: Program) -> Run:
+    """``if``; the condition has one value for the warp."""
+    cond, then, other = (
+        program.scalar(stmt.cond), program.body(stmt.then), program.body(stmt.other),
+    )  # fmt: skip
+
+    def run(warp: Warp) -> Steps:
+        return execute(warp, then if cond(warp.env) else other)
+
+    return run
+
+
+def elect(stmt: Elect, program: Program) -> Run:
+    """``elect``: lane 0 runs the body."""
+    body = program.body(stmt.body)
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        if warp.elected:
+            raise FaultError("elect stands in elect")
+        warp.elected = True
+        warp.env["%lane"] = 0
+        yield from execute(warp, body)
+        warp.elected = False
+        del warp.env["%lane"]
+
+    return run
+
+
+def roles(stmt: Roles, program: Program) -> Run:
+    """``roles``: each warp runs the one role that has it."""
+    codes = tuple((role, program.body(role.body)) for role in stmt.roles)
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        mine = [(role, code) for role, code in codes if _has(role, warp.index)]
+        if len(mine) != 1:
+            names = " and ".join(role.name for role, _ in mine) or "no role"
+            raise FaultError(f"warp {warp.index} runs {names}, not exactly one role")
+        role, code = mine[0]
+        warp.role, warp.group = role.name, (warp.index - role.first_warp) // 4
+        if role.group is not None:
+            bind(warp.env, role.group, warp.group)
+        yield from execute(warp, code)
+        warp.role, warp.group = "", 0
+
+    return run
+
+
+def _has(role: Role, warp: int) -> bool:
+    return role.first_warp <= warp < role.first_warp + role.warps
+
+
+def setmaxnreg(stmt: SetMaxNReg, program: Program) -> Run:
+    """``setmaxnreg``: ``dec`` gives registers to the CTA's pool, ``inc`` waits for them."""
+    low, high = SETMAXNREG_RANGE
+    count, inc = stmt.count, stmt.action == "inc"
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        warp.whole("setmaxnreg")
+        if not low <= count <= high or count % REGISTER_STEP:
+            raise FaultError(f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}")
+        if count < warp.registers if inc else count > warp.registers:
+            raise FaultError(f"setmaxnreg.{stmt.action} to {count} from {warp.registers} registers")
+        pool, wanted = warp.cta.pool, 32 * (count - warp.registers)
+        while wanted > pool.free:
+            yield Blocked(pool, lambda: f"{wanted} registers: the pool has {pool.free}")
+        pool.free -= wanted
+        warp.registers = count
+        pool.wake(warp.scheduler)
+        yield None
+
+    return run

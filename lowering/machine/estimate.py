@@ -1,0 +1,90 @@
+"""How long a run would take: the scalar part of one CTA, with a cost for every other statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lowering.ir import nodes
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Frag, Stmt
+from lowering.machine.control import elect, for_, if_, let, roles
+from lowering.machine.program import Handler, Program, Run, execute
+from lowering.machine.scheduler import Scheduler
+from lowering.machine.state import Cluster, Registers, Warp
+
+__all__ = ["estimate_seconds"]
+
+SECONDS_PER_STATEMENT = 1.5e-5
+SECONDS_PER_ELEMENT = 1e-8
+"""Elements of a wgmma's accumulators and operands, of a box or of a fragment; both measured on a
+2-core x86 machine and rounded up."""
+
+
+class _EnoughError(Exception):
+    """The estimate has passed the limit."""
+
+
+class _Meter:
+    """Adds up the cost of what a warp executes."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.seconds = 0.0
+
+    def handler(self, stmt: Stmt, program: Program) -> Run:
+        """A run function that only counts; results are fragments without elements."""
+        cost = SECONDS_PER_STATEMENT + SECONDS_PER_ELEMENT * _elements(stmt, program.kernel)
+        out = getattr(stmt, "out", None)
+
+        def run(warp: Warp) -> None:
+            self.seconds += cost
+            if self.seconds > self.limit:
+                raise _EnoughError
+            if isinstance(out, Frag):
+                warp.define(out, Registers(np.zeros(0, np.float32), 0))
+
+        return run
+
+
+def _elements(stmt: Stmt, kernel: Kernel) -> int:
+    """Elements that a warp's part of the statement touches."""
+    match stmt:
+        case nodes.Wgmma(acc=acc):
+            return acc.type.rows * acc.type.cols // 4 + 16 * (acc.type.rows + acc.type.cols)
+        case nodes.TmaLoad(src=ref) | nodes.TmaStore(dst=ref):
+            rows, cols = kernel.tensor_map(ref.map).box
+            return rows * cols
+        case nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f):
+            return f.type.rows * f.type.cols // 4
+    return 0
+
+
+_CONTROL: dict[type[Stmt], Handler] = {
+    nodes.Let: let, nodes.For: for_, nodes.If: if_, nodes.Elect: elect, nodes.Roles: roles,
+}  # fmt: skip
+
+
+def estimate_seconds(
+    kernel: Kernel, params: Mapping[str, int], grid: int, *, limit: float = float("inf")
+) -> float:
+    """Seconds that ``run_kernel`` needs on a CPU, within a factor of about three.
+
+    Walks CTA 0, which has the most tiles in every persistent schedule, and takes the first warp of
+    each warpgroup for all four. A walk that passes ``limit`` stops there.
+    """
+    meter = _Meter(limit / (4 * grid))
+    leaves = {
+        cls: meter.handler for cls in vars(nodes).values()
+        if isinstance(cls, type) and issubclass(cls, Stmt)
+    }  # fmt: skip
+    program = Program(kernel, leaves | _CONTROL)
+    cluster = Cluster(kernel, {}, params, grid, 0, Scheduler("eager", "", 1), None)
+    try:
+        for warp in cluster.warps[: kernel.threads // 32 : 4]:
+            for _ in execute(warp, program.code):
+                pass
+    except _EnoughError:
+        pass
+    return 4 * grid * meter.seconds

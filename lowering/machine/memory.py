@@ -1,0 +1,85 @@
+"""Shared memory of a CTA: bytes, seen through the generic proxy and through the async proxy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lowering.ir.types import Swizzle
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array
+
+__all__ = ["SHARED_BASE", "SharedMemory", "swizzled"]
+
+SHARED_BASE = 1024
+"""Shared address of byte 0 of the kernel's storage, aligned as the kernel aligns it."""
+
+POISON = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""What nobody has written: a NaN in every element type."""
+
+
+def swizzled(addresses: Array, swizzle: Swizzle) -> Array:
+    """Byte addresses as the hardware permutes them: ``Swizzle.apply`` on *absolute* addresses."""
+    chunks = swizzle.value // 16
+    return addresses ^ ((addresses >> 7 & chunks - 1) << 4) if chunks else addresses
+
+
+class SharedMemory:
+    """Two views of the same bytes.
+
+    ``stmatrix`` and ``st.shared`` write the generic view; the bytes reach the async view, from
+    which wgmma and TMA stores read, with the writing warp's ``fence.proxy.async`` or earlier. TMA
+    loads write both. Addresses are absolute, arrays of chunks are uint64 ``[..., 2]`` (16 bytes).
+
+    Args:
+        size: bytes of the kernel's storage.
+        barriers: byte offsets of mbarriers, which nothing else may overwrite.
+
+    ``version`` counts changes of the async view; ``operands`` keeps what wgmma read at a version,
+    because eight warps read the same rows of B.
+    """
+
+    def __init__(self, size: int, barriers: tuple[int, ...] = ()) -> None:
+        words = -(-(SHARED_BASE + size) // 16) * 2
+        self.end = SHARED_BASE + size
+        self.generic = np.full(words, POISON)
+        self.asynchronous = np.full(words, POISON)
+        self._reserved = np.zeros(words // 2, bool)
+        self._reserved[[(SHARED_BASE + offset) // 16 for offset in barriers]] = True
+        self.version = 0
+        self.operands: dict[object, tuple[int, Array]] = {}
+
+    def read_chunks(self, chunks: Array) -> Array:
+        """16-byte chunks ``[...]`` (address / 16) through the async proxy, ``[..., 2]``."""
+        try:
+            return self.asynchronous.reshape(-1, 2)[chunks]
+        except IndexError:
+            raise self._outside(int(chunks.max()) * 16) from None
+
+    def land(self, chunks: Array, data: Array) -> None:
+        """TMA: 16-byte chunks into both views."""
+        self._check(chunks)
+        self.generic.reshape(-1, 2)[chunks] = data
+        self.asynchronous.reshape(-1, 2)[chunks] = data
+        self.version += 1
+
+    def write_words(self, words: Array, data: Array) -> None:
+        """Generic proxy: 8-byte words (address / 8)."""
+        self._check(words >> 1)
+        self.generic[words] = data
+
+    def publish(self, words: Array) -> None:
+        """Make generic writes of these words visible to the async proxy."""
+        self.asynchronous[words] = self.generic[words]
+        self.version += 1
+
+    def _check(self, chunks: Array) -> None:
+        last = int(chunks.max())
+        if last >= self._reserved.size:
+            raise self._outside(last * 16)
+        if self._reserved[chunks].any():
+            at = int(chunks[self._reserved[chunks]].min()) * 16 - SHARED_BASE
+            raise FaultError(f"the bytes of an mbarrier at offset {at} would be overwritten")
+
+    def _outside(self, address: int) -> FaultError:
+        offset, size = address - SHARED_BASE, self.end - SHARED_BASE
+        return FaultError(f"offset {offset} lies outside the {size} bytes of shared memory")

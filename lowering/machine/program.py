@@ -1,0 +1,119 @@
+"""A kernel made ready to run: every statement becomes a function of the executing warp.
+
+``control``, ``synchronize``, ``transfer`` and ``compute`` have one function for each kind of
+statement, ``run`` puts them into one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lowering.descriptor import tile_byte
+from lowering.errors import InternalError
+from lowering.ir.expr import Expr
+from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.nodes import Body, MBarrierRef, SmemRef, Stmt
+from lowering.ir.text import print_stmt
+from lowering.machine.barriers import MBarrier
+from lowering.machine.errors import FaultError
+from lowering.machine.memory import SHARED_BASE
+from lowering.machine.scalars import Env, Scalar, compile_scalar
+from lowering.machine.scheduler import Blocked, Steps
+from lowering.machine.state import Cta, Warp
+
+__all__ = ["Code", "Handler", "Place", "Program", "Run", "execute"]
+
+Run = Callable[[Warp], "Steps | None"]
+"""Executes a statement for a warp; steps are given back where others may run meanwhile."""
+
+Code = tuple[tuple[Stmt, Run], ...]
+
+Handler = Callable[[Any, "Program"], Run]
+"""Prepares a statement of one kind."""
+
+
+def execute(warp: Warp, code: Code) -> Iterator[Blocked | None]:
+    """Run statements one after the other."""
+    for stmt, run in code:
+        warp.stmt = stmt
+        steps = run(warp)
+        if steps is not None:
+            yield from steps
+
+
+class Place:
+    """An operand in shared memory: its buffer, and where an element of it lies."""
+
+    def __init__(self, buffer: SharedBuffer, stage: Scalar, row: Scalar, col: Scalar) -> None:
+        if buffer.offset is None:
+            raise InternalError("machine", f"shared buffer {buffer.name} has no offset yet")
+        self.buffer = buffer
+        self.base = SHARED_BASE + buffer.offset
+        self._indices = stage, row, col
+
+    def element(self, env: Env) -> tuple[int, int, int]:
+        """Stage, row and column; raises FaultError if they lie outside the buffer."""
+        stage, row, col = (index(env) for index in self._indices)
+        b = self.buffer
+        if not (0 <= stage < b.stages and 0 <= row < b.rows and 0 <= col < b.cols):
+            raise FaultError(
+                f"{b.name}[{stage}, {row}, {col}] lies outside [{b.stages}][{b.rows}x{b.cols}]"
+            )
+        return stage, row, col
+
+    def address(self, env: Env) -> int:
+        """Absolute shared address before swizzling, as TMA and wgmma take it."""
+        return self.base + tile_byte(self.buffer, *self.element(env))
+
+
+class Program:
+    """The statements of a kernel as code.
+
+    Args:
+        kernel: a kernel after all passes.
+        handlers: for each class of statements.
+
+    Raises:
+        InternalError: a statement of tile level is left, or something is not allocated.
+    """
+
+    def __init__(self, kernel: Kernel, handlers: Mapping[type[Stmt], Handler]) -> None:
+        self.kernel = kernel
+        self._handlers = handlers
+        for array in kernel.mbarriers:
+            if array.offset is None:
+                raise InternalError("machine", f"mbarrier array {array.name} has no offset yet")
+        self.code = self.body(kernel.body)
+
+    def body(self, body: Body) -> Code:
+        """A statement list as code."""
+        return tuple((stmt, self._prepare(stmt)) for stmt in body)
+
+    def _prepare(self, stmt: Stmt) -> Run:
+        handler = self._handlers.get(type(stmt))
+        if handler is None:
+            why = f"statement {stmt.OP!r} cannot be executed; is a pass missing?"
+            raise InternalError("machine", why, print_stmt(stmt))
+        return handler(stmt, self)
+
+    def scalar(self, e: Expr) -> Scalar:
+        """An expression as a function of the warp's scalars."""
+        return compile_scalar(e)
+
+    def place(self, ref: SmemRef) -> Place:
+        """An operand in shared memory."""
+        stage, row, col = (compile_scalar(e) for e in (ref.stage, ref.row, ref.col))
+        return Place(self.kernel.buffer(ref.buffer), stage, row, col)
+
+    def mbarrier(self, ref: MBarrierRef) -> Callable[[Cta, Env], tuple[MBarrier, int]]:
+        """A function that gives the barrier of a CTA, and its index in the array."""
+        index, name = compile_scalar(ref.index), ref.array
+
+        def find(cta: Cta, env: Env) -> tuple[MBarrier, int]:
+            i, array = index(env), cta.mbarriers[name]
+            if not 0 <= i < len(array):
+                raise FaultError(f"{name}[{i}] lies outside {name}[{len(array)}]")
+            return array[i], i
+
+        return find

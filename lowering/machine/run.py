@@ -1,0 +1,169 @@
+"""The machine: a kernel executed on the CPU, byte for byte, one cluster after the other."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowering.errors import InternalError, UnsupportedError
+from lowering.ir import nodes
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Stmt
+from lowering.machine import compute, control, synchronize, transfer
+from lowering.machine.estimate import estimate_seconds
+from lowering.machine.fragment import Array
+from lowering.machine.program import Handler, Program, execute
+from lowering.machine.scalars import Env, compile_scalar
+from lowering.machine.scheduler import Adversary, Blocked, Scheduler
+from lowering.machine.state import Cluster, Warp
+from lowering.machine.tensors import GlobalTensor
+from lowering.machine.trace import TraceRow, one_warp_each
+
+__all__ = ["HANDLERS", "RunResult", "run_kernel"]
+
+HANDLERS: dict[type[Stmt], Handler] = {
+    nodes.Let: control.let,
+    nodes.For: control.for_,
+    nodes.If: control.if_,
+    nodes.Elect: control.elect,
+    nodes.Roles: control.roles,
+    nodes.SetMaxNReg: control.setmaxnreg,
+    nodes.MBarrierInit: synchronize.mbarrier_init,
+    nodes.MBarrierInval: synchronize.mbarrier_inval,
+    nodes.MBarrierArrive: synchronize.mbarrier_arrive,
+    nodes.MBarrierExpectTx: synchronize.mbarrier_expect_tx,
+    nodes.MBarrierWait: synchronize.mbarrier_wait,
+    nodes.FenceMBarrierInit: synchronize.fence_mbarrier_init,
+    nodes.FenceProxyAsync: synchronize.fence_proxy_async,
+    nodes.BarSync: synchronize.bar_sync,
+    nodes.BarArrive: synchronize.bar_arrive,
+    nodes.CtaSync: synchronize.cta_sync,
+    nodes.ClusterSync: synchronize.cluster_sync,
+    nodes.PrefetchTensorMap: transfer.prefetch_tensormap,
+    nodes.TmaLoad: transfer.tma_load,
+    nodes.TmaStore: transfer.tma_store,
+    nodes.BulkCommit: transfer.bulk_commit,
+    nodes.BulkWait: transfer.bulk_wait,
+    nodes.StMatrix: transfer.stmatrix,
+    nodes.StShared: transfer.stshared,
+    nodes.FragFill: compute.frag_fill,
+    nodes.FragCast: compute.frag_cast,
+    nodes.FragColumns: compute.frag_columns,
+    nodes.Wgmma: compute.wgmma,
+    nodes.WgmmaFence: compute.wgmma_fence,
+    nodes.WgmmaCommit: compute.wgmma_commit,
+    nodes.WgmmaWait: compute.wgmma_wait,
+}
+
+LIMIT = "WSCHED_MACHINE_SECONDS"
+"""Environment variable: the longest run, in seconds by the estimate."""
+
+STEP_LIMIT = 20_000_000
+"""Steps of a cluster, about a minute, after which a loop counts as endless."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What happened in a run.
+
+    Args:
+        counters: how often each kind of event happened, by the statement's name (a wgmma once for
+            the four warps); also ``steps``, ``load bytes`` and ``store bytes``.
+        trace: all events, those of a warp in program order; empty if the run was not traced.
+    """
+
+    counters: Mapping[str, int]
+    trace: tuple[TraceRow, ...] = ()
+
+    def visits(self, *events: tuple[str, str]) -> tuple[TraceRow, ...]:
+        """Events of some kinds, each ``(op, target)``, of one warp of each warpgroup."""
+        return one_warp_each(r for r in self.trace if (r.op, r.target) in events)
+
+
+def run_kernel(
+    kernel: Kernel,
+    tensors: Mapping[str, Array],
+    params: Mapping[str, int],
+    grid: int,
+    *,
+    seed: int = 0,
+    adversary: Adversary = "random",
+    trace: bool = False,
+    limit_seconds: float | None = None,
+) -> RunResult:
+    """Execute ``kernel`` on ``grid`` CTAs; output tensors are written in place.
+
+    Args:
+        kernel: after all passes.
+        tensors: a row-major 2-D array for each tensor map (rows may be strided): elements of its
+            type, or their raw bits as unsigned integers.
+        params: a value for each scalar parameter.
+        grid: number of CTAs. CTAs of different clusters run one after the other.
+        seed: of the adversary's choices.
+        adversary: when asynchronous operations take effect, see ``Scheduler``.
+        trace: whether to note every event.
+        limit_seconds: refuse a run that ``estimate_seconds`` expects to take longer; by default
+            the environment's ``WSCHED_MACHINE_SECONDS``, or 60.
+
+    Raises:
+        UnsupportedError: too large a problem, or a tensor that TMA cannot address.
+        InternalError: a kernel that is not fully lowered, or a parameter without a value.
+        DeadlockError: warps wait for ever; the text names each and what it waits for.
+        MachineError: a statement did what the hardware forbids or leaves undefined.
+    """
+    missing = [p.name for p in kernel.params if p.name not in params]
+    missing += [t.name for t in kernel.tensor_maps if t.name not in tensors]
+    if missing:
+        raise InternalError("machine", f"no value for {', '.join(missing)}")
+    if grid < 1 or grid % kernel.cluster:
+        raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
+    program = Program(kernel, HANDLERS)
+    _refuse_large(kernel, params, grid, limit_seconds)
+    arguments = _arguments(kernel, tensors, params)
+    counters: Counter[str] = Counter()
+    rows: list[TraceRow] | None = [] if trace else None
+    for first in range(0, grid, kernel.cluster):
+        scheduler = Scheduler(adversary, f"{seed}/{first}", STEP_LIMIT)
+        cluster = Cluster(kernel, arguments, params, grid, first, scheduler, rows)
+        with np.errstate(all="ignore"):
+            scheduler.run(cluster.warps, lambda warp: _whole(warp, program))
+        counters += cluster.counters
+        counters["steps"] += scheduler.steps
+    return RunResult(counters, tuple(rows or ()))
+
+
+def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
+    yield from execute(warp, program.code)
+    warp.stmt = None
+    warp.finish()
+
+
+def _arguments(
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
+) -> dict[str, GlobalTensor]:
+    env = Env(params)
+    return {
+        t.name: GlobalTensor(
+            t, tensors[t.name], compile_scalar(t.rows)(env), compile_scalar(t.cols)(env)
+        )
+        for t in kernel.tensor_maps
+    }
+
+
+def _refuse_large(
+    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None
+) -> None:
+    limit = float(os.environ.get(LIMIT, "60")) if limit_seconds is None else limit_seconds
+    most = 50 * limit
+    seconds = estimate_seconds(kernel, params, grid, limit=most)
+    if seconds > limit:
+        about = "more than" if seconds >= most else "about"
+        raise UnsupportedError(
+            f"a run of {kernel.name} on the machine that takes {about} {seconds:.0f} s",
+            f"runs of up to {limit:.0f} s",
+            f"Take a smaller problem, or raise the limit: limit_seconds or {LIMIT}",
+        )

@@ -1,0 +1,179 @@
+"""Who runs next, and when an asynchronous operation takes effect: the adversary.
+
+Warps are generators. They yield None where another warp may run first, and Blocked where they
+cannot go on. An asynchronous operation is an Effect that waits in ``effects`` until the adversary
+lets it happen: at once (eager), when nothing else can happen (lazy), or at a random moment. One
+kind of effect may be held back even longer, until no other effect is left.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lowering.ir.nodes import Stmt
+from lowering.ir.text import print_stmt
+from lowering.machine.errors import DeadlockError, FaultError, MachineError
+
+if TYPE_CHECKING:
+    from lowering.machine.state import Warp
+
+__all__ = ["PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Scheduler", "Steps"]
+
+Adversary = Literal["eager", "lazy", "random"]
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """Something that warps wait for; whoever changes it wakes them to look again."""
+
+    waiters: list[Warp] = field(default_factory=list, init=False)
+
+    def wake(self, scheduler: Scheduler) -> None:
+        """Make every waiting warp runnable."""
+        scheduler.runnable += self.waiters
+        self.waiters.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What a warp waits for; ``text`` says so when it turns out to wait for ever."""
+
+    resource: Resource
+    text: Callable[[], str]
+
+
+Steps = Iterable["Blocked | None"]
+
+PAUSE: tuple[None] = (None,)
+"""The steps of a statement that does not block but lets others run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effect:
+    """An asynchronous operation that ``warp`` issued with ``stmt``."""
+
+    apply: Callable[[], None]
+    warp: Warp
+    stmt: Stmt
+
+
+class Scheduler:
+    """Runs the warps of a cluster to their end.
+
+    Args:
+        adversary: when effects happen. ``eager`` and ``lazy`` also let a warp run as far as it can,
+            ``lazy`` holds TMA stores back. ``random`` changes warps at random; how often, and what
+            it holds back, is drawn from the seed as well.
+        seed: of all choices.
+        step_limit: steps after which a run counts as endless.
+    """
+
+    def __init__(self, adversary: Adversary, seed: str, step_limit: int) -> None:
+        self.adversary = adversary
+        self.rng = random.Random(seed)
+        self.step_limit = step_limit
+        self.steps = 0
+        self.runnable: list[Warp] = []
+        self.effects: list[Effect] = []
+        self.held: list[Effect] = []
+        chaotic = adversary == "random"
+        self._strike = self.rng.choice((0.02, 0.2, 0.7)) if chaotic else 0.0
+        self._stay = self.rng.choice((0.0, 0.6, 0.97)) if chaotic else 1.0
+        held = ("", "tma.load", "tma.store", "wgmma")
+        self._hold = self.rng.choice(held) if chaotic else "tma.store"
+
+    def coin(self) -> bool:
+        """Whether something that may happen early happens now."""
+        return self.adversary == "eager" or (self.adversary == "random" and self.rng.random() < 0.5)
+
+    def add(self, effect: Effect) -> None:
+        """Take an asynchronous operation into the set of those that may happen next."""
+        if self.adversary == "eager":
+            self._apply(effect)
+        else:
+            (self.held if effect.stmt.OP == self._hold else self.effects).append(effect)
+
+    def run(self, warps: list[Warp], start: Callable[[Warp], Iterator[Blocked | None]]) -> None:
+        """Run ``start(warp)`` of every warp to the end, and every effect.
+
+        Raises:
+            DeadlockError: warps wait and no effect is left.
+            MachineError: a statement faulted, or the step limit was reached.
+        """
+        for warp in warps:
+            warp.thread = start(warp)
+        self.runnable += warps
+        while self.runnable or self.effects or self.held:
+            if self.effects and (not self.runnable or self.rng.random() < self._strike):
+                self._apply(self._pop(self.effects))
+            elif self.runnable:
+                self._advance(self._choose())
+            else:
+                self._apply(self._pop(self.held))
+        blocked = [w for w in warps if w.blocked]
+        if blocked:
+            raise DeadlockError(_describe(blocked))
+
+    def _pop(self, effects: list[Effect]) -> Effect:
+        chosen = self.rng.randrange(len(effects))
+        effects[chosen], effects[-1] = effects[-1], effects[chosen]
+        return effects.pop()
+
+    def _choose(self) -> Warp:
+        if self.adversary == "eager":
+            return self.runnable.pop(0)
+        last = len(self.runnable) - 1
+        chosen = self.rng.randint(0, last) if self.adversary == "random" else last
+        return self.runnable.pop(chosen)
+
+    def _advance(self, warp: Warp) -> None:
+        warp.blocked = None
+        while True:
+            self.steps += 1
+            if self.steps > self.step_limit:
+                raise self._fault(warp, warp.stmt, f"no end after {self.step_limit} steps")
+            try:
+                blocked = next(warp.thread)
+            except StopIteration:
+                return
+            except FaultError as fault:
+                raise self._fault(warp, warp.stmt, str(fault)) from None
+            if isinstance(blocked, Blocked):
+                warp.blocked = blocked
+                blocked.resource.waiters.append(warp)
+                return
+            if self._stay < 1.0 and self.rng.random() >= self._stay:
+                self.runnable.append(warp)
+                return
+
+    def _apply(self, effect: Effect) -> None:
+        try:
+            effect.apply()
+        except FaultError as fault:
+            raise self._fault(effect.warp, effect.stmt, str(fault)) from None
+
+    def _fault(self, warp: Warp, stmt: Stmt | None, why: str) -> MachineError:
+        return MachineError(warp.who, why, print_stmt(stmt) if stmt else "")
+
+
+def _describe(blocked: list[Warp]) -> tuple[str, ...]:
+    """A line for each group of warps that wait for the same at the same statement."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for warp in blocked:
+        assert warp.blocked is not None
+        line = print_stmt(warp.stmt) if warp.stmt else ""
+        groups.setdefault((warp.place, warp.blocked.text(), line), []).append(warp.index)
+    return tuple(
+        f"{place}, {'warp' if len(warps) == 1 else 'warps'} {_span(warps)}: {text} (at: {line})"
+        for (place, text, line), warps in groups.items()
+    )
+
+
+def _span(warps: list[int]) -> str:
+    low, high = min(warps), max(warps)
+    if len(warps) > 2 and high - low + 1 == len(warps):
+        return f"{low}..{high}"
+    return ", ".join(map(str, sorted(warps)))

@@ -1,0 +1,248 @@
+"""What has a state while a cluster runs: its CTAs, their warps, and what these have issued."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lowering.hopper import registers_at_entry
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Frag, Stmt
+from lowering.ir.text import print_stmt
+from lowering.machine.barriers import MBarrier, NamedBarrier, RegisterPool
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array
+from lowering.machine.memory import SharedMemory
+from lowering.machine.scalars import Env
+from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
+from lowering.machine.tensors import GlobalTensor
+from lowering.machine.trace import TraceRow
+
+__all__ = [
+    "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp",
+    "WgmmaQueue",
+]  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Registers:
+    """The registers of a fragment, which successive fragment values share.
+
+    ``wgmma`` is the number of the last wgmma that writes them, ``epoch`` counts the warp's
+    ``wgmma.fence``s before the last access by anything else.
+    """
+
+    data: Array
+    epoch: int
+    wgmma: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Fragment:
+    """A fragment value; ``consumed`` is the statement that took its registers."""
+
+    registers: Registers
+    writer: Stmt
+    consumed: Stmt | None = None
+
+
+@dataclass(slots=True, eq=False)
+class WgmmaQueue(Resource):
+    """A warp's wgmmas, which happen in order. All counts are since the start of the kernel."""
+
+    flying: deque[Effect] = field(default_factory=deque)
+    issued: int = 0
+    done: int = 0
+    covered: int = 0
+    groups: list[int] = field(default_factory=list)
+
+    def target(self, pending: int) -> int:
+        """How many wgmmas are done once at most ``pending`` groups are not."""
+        return self.groups[-1 - pending] if len(self.groups) > pending else 0
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """A TMA store; ``has_read`` shared memory, ``has_written`` global memory."""
+
+    stmt: Stmt
+    has_read: bool = False
+    has_written: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class BulkQueue(Resource):
+    """TMA stores of a warp's elected thread, by bulk group; ``covered`` groups were waited for."""
+
+    open: list[Store] = field(default_factory=list)
+    groups: list[list[Store]] = field(default_factory=list)
+    covered: int = 0
+
+
+class Warp:
+    """A warp: 32 threads in lockstep.
+
+    ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
+    that it wrote through the generic proxy since its last ``fence.proxy.async``.
+    """
+
+    def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
+        self.cta = cta
+        self.index = index
+        self.scheduler = cta.cluster.scheduler
+        self.env = Env(env)
+        self.env.update({
+            "%ctaid.x": cta.ctaid, "%nctaid.x": cta.cluster.grid, "%warp": index,
+            "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
+        })  # fmt: skip
+        self.thread: Iterator[Blocked | None] = iter(())
+        self.stmt: Stmt | None = None
+        self.blocked: Blocked | None = None
+        self.role, self.group = "", 0
+        self.elected = False
+        self.loops: list[str] = []
+        self.fragments: dict[str, Fragment] = {}
+        self.unpublished: list[Array] = []
+        self.epoch = 0
+        self.registers = cta.registers_at_entry
+        self.wgmma = WgmmaQueue()
+        self.bulk = BulkQueue()
+
+    @property
+    def place(self) -> str:
+        """CTA, role and group."""
+        role = f", role {self.role}, group {self.group}" if self.role else ""
+        return f"CTA {self.cta.ctaid}{role}"
+
+    @property
+    def who(self) -> str:
+        """CTA, role, group and warp."""
+        return f"{self.place}, warp {self.index}"
+
+    @property
+    def threads(self) -> int:
+        """How many of its threads execute the current statement."""
+        return 1 if self.elected else 32
+
+    def whole(self, op: str) -> None:
+        """Raise FaultError inside ``elect``, where ``op`` is not allowed."""
+        if self.elected:
+            raise FaultError(f"{op} needs all threads of the warp and stands in elect")
+
+    def define(self, frag: Frag, registers: Registers) -> None:
+        """Bind the result of the current statement."""
+        assert self.stmt is not None
+        self.fragments[frag.name] = Fragment(registers, self.stmt)
+
+    def value(self, frag: Frag) -> Fragment:
+        """The value of a fragment; raises FaultError if it has none or its registers were taken."""
+        found = self.fragments.get(frag.name)
+        if found is None:
+            raise FaultError(f"fragment {frag.name} has no value here")
+        if found.consumed is not None:
+            taken = print_stmt(found.consumed)
+            raise FaultError(f"the registers of fragment {frag.name} were taken by: {taken}")
+        return found
+
+    def take(self, frag: Frag) -> Registers:
+        """The registers of a fragment which the current statement consumes."""
+        found = self.value(frag)
+        found.consumed = self.stmt
+        return found.registers
+
+    def read(self, frag: Frag) -> Array:
+        """The elements of a settled fragment; raises FaultError if a wgmma may still write it."""
+        found = self.value(frag)
+        if found.registers.wgmma > self.wgmma.covered:
+            writer = print_stmt(found.writer)
+            raise FaultError(f"fragment {frag.name} may still be written by: {writer}")
+        found.registers.epoch = self.epoch
+        return found.registers.data
+
+    def record(self, op: str, target: str, index: int, **more: int) -> None:
+        """Count an event, and note it if the run is traced."""
+        cluster = self.cta.cluster
+        cluster.counters[op] += 1
+        if cluster.trace is not None:
+            scalars = tuple((name, self.env[name]) for name in self.loops)
+            cluster.trace.append(
+                TraceRow(
+                    self.cta.ctaid,
+                    self.role,
+                    self.group,
+                    self.index,
+                    op,
+                    target,
+                    index,
+                    scalars=scalars,
+                    **more,
+                )
+            )
+
+    def finish(self) -> None:
+        """Leave the kernel; raises FaultError if something that needs this warp is in flight."""
+        if self.wgmma.covered < self.wgmma.issued:
+            raise FaultError("the warp ends with a wgmma in flight")
+        if self.bulk.open:
+            store = print_stmt(self.bulk.open[0].stmt)
+            raise FaultError(f"the warp ends without bulk.commit for: {store}")
+        if any(self.bulk.groups[self.bulk.covered :]):
+            raise FaultError("the warp ends while a tma.store may still read shared memory")
+        self.cta.running -= 1
+        if not self.cta.running and self.cta.landing:
+            raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
+
+
+class Cta:
+    """A CTA: its shared memory, barriers and registers; ``landing`` counts loads in flight."""
+
+    def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
+        kernel = cluster.kernel
+        self.cluster = cluster
+        self.ctaid = ctaid
+        self.rank = rank
+        barriers = [(a, a.offset + 8 * i) for a in kernel.mbarriers if a.offset is not None
+                    for i in range(a.stages)]  # fmt: skip
+        self.memory = SharedMemory(kernel.shared_bytes, tuple(at for _, at in barriers))
+        self.mbarriers = {
+            a.name: [MBarrier(f"{a.name}[{i}]") for i in range(a.stages)] for a in kernel.mbarriers
+        }
+        self.named: dict[int, NamedBarrier] = {}
+        self.registers_at_entry = registers_at_entry(kernel.threads)
+        self.pool = RegisterPool()
+        self.running = kernel.threads // 32
+        self.landing = 0
+
+    def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
+        """The named barrier of that hardware id."""
+        return self.named.setdefault(hardware_id, NamedBarrier(name, threads))
+
+    def signalled(self, what: str) -> None:
+        """Raise FaultError if ``what`` comes from a peer after the CTA has left."""
+        if not self.running:
+            raise FaultError(f"{what} reaches CTA {self.ctaid}, which has left")
+
+
+class Cluster:
+    """The CTAs that run together, and what they share."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        tensors: Mapping[str, GlobalTensor],
+        params: Mapping[str, int],
+        grid: int,
+        first: int,
+        scheduler: Scheduler,
+        trace: list[TraceRow] | None,
+    ) -> None:
+        self.kernel = kernel
+        self.tensors = tensors
+        self.grid = grid
+        self.scheduler = scheduler
+        self.trace = trace
+        self.counters: Counter[str] = Counter()
+        self.ctas = [Cta(self, first + rank, rank) for rank in range(kernel.cluster)]
+        self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
+        self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]

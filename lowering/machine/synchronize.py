@@ -1,0 +1,223 @@
+"""mbarriers, named barriers and fences on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.errors import InternalError
+from lowering.hopper import NAMED_BARRIERS
+from lowering.ir.nodes import (
+    BarArrive,
+    BarSync,
+    ClusterSync,
+    CtaSync,
+    FenceMBarrierInit,
+    FenceProxyAsync,
+    MBarrierArrive,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierWait,
+    NamedBarrierRef,
+)
+from lowering.ir.text import print_stmt
+from lowering.machine.barriers import NamedBarrier
+from lowering.machine.errors import FaultError
+from lowering.machine.program import Program, Run
+from lowering.machine.scheduler import PAUSE, Blocked, Steps
+from lowering.machine.state import Warp
+
+__all__ = [
+    "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",
+    "fence_proxy_async", "mbarrier_arrive", "mbarrier_expect_tx", "mbarrier_init",
+    "mbarrier_inval", "mbarrier_wait",
+]  # fmt: skip
+
+
+def mbarrier_init(stmt: MBarrierInit, program: Program) -> Run:
+    """``mbarrier.init``, by one thread."""
+    find = program.mbarrier(stmt.bar)
+    declared = program.kernel.mbarrier(stmt.bar.array).arrivals
+
+    def run(warp: Warp) -> Steps:
+        bar, _ = find(warp.cta, warp.env)
+        if not warp.elected:
+            raise FaultError(f"{bar.name} is initialized by 32 threads, not by one")
+        if stmt.arrivals != declared:
+            raise FaultError(f"{bar.name} awaits {declared} arrivals, not {stmt.arrivals}")
+        bar.init(stmt.arrivals, warp)
+        return PAUSE
+
+    return run
+
+
+def mbarrier_inval(stmt: MBarrierInval, program: Program) -> Run:
+    """``mbarrier.inval``, by one thread."""
+    find = program.mbarrier(stmt.bar)
+
+    def run(warp: Warp) -> Steps:
+        bar, _ = find(warp.cta, warp.env)
+        if not warp.elected:
+            raise FaultError(f"{bar.name} is invalidated by 32 threads, not by one")
+        bar.inval()
+        return PAUSE
+
+    return run
+
+
+def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
+    """``mbarrier.arrive``, here or at a peer; each executing thread arrives."""
+    find = program.mbarrier(stmt.bar)
+    peer = None if stmt.cta is None else program.scalar(stmt.cta)
+
+    def run(warp: Warp) -> Steps:
+        cta = warp.cta
+        if peer is not None:
+            rank = peer(warp.env)
+            if not 0 <= rank < len(cta.cluster.ctas):
+                raise FaultError(f"rank {rank} is not in a cluster of {len(cta.cluster.ctas)}")
+            cta = cta.cluster.ctas[rank]
+        bar, index = find(cta, warp.env)
+        if cta is not warp.cta:
+            cta.signalled(f"an arrival at {bar.name}")
+            bar.check("arrived at by a peer", remote=True)
+            bar.remote = True
+        bar.arrive(warp.threads, warp.scheduler)
+        warp.record(stmt.OP, stmt.bar.array, index)
+        return PAUSE
+
+    return run
+
+
+def mbarrier_expect_tx(stmt: MBarrierExpectTx, program: Program) -> Run:
+    """``mbarrier.arrive.expect_tx``; each executing thread announces the bytes and arrives."""
+    find, announced = program.mbarrier(stmt.bar), stmt.bytes
+    if announced is None:
+        raise InternalError("machine", "expect_tx without bytes", print_stmt(stmt))
+    per_thread = announced
+
+    def run(warp: Warp) -> Steps:
+        bar, _ = find(warp.cta, warp.env)
+        bar.arrive(warp.threads, warp.scheduler, per_thread * warp.threads)
+        return PAUSE
+
+    return run
+
+
+def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
+    """``mbarrier.try_wait.parity`` until it succeeds."""
+    find, parity = program.mbarrier(stmt.bar), program.scalar(stmt.parity)
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        bar, index = find(warp.cta, warp.env)
+        wanted = parity(warp.env)
+        warp.record(stmt.OP, stmt.bar.array, index, parity=wanted)
+        yield None
+        while not bar.passed(wanted):
+            yield Blocked(bar, lambda: bar.text(wanted))
+        if bar.remote and stmt.scope != "cluster":
+            raise FaultError(
+                f"peers arrive at {bar.name}, but it is waited for with scope {stmt.scope}"
+            )
+
+    return run
+
+
+def fence_mbarrier_init(stmt: FenceMBarrierInit, program: Program) -> Run:
+    """``fence.mbarrier_init``: the warp's inits become visible to TMA and peers."""
+
+    def run(warp: Warp) -> Steps:
+        for array in warp.cta.mbarriers.values():
+            for bar in array:
+                bar.fenced |= bar.initializer is warp
+        return PAUSE
+
+    return run
+
+
+def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
+    """``fence.proxy.async``: publishes the warp's generic writes.
+
+    In ``elect`` it covers one thread's writes only; no kernel needs that, so it publishes nothing.
+    """
+
+    def run(warp: Warp) -> Steps:
+        if not warp.elected:
+            for words in warp.unpublished:
+                warp.cta.memory.publish(words)
+            warp.unpublished.clear()
+        return PAUSE
+
+    return run
+
+
+def bar_sync(stmt: BarSync, program: Program) -> Run:
+    """``bar.sync``."""
+    named = _Named(stmt.bar, program)
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        return _meet(warp, named.find(warp, stmt.OP), named.threads, warp.index)
+
+    return run
+
+
+def bar_arrive(stmt: BarArrive, program: Program) -> Run:
+    """``bar.arrive``."""
+    named = _Named(stmt.bar, program)
+
+    def run(warp: Warp) -> Steps:
+        named.find(warp, stmt.OP).arrive(warp, named.threads, warp.index)
+        return PAUSE
+
+    return run
+
+
+def cta_sync(stmt: CtaSync, program: Program) -> Run:
+    """``bar.sync 0``."""
+    threads = program.kernel.threads
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        warp.whole(stmt.OP)
+        return _meet(warp, warp.cta.named_barrier(0, stmt.OP, threads), threads, warp.index)
+
+    return run
+
+
+def cluster_sync(stmt: ClusterSync, program: Program) -> Run:
+    """``barrier.cluster``."""
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        warp.whole(stmt.OP)
+        bar = warp.cta.cluster.barrier
+        key = warp.cta.rank * program.kernel.threads + warp.index
+        return _meet(warp, bar, bar.threads, key)
+
+    return run
+
+
+class _Named:
+    """A named-barrier operand."""
+
+    def __init__(self, ref: NamedBarrierRef, program: Program) -> None:
+        self.array = program.kernel.named_barrier(ref.array)
+        self.threads = self.array.threads
+        self._index = program.scalar(ref.index)
+
+    def find(self, warp: Warp, op: str) -> NamedBarrier:
+        """The barrier of the warp's CTA."""
+        warp.whole(op)
+        i, name = self._index(warp.env), self.array.name
+        if not 0 <= i < self.array.count:
+            raise FaultError(f"{name}[{i}] lies outside {name}[{self.array.count}]")
+        hardware_id = self.array.base + i
+        if not 0 <= hardware_id < NAMED_BARRIERS:
+            raise FaultError(f"{name}[{i}] has hardware id {hardware_id} of {NAMED_BARRIERS}")
+        return warp.cta.named_barrier(hardware_id, f"{name}[{i}]", self.threads)
+
+
+def _meet(warp: Warp, bar: NamedBarrier, threads: int, key: int) -> Iterator[Blocked | None]:
+    """Arrive and wait for the rest."""
+    yield None
+    generation = bar.arrive(warp, threads, key)
+    while bar.generation == generation:
+        yield Blocked(bar, bar.text)

@@ -1,0 +1,207 @@
+"""TMA, bulk groups and stores to shared memory on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from lowering.errors import InternalError
+from lowering.ir.kernel import SharedBuffer
+from lowering.ir.nodes import (
+    BulkCommit,
+    BulkWait,
+    PrefetchTensorMap,
+    StMatrix,
+    StShared,
+    TmaLoad,
+    TmaStore,
+)
+from lowering.ir.text import print_stmt
+from lowering.ir.types import FragmentType
+from lowering.machine.barriers import MBarrier
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array, element_rows_cols, lane_rows
+from lowering.machine.memory import SHARED_BASE
+from lowering.machine.program import Program, Run
+from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
+from lowering.machine.state import Cta, Store, Warp
+
+__all__ = [
+    "bulk_commit", "bulk_wait", "prefetch_tensormap", "stmatrix", "stshared", "tma_load",
+    "tma_store",
+]  # fmt: skip
+
+
+def prefetch_tensormap(stmt: PrefetchTensorMap, program: Program) -> Run:
+    """``prefetch.tensormap`` changes nothing."""
+
+    def run(warp: Warp) -> None:
+        return None
+
+    return run
+
+
+def tma_load(stmt: TmaLoad, program: Program) -> Run:
+    """``cp.async.bulk.tensor``, global to shared: lands in each CTA of the mask on its own."""
+    if stmt.bar is None:
+        raise InternalError("machine", "tma.load without an mbarrier", print_stmt(stmt))
+    place, find = program.place(stmt.dst), program.mbarrier(stmt.bar)
+    row, col = program.scalar(stmt.src.row), program.scalar(stmt.src.col)
+    mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
+    name = stmt.src.map
+
+    def run(warp: Warp) -> Steps:
+        env, cluster = warp.env, warp.cta.cluster
+        tensor, at = cluster.tensors[name], (row(env), col(env))
+        chunks = tensor.chunks(place.address(env))
+        ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env))
+        for _ in range(warp.threads):
+            warp.record(stmt.OP, name, place.element(env)[0], row=at[0], col=at[1])
+            cluster.counters["load bytes"] += tensor.box_bytes * len(ctas)
+            data = tensor.load(*at)
+            for cta in ctas:
+                bar, _ = find(cta, env)
+                bar.check("given to a load", remote=True)
+                cta.landing += 1
+                land = _landing(warp, cta, bar, chunks, data)
+                warp.scheduler.add(Effect(land, warp, stmt))
+        return PAUSE
+
+    return run
+
+
+def _landing(warp: Warp, cta: Cta, bar: MBarrier, chunks: Array, data: Array) -> Callable[[], None]:
+    def land() -> None:
+        cta.signalled(f"a load that completes on {bar.name}")
+        cta.landing -= 1
+        cta.memory.land(chunks, data)
+        bar.complete(data.nbytes, warp.scheduler)
+
+    return land
+
+
+def _masked(ctas: list[Cta], mask: int) -> list[Cta]:
+    if mask < 1 or mask >> len(ctas):
+        raise FaultError(f"multicast mask {mask:#b} for a cluster of {len(ctas)}")
+    return [cta for cta in ctas if mask >> cta.rank & 1]
+
+
+def tma_store(stmt: TmaStore, program: Program) -> Run:
+    """``cp.async.bulk.tensor``, shared to global: reads at one moment, writes at a later one."""
+    place, name = program.place(stmt.src), stmt.dst.map
+    row, col = program.scalar(stmt.dst.row), program.scalar(stmt.dst.col)
+
+    def run(warp: Warp) -> Steps:
+        tensor, at = warp.cta.cluster.tensors[name], (row(warp.env), col(warp.env))
+        chunks = tensor.chunks(place.address(warp.env))
+        for _ in range(warp.threads):
+            warp.record(stmt.OP, name, -1, row=at[0], col=at[1])
+            warp.cta.cluster.counters["store bytes"] += tensor.box_bytes
+            store = Store(stmt)
+            warp.bulk.open.append(store)
+
+            def read(store: Store = store) -> None:
+                data = warp.cta.memory.read_chunks(chunks)
+                store.has_read = True
+
+                def write() -> None:
+                    tensor.store(*at, data)
+                    store.has_written = True
+                    warp.bulk.wake(warp.scheduler)
+
+                warp.bulk.wake(warp.scheduler)
+                warp.scheduler.add(Effect(write, warp, stmt))
+
+            warp.scheduler.add(Effect(read, warp, stmt))
+        return PAUSE
+
+    return run
+
+
+def bulk_commit(stmt: BulkCommit, program: Program) -> Run:
+    """``cp.async.bulk.commit_group`` of the elected thread."""
+
+    def run(warp: Warp) -> Steps:
+        warp.bulk.groups.append(warp.bulk.open)
+        warp.bulk.open = []
+        return PAUSE
+
+    return run
+
+
+def bulk_wait(stmt: BulkWait, program: Program) -> Run:
+    """``cp.async.bulk.wait_group``: the warp waits for its elected thread's groups."""
+    what = "reads" if stmt.read else "writes"
+
+    def run(warp: Warp) -> Iterator[Blocked | None]:
+        bulk = warp.bulk
+        old = len(bulk.groups) - stmt.pending
+        # Of the groups that a wait with `read` covered, the writes may still be incomplete.
+        first = bulk.covered if stmt.read else 0
+        waited = [s for group in bulk.groups[first : max(old, 0)] for s in group]
+        yield None
+        while not all(s.has_read if stmt.read else s.has_written for s in waited):
+            yield Blocked(bulk, lambda: f"the {what} of its tma.store groups")
+        bulk.covered = max(bulk.covered, old)
+
+    return run
+
+
+def stmatrix(stmt: StMatrix, program: Program) -> Run:
+    """``stmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
+    return _store_fragment(stmt, program, element_bytes=2)
+
+
+def stshared(stmt: StShared, program: Program) -> Run:
+    """``st.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
+    return _store_fragment(stmt, program, element_bytes=4)
+
+
+def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: int) -> Run:
+    place, value = program.place(stmt.dst), stmt.value
+    buffer = place.buffer
+    if value.type.dtype.bytes != element_bytes or buffer.dtype is not value.type.dtype:
+        why = f"{stmt.OP} of {value.type} to {buffer.dtype.value} elements"
+        raise InternalError("machine", why, print_stmt(stmt))
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        stage, row, col = place.element(warp.env)
+        words = _fragment_words(buffer, value.type, warp.index % 4, stage, row, col)
+        data = np.ascontiguousarray(lane_rows(warp.read(value)))
+        memory = warp.cta.memory
+        memory.write_words(words, data.view(np.uint64).reshape(words.shape))
+        warp.unpublished.append(words)
+        warp.cta.cluster.counters[stmt.OP] += 1
+        if warp.scheduler.coin():
+            memory.publish(words)
+        return PAUSE
+
+    return run
+
+
+@lru_cache(maxsize=4096)
+def _fragment_words(
+    buffer: SharedBuffer, type_: FragmentType, warp: int, stage: int, row: int, col: int
+) -> Array:
+    """The 8-byte words ``[blocks, cols / 8, 2, 8, words of a matrix row]`` of a warp's elements.
+
+    Each 16 bytes of the buffer keep together when they are swizzled, so an address is computed for
+    each (as a thread does), not for each element.
+    """
+    rows, cols = element_rows_cols(type_, warp)
+    if row + type_.rows > buffer.rows or col + type_.cols > buffer.cols:
+        raise FaultError(f"{type_} at [{row}, {col}] does not fit into {buffer.rows}x{buffer.cols}")
+    per_chunk = 16 // type_.dtype.bytes
+    starts = np.arange(0, 8, per_chunk)
+    byte = np.frompyfunc(lambda r, c: buffer.byte(stage, r, c), 2, 1)
+    offsets = byte(row + rows[..., None], col + cols[..., None] + starts).astype(np.int64)
+    addresses = SHARED_BASE + (buffer.offset or 0) + offsets
+    if (addresses % 16).any():
+        raise FaultError(f"a store of 16 bytes to {buffer.name} is not aligned")
+    pairs = addresses[..., None] // 8 + np.arange(2)
+    words: Array = pairs.reshape(*rows.shape, -1)
+    words.setflags(write=False)
+    return words

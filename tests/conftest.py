@@ -1,0 +1,196 @@
+"""Golden files and the ``gpu`` marker, for every test of this tree.
+
+A test that takes the fixture ``golden`` compares a text with a file of its own. In
+``tests/passes/test_order.py`` this one has ``tests/golden/passes/test_order/test_k_loop.txt``::
+
+    def test_k_loop(golden):
+        assert str(lower(...)) == golden
+
+``pytest --update-golden`` writes the files; a missing one fails, and so does one without a test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+GOLDEN = TESTS / "golden"
+# Module of the tests -> golden stems of its tests, collected before any deselection.
+COLLECTED = pytest.StashKey[dict[str, set[str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files instead of comparing"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--update-golden") and os.environ.get("CI", "") not in ("", "0", "false"):
+        raise pytest.UsageError("--update-golden is refused where CI is set")
+
+
+# ------------------------------------------------------------------------------------ golden files
+
+
+def module_of(item: pytest.Item) -> str:
+    """Return the test module's path below tests/, without its suffix: ``passes/test_pingpong``."""
+    return item.path.relative_to(TESTS).with_suffix("").as_posix()
+
+
+def stem_of(item: pytest.Item) -> str:
+    """Return the file name of a test: its class and name, with its parameters after ``--``.
+
+    Characters that do not belong in a file name become ``_``; a hash keeps such names apart.
+    """
+    assert item.parent is not None
+    prefix = f"{item.parent.name}." if isinstance(item.parent, pytest.Class) else ""
+    name, bracket, parameters = (prefix + item.name).partition("[")
+    name = name.replace(".", "-")
+    if not bracket:
+        return name
+    clean = re.sub(r"[^A-Za-z0-9_-]+", "_", parameters[:-1])[:80]
+    if clean != parameters[:-1]:
+        clean += "-" + hashlib.sha256(parameters.encode()).hexdigest()[:6]
+    return f"{name}--{clean}"
+
+
+class Golden:
+    """The expected text of one test, kept in a file; compared with ``==``.
+
+    ``golden.named("cuda")`` is a second file of the same test, ``<test>.cuda.txt``.
+    """
+
+    def __init__(self, path: Path, update: bool) -> None:
+        self.path, self.update = path, update
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def named(self, name: str) -> Golden:
+        return Golden(self.path.with_suffix(f".{name}.txt"), self.update)
+
+    def text(self) -> str:
+        """Return the file's text; a missing file fails the test with the command to run."""
+        if not self.path.exists():
+            pytest.fail(
+                f"{shown(self.path)} does not exist; look at the text and write it with\n"
+                f"    {update_command()}",
+                pytrace=False,
+            )
+        return self.path.read_text()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, str):
+            return NotImplemented
+        text = lines_of(other)
+        if self.update:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(text)
+            return True
+        return text == self.text()
+
+
+def lines_of(text: str) -> str:
+    """Return the text as it stands in a file: with exactly one line end at its end."""
+    return text.rstrip("\n") + "\n"
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(TESTS.parent).as_posix()
+
+
+def update_command() -> str:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    return f"pytest --update-golden '{test}'"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """The golden file of this test, ``tests/golden/<module>/<test>.txt``."""
+    path = GOLDEN / module_of(request.node) / f"{stem_of(request.node)}.txt"
+    return Golden(path, request.config.getoption("--update-golden"))
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    expected, got = (left, right) if isinstance(left, Golden) else (right, left)
+    if not isinstance(expected, Golden) or op != "==":
+        return None
+    if not isinstance(got, str):
+        return [f"a golden file holds text, not {type(got).__name__}; compare str(...)"]
+    diff = difflib.unified_diff(
+        expected.text().splitlines(),
+        got.rstrip("\n").splitlines(),
+        shown(expected.path),
+        "got",
+        lineterm="",
+    )
+    return [f"differs from {shown(expected.path)}", *diff, f"if it is right: {update_command()}"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    collected: dict[str, set[str]] = {}
+    for item in (i for i in items if i.path.is_relative_to(TESTS)):
+        stems = collected.setdefault(module_of(item), set())
+        if "golden" in getattr(item, "fixturenames", ()):
+            stems.add(stem_of(item))
+    config.stash[COLLECTED] = collected
+    skip_without_gpu(items)
+
+
+def whole_modules(config: pytest.Config) -> Iterator[tuple[str, set[str]]]:
+    """Yield the modules of which this run collected every test, with their golden stems."""
+    if config.getoption("lf", False):
+        return
+    partial = {Path(a.partition("::")[0]).name for a in config.args if "::" in a}
+    for module, stems in config.stash[COLLECTED].items():
+        if Path(module).with_suffix(".py").name not in partial:
+            yield module, stems
+
+
+@pytest.fixture
+def golden_orphans(request: pytest.FixtureRequest) -> list[str]:
+    """The golden files that no test compares with, as far as the collected modules can tell."""
+    known = dict(whole_modules(request.config))
+    orphans = []
+    for path in sorted(p for p in GOLDEN.rglob("*") if p.is_file()):
+        module = path.parent.relative_to(GOLDEN).as_posix()
+        stem = path.name.partition(".")[0]
+        gone = not (TESTS / f"{module}.py").exists() or path.suffix != ".txt"
+        if gone or (module in known and stem not in known[module]):
+            orphans.append(shown(path))
+    return orphans
+
+
+# --------------------------------------------------------------------------------------------- GPU
+
+
+def no_gpu_reason() -> str:
+    """Return why ``gpu`` tests cannot run here, empty if they can."""
+    try:
+        # Before torch, whose import takes seconds: without a driver it has nothing to say.
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "needs a GPU: there is no CUDA driver (libcuda.so.1)"
+    try:
+        import torch
+    except ImportError:
+        return "needs a GPU: torch is not installed"
+    return "" if torch.cuda.is_available() else "needs a GPU: torch.cuda finds none"
+
+
+def skip_without_gpu(items: list[pytest.Item]) -> None:
+    """Skip the ``gpu`` tests, with the reason, where there is no GPU."""
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    reason = no_gpu_reason() if gpu else ""
+    for item in gpu:
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,64 @@
+"""A fusion definition as data: the operations in the order in which they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsched.fusion.types import DataType
+
+__all__ = ["Definition", "Node", "Ref", "Value", "text_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor or scalar by the name that the text gives it, e.g. ``tv3`` or ``c7``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Value = Ref | DataType | bool | int | float | str | None | tuple["Value", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation.
+
+    Args:
+        op: ``define_tensor``, ``define_scalar``, or the name below ``fd.ops``.
+        results: names that it defines.
+        operands: positional arguments.
+        kwargs: named arguments, in the order of the text.
+        line: line of the text, from 1.
+    """
+
+    op: str
+    results: tuple[str, ...]
+    operands: tuple[Value, ...]
+    kwargs: tuple[tuple[str, Value], ...]
+    line: int
+
+    def get(self, name: str, default: Value = None) -> Value:
+        """A named argument."""
+        return dict(self.kwargs).get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Operations in topological order, and the names of the outputs."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+
+    def node(self, name: str) -> Node | None:
+        """The operation that defines ``name``."""
+        return next((n for n in self.nodes if name in n.results), None)
+
+
+def text_of(value: Value) -> str:
+    """A value as the text of a definition has it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(text_of, value))}]"
+    return str(value) if isinstance(value, Ref) else repr(value)

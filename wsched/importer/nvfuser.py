@@ -1,0 +1,132 @@
+"""Import from a live ``nvfuser_direct.FusionDefinition``.
+
+Its printed text has every operation, name and keyword, but scalars with six digits only; the IR
+that hangs off its outputs has all digits, but operations only as C++ text. So the text is recorded
+and then corrected and cross-checked against the IR.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from lowering.errors import InternalError, UnsupportedError
+from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.recorder import record_text
+
+__all__ = ["definition_of"]
+
+_TENSOR = re.compile(r"T(\d+)_")
+_LITERAL = re.compile(r"(?:double|float)\((.*)\)$")
+
+# nvFuser prints six significant digits, so a printed scalar is within half a unit of the sixth.
+_PRINTED_DIGITS = 1e-5
+
+
+def definition_of(fd: Any) -> Definition:
+    """The definition that ``fd`` holds.
+
+    Args:
+        fd: a ``nvfuser_direct.FusionDefinition`` whose ``with`` block has ended.
+
+    Raises:
+        UnsupportedError: ``fd`` is no FusionDefinition of ``nvfuser_direct``, or its text has a
+            construct that the recorder does not know, or a scalar cannot be restored.
+        InternalError: text and IR contradict each other.
+    """
+    kind = f"{type(fd).__module__}.{type(fd).__qualname__}"
+    if not kind.startswith("nvfuser_direct") or not hasattr(fd, "fusion"):
+        raise UnsupportedError(
+            f"a definition of type {kind}",
+            "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string",
+        )
+    definition = record_text(repr(fd))
+    walked = dict(_walk(fd.fusion))
+    constants = {n.results[0]: n for n in definition.nodes if n.op == "define_scalar"}
+    repaired: dict[str, Node] = {}
+    for node in definition.nodes:
+        inputs = walked.get(node.results[0])
+        if inputs is not None:
+            repaired |= _repair(node, inputs, constants)
+    nodes = tuple(repaired.get(n.results[0], n) for n in definition.nodes)
+    return Definition(nodes, definition.outputs)
+
+
+def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:
+    """For each computed tensor its name in the text and the texts of its definition's inputs."""
+    pending, seen = list(fusion.outputs()), set()
+    while pending:
+        tensor = pending.pop()
+        name, definition = _name(str(tensor)), tensor.definition()
+        if name in seen or definition is None:
+            continue
+        seen.add(name)
+        inputs = list(_inputs(definition))
+        pending += [v for v in inputs if v.is_tensor()]
+        yield name, [str(v) for v in inputs]
+
+
+def _inputs(definition: Any) -> Iterator[Any]:
+    """Inputs of an expression; the only way to learn their number is to go past the end."""
+    position = 0
+    while True:
+        try:
+            yield definition.input(position)
+        except IndexError:
+            return
+        position += 1
+
+
+def _name(text: str) -> str:
+    """``tv3`` for ``T3_l_float[...]``, empty for a scalar."""
+    found = _TENSOR.match(text)
+    return f"tv{found[1]}" if found else ""
+
+
+def _flat(node: Node) -> list[Value]:
+    """Operands, then named arguments, that can be inputs of an expression."""
+    return [v for v in (*node.operands, *(v for _, v in node.kwargs)) if _can_be_input(v)]
+
+
+def _can_be_input(v: Value) -> bool:
+    return isinstance(v, Ref | float)
+
+
+def _repair(node: Node, inputs: list[str], constants: dict[str, Node]) -> dict[str, Node]:
+    """``node`` and the scalars that it uses, with all digits, after comparing the tensor edges."""
+    written = [v.name for v in _flat(node) if isinstance(v, Ref) and v.name.startswith("tv")]
+    walked = [name for text in inputs if (name := _name(text))]
+    if written != walked:
+        raise InternalError(
+            "import", f"the text says {node.op} reads {written}, the IR says {walked}"
+        )
+    exact = [float(found[1]) for text in inputs if (found := _LITERAL.match(text))]
+    changed: dict[str, Node] = {}
+
+    def restore(value: Value) -> Value:
+        if isinstance(value, Ref) and value.name in constants:
+            scalar = constants[value.name]
+            operands = tuple(map(restore, scalar.operands))
+            changed[value.name] = replace(scalar, operands=operands)
+        if not isinstance(value, float):
+            return value
+        for position, candidate in enumerate(exact):
+            if _prints_as(candidate, value):
+                return exact.pop(position)
+        raise UnsupportedError(
+            f"the scalar {value} of fd.ops.{node.op}",
+            "scalars whose full value is an input of the expression in nvFuser's IR",
+        )
+
+    operands = tuple(map(restore, node.operands))
+    kwargs = tuple((k, restore(v)) for k, v in node.kwargs)
+    return {**changed, node.results[0]: replace(node, operands=operands, kwargs=kwargs)}
+
+
+def _prints_as(value: float, printed: float) -> bool:
+    """Whether ``printed`` can be the six-digit text of ``value``."""
+    if value != value or printed != printed:
+        return value != value and printed != printed
+    return value == printed or abs(value - printed) <= _PRINTED_DIGITS * abs(value)

@@ -1,0 +1,284 @@
+"""The proposal's restriction, decided: when may the compute side have a loop nest of its own?
+
+A schedule is legal if the load index is a function of the compute side's serial and role-parallel
+indices, provable from the transform graph, strictly increasing for a fixed role, and over all
+roles covering each load step exactly once.
+
+The proof is a mixed radix. The load index m, derived along the transform graph, must be
+``sum(c[i] * x[i])`` over compute loops x with extents n and, sorted by coefficient, ``c[0] = 1``
+and ``c[i + 1] = c[i] * n[i]`` as polynomials in M, N, K and the grid. Then every m is met by one
+combination of indices; it increases if the serial coefficients fall from the outermost loop to the
+innermost. Compute loops without a part in m must lie inside one stage, or run on CTAs as on the
+load side. Where shares are rounded up, one predicate must cut off the end of m for all sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowering.errors import ScheduleError
+from lowering.hopper import WARPGROUP, register_pair_fits, registers_at_entry
+from lowering.ir.expr import Const, Expr, Special, Var
+from lowering.ir.poly import linear_in, poly
+from wsched.fusion import (
+    CircularBuffer,
+    Fusion,
+    IterDomain,
+    IterType,
+    ParallelType,
+    Pipelined,
+    Record,
+    TensorView,
+    nest_text,
+)
+from wsched.schedule.circular_buffer import serial_left_of_slice
+from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.relation import LoadRelation, StepLoop
+from wsched.schedule.tail import find_tail
+
+__all__ = ["load_relation"]
+
+_ON_CTAS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
+_CTA_INDEX = {
+    ParallelType.BIDx: Special("ctaid.x"),
+    ParallelType.BIDy: Special("ctaid.y"),
+    ParallelType.BIDz: Special("ctaid.z"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The two sides under examination."""
+
+    fusion: Fusion
+    graph: TransformGraph
+    loads: tuple[TensorView, ...]
+    compute: TensorView
+    buffer: CircularBuffer
+
+    @property
+    def load_loop(self) -> IterDomain:
+        """The serial loop of the first load tensor that steps through stages."""
+        first = self.loads[0]
+        return first.loop[serial_left_of_slice(first)[0]]
+
+    @property
+    def role_type(self) -> ParallelType:
+        """The parallel type over which compute warpgroups are counted."""
+        kind = self.buffer.type
+        return ParallelType.TIDy if isinstance(kind, Pipelined) else kind.on
+
+    def refuse(self, rule: str, why: str, legal: tuple[str, ...] = ()) -> ScheduleError:
+        """The error, with both loop nests; the caller raises it."""
+        loads = ", ".join(repr(t.name) for t in self.loads)
+        where = "\n".join(nest_text(t) for t in (self.loads[0], self.compute))
+        wrote = f"loads {loads}, compute {self.compute.name!r}"
+        return ScheduleError(rule, wrote, why, legal, where)
+
+
+def load_relation(fusion: Fusion) -> LoadRelation:
+    """The relation between load and compute side of a complete schedule.
+
+    Raises:
+        ScheduleError: the schedule is illegal; ``rule`` is one of ``circular-buffer``,
+            ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
+            ``role``, ``registers``.
+    """
+    sides = _sides(fusion)
+    indices = sides.graph.indices(_known(sides))
+    index = indices.get(sides.graph.group(sides.load_loop))
+    steps = _step_loops(sides, index)
+    _check_bystanders(sides, steps)
+    _check_cta_loops(sides, indices)
+    radix = _mixed_radix(sides, steps)
+    roles = _roles(sides, steps)
+    _check_registers(sides, roles)
+    loops = [Var(d.name) for d in sides.compute.loop]
+    tail = find_tail(sides.graph, indices, loops, radix, sides.refuse)
+    return LoadRelation(
+        tuple(t.name for t in sides.loads),
+        sides.compute.name,
+        sides.load_loop,
+        Const(0) if index is None else poly(index).expr(),
+        steps,
+        sides.buffer,
+        roles,
+        tail,
+    )
+
+
+def _sides(fusion: Fusion) -> _Sides:
+    """Both sides; every TMA load must be buffered, all by one loop and in one way."""
+    loads, compute = fusion.loads, fusion.tensor(fusion.mma.output)
+    bare = [t.name for t in loads if t.circular_buffer is None]
+    buffers = [t.circular_buffer for t in loads if t.circular_buffer is not None]
+    wrote = ", ".join(str(r) for r in fusion.history if r.op == "circular_buffer") or "nothing"
+    where = "\n".join(map(nest_text, loads))
+    if bare or not buffers:
+        names = ", ".join(bare) or "no tensor"
+        why = f"every TMA cacheAfter tensor is circular-buffered; {names} is not"
+        raise ScheduleError("circular-buffer", wrote, why if loads else _NO_LOADS, (), where)
+    if len(set(buffers)) != 1:
+        why = "the operands of one mma are circular-buffered alike, these are not"
+        legal = (str(Record("circular_buffer", (loads[-1].name, *_arguments(buffers[0])))),)
+        raise ScheduleError("circular-buffer", wrote, why, legal, where)
+    graph = TransformGraph(fusion)
+    sides = _Sides(fusion, graph, loads, compute, buffers[0])
+    outer = [[(graph.group(d), d.parallel) for d in t.loop[: t.slice_position]] for t in loads]
+    for t, loops in zip(loads, outer, strict=True):
+        if loops != outer[0]:
+            raise sides.refuse(
+                "load-loop",
+                f"{loads[0].name} and {t.name} fill one stage together, but their loops left of "
+                f"the stage differ: {_names(loads[0])} and {_names(t)}",
+            )
+    return sides
+
+
+_NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"
+
+
+def _arguments(b: CircularBuffer) -> tuple[object, ...]:
+    return (b.stages, b.prefetch, b.type)
+
+
+def _names(t: TensorView) -> str:
+    return ", ".join(f"{d.label} [{d.parallel}]" for d in t.loop[: t.slice_position])
+
+
+def _known(sides: _Sides) -> dict[Group, Expr]:
+    """Indices of compute's loops: a variable each, the CTA's number for those on CTAs."""
+    return {
+        sides.graph.group(d): _CTA_INDEX.get(d.parallel, Var(d.name)) for d in sides.compute.loop
+    }
+
+
+def _step_loops(sides: _Sides, index: Expr | None) -> tuple[StepLoop, ...]:
+    """Compute's loops with a part in the load index."""
+    load, loops = sides.load_loop, sides.compute.loop
+    if index is None:
+        raise sides.refuse(
+            "load-index",
+            f"the load index {load.label} is not determined by the loops of {sides.compute.name}",
+            (f"derive {load.label} from loops that {sides.compute.name} has as well",),
+        )
+    linear = linear_in(index, [Var(d.name) for d in loops])
+    if linear is None or linear[1].terms:
+        raise sides.refuse(
+            "load-index",
+            f"the load index {load.label} = {index} is no sum of multiples of the loops of "
+            f"{sides.compute.name}",
+            ("split both sides by the same factors",),
+        )
+    return tuple(
+        StepLoop(d, Var(d.name), c.expr(), d.parallel is sides.role_type)
+        for d in loops
+        if (c := linear[0][Var(d.name)]).terms
+    )
+
+
+def _check_bystanders(sides: _Sides, steps: Sequence[StepLoop]) -> None:
+    """Step loops are serial or roles; every other loop is on CTAs or inside one stage."""
+    inside = sides.graph.indices(
+        {sides.graph.group(d): Var(d.name) for t in sides.loads for d in t.loop[t.slice_position :]}
+    )
+    stepping = {s.domain.id for s in steps}
+    for d in sides.compute.loop:
+        if d.id in stepping:
+            if d.parallel not in (ParallelType.Serial, sides.role_type):
+                raise sides.refuse(
+                    "load-index",
+                    f"loop {d.label} of {sides.compute.name} steps the load index and runs on "
+                    f"{d.parallel}; only serial loops and {sides.role_type} can follow it",
+                )
+        elif d.parallel not in _ON_CTAS and sides.graph.group(d) not in inside:
+            raise sides.refuse(
+                "load-cover",
+                f"loop {d.label} [{d.parallel}] of {sides.compute.name} is neither in the load "
+                f"index {sides.load_loop.label} nor inside a stage: each load step would be "
+                f"consumed {d.extent} times",
+            )
+
+
+def _check_cta_loops(sides: _Sides, indices: dict[Group, Expr]) -> None:
+    """A CTA loads what it computes: loops on CTAs are the same on both sides."""
+    for d in sides.loads[0].loop[: sides.loads[0].slice_position]:
+        if d.parallel is ParallelType.Serial:
+            continue
+        found = indices.get(sides.graph.group(d))
+        if d.parallel not in _ON_CTAS or found != _CTA_INDEX[d.parallel]:
+            raise sides.refuse(
+                "load-cover",
+                f"loop {d.label} [{d.parallel}] of {sides.loads[0].name} is no loop of "
+                f"{sides.compute.name} on the same CTAs",
+            )
+
+
+def _mixed_radix(sides: _Sides, steps: Sequence[StepLoop]) -> tuple[StepLoop, ...]:
+    """The step loops, fastest first, if they count every load step once and in order."""
+    rest = list(reversed(steps))
+    chain: list[StepLoop] = []
+    unit = poly(Const(1))
+    while rest:
+        following = next((s for s in rest if poly(s.coefficient) == unit), None)
+        if following is None:
+            terms = ", ".join(f"{s.coefficient} * {s.domain.label}" for s in rest)
+            raise sides.refuse(
+                "load-cover",
+                f"the load steps are not covered exactly once: a loop must step by {unit.expr()}, "
+                f"but there is {terms}",
+            )
+        rest.remove(following)
+        chain.append(following)
+        unit = unit * poly(following.domain.extent)
+    order = [sides.compute.loop.index(s.domain) for s in chain if not s.role]
+    if order != sorted(order, reverse=True):
+        fast = ", ".join(s.domain.label for s in chain if not s.role)
+        want = "·".join(sides.compute.loop[p].label for p in sorted(order))
+        raise sides.refuse(
+            "load-order",
+            f"the load index counts {fast} from fastest to slowest, {sides.compute.name} nests "
+            "them otherwise: it would want a stage before it is loaded",
+            (f"merge the load loops as {want}",),
+        )
+    return tuple(chain)
+
+
+def _roles(sides: _Sides, steps: Sequence[StepLoop]) -> int:
+    """Number of compute warpgroups; which loops may be dealt out to them."""
+    d = sides.compute.axis_on(sides.role_type)
+    if d is None:
+        return 1
+    if not isinstance(d.extent, Const):
+        raise sides.refuse("role", f"the number of warpgroups {d.extent} is not a constant")
+    if d.iter_type is IterType.Reduction:
+        raise sides.refuse(
+            "role", f"{d.label} is summed over: its warpgroups would be left with partial sums"
+        )
+    if isinstance(sides.buffer.type, Pipelined) and any(s.role for s in steps):
+        raise sides.refuse(
+            "role",
+            f"{d.label} deals load steps out to warpgroups that also load: without a load "
+            "warpgroup all of them take part in every step",
+            ("WarpSpecialized(ParallelType.TIDy)",),
+        )
+    return d.extent.value
+
+
+def _check_registers(sides: _Sides, roles: int) -> None:
+    """The pair after ``setmaxnreg`` fits what the CTA starts with."""
+    kind = sides.buffer.type
+    if isinstance(kind, Pipelined) or kind.num_registers is None:
+        return
+    load, compute = kind.num_registers
+    threads = WARPGROUP * (roles + 1)
+    per_role = ((WARPGROUP, load), (WARPGROUP * roles, compute))
+    if not register_pair_fits(threads, per_role):
+        pool = registers_at_entry(threads)
+        want = WARPGROUP * load + WARPGROUP * roles * compute
+        raise sides.refuse(
+            "registers",
+            f"num_registers {load}/{compute} needs {want} registers for 1 load and {roles} compute "
+            f"warpgroups, the CTA has {threads} * {pool} = {threads * pool}",
+        )

@@ -1,0 +1,180 @@
+"""The matmul scheduler: from parameters to a scheduled fusion, through the primitives only.
+
+All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``. Then the sides part:
+the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
+accumulator keeps both and splits its tile into wgmmas, and the epilogue stores chunks of columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lowering.hopper import WGMMA_K_BYTES, WGMMA_M
+from lowering.ir.expr import Special
+from wsched.fusion import (
+    Fusion,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    Pipelined,
+    WarpSpecialized,
+)
+from wsched.schedule.legality import load_relation
+from wsched.schedule.limits import chunk_columns, require_legal
+from wsched.schedule.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.schedule import Schedule
+
+__all__ = ["schedule_matmul"]
+
+_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The tensors by their part in the kernel."""
+
+    loads: tuple[str, str]
+    acc: str
+    epilogue: tuple[str, ...]
+
+
+def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
+    """Schedule a canonical matmul fusion.
+
+    Args:
+        fusion: unscheduled, as :func:`wsched.importer.build_fusion` makes it.
+        params: what kernel to build.
+
+    Raises:
+        ScheduleError: illegal parameters (rules ``params``, ``smem``) or, from the proof on the
+            transform graph, an illegal schedule.
+        UnsupportedError: parameters for which there is no kernel.
+    """
+    require_legal(fusion, params)
+    s = Schedule(fusion)
+    names = _cache(s, params)
+    for tv in (*names.loads, names.acc, *names.epilogue):
+        _tile(s, tv, params)
+    for tv in names.loads:
+        _schedule_load(s, tv, params)
+    _schedule_accumulator(s, names.acc, params)
+    for tv in names.epilogue:
+        _schedule_epilogue(s, tv, params)
+    _inline(s, names)
+    load_relation(s.fusion)
+    return s.fusion
+
+
+def _cache(s: Schedule, params: MatmulParams) -> _Names:
+    """Operands into shared memory by TMA; the result from registers, through shared memory."""
+    mma, output = s.fusion.mma, s.fusion.outputs[0]
+    loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
+    for tv in loads:
+        s.set_memory_type(tv, MemoryType.Shared)
+    if params.use_smem_epilogue:
+        stored = s.cache_before(output.tensor, _TMA)
+        fragment = params.use_ldst_matrix and output.dtype.bytes == 2
+        s.cache_before(stored, LoadStoreOpType.StMatrix if fragment else LoadStoreOpType.Set)
+        s.set_memory_type(stored, MemoryType.Shared)
+    else:
+        s.cache_before(output.tensor)
+    acc = s.fusion.mma.output
+    order = [e.output for e in s.fusion.exprs]
+    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]))
+
+
+def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[M, N, (K)]`` to ``[cta, (tile), (group), (k), Mi, Ni, (Ki)]``."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    has_k = len(s.tensor(tv).loop) == 3
+    if has_k:
+        s.split(tv, 2, tile.k, labels=("k", "Ki"))
+    s.split(tv, 1, tile.n, labels=("No", "Ni"))
+    s.split(tv, 0, tile.m, labels=("Mo", "Mi"))
+    s.reorder(tv, {2: 1, 4: 2} if has_k else {2: 1})
+    clustered = cluster.m * cluster.n > 1
+    if clustered:
+        s.split(tv, 1, cluster.n, labels=("Nc", "ctaN"))
+        s.split(tv, 0, cluster.m, labels=("Mc", "ctaM"))
+        s.reorder(tv, {2: 1})
+    axes = (0, 1) if params.cta_order is TileRasterizationOrder.RowMajor else (1, 0)
+    groups_of = params.grid_traversal_factor[0]
+    label = "tiles" if params.persistent or clustered else "cta"
+    s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
+    if params.persistent:
+        ctas = Special("nctaid.x") // (cluster.m * cluster.n)
+        s.split(tv, 0, ctas, labels=("tile", "cluster" if clustered else "cta"))
+        s.reorder(tv, {1: 0})
+    if clustered:
+        if params.persistent:
+            s.reorder(tv, {1: 3})
+        s.merge(tv, 0, label="ctas")
+        s.merge(tv, 0, label="cta")
+    s.parallelize(tv, 0, ParallelType.BIDx)
+    if params.ping_pong:
+        s.split(tv, 1, params.warpgroups, labels=("tile", "group"))
+
+
+def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """One serial loop over the load steps; the tile is the box of a TMA."""
+    while s.tensor(tv).loop[1].label != "k" and s.axis(tv, "k") > 0:
+        s.merge(tv, 1)
+    for axis in range(2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Bulk)
+    options = params.circular_buffer_options
+    stages = options.smem_circular_buffer_stage
+    prefetch = stages - options.smem_circular_buffer_prefetch_gap
+    kind = (
+        WarpSpecialized(ParallelType.TIDy, params.num_registers, 2)
+        if params.warp_specialized
+        else Pipelined()
+    )
+    s.circular_buffer(tv, stages, prefetch, kind)
+
+
+def _split_rows(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Give each warpgroup its rows: ``group`` before the first loop that is not of the tile."""
+    if not params.ping_pong:
+        rows = s.axis(tv, "Mi")
+        s.split(tv, rows, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
+        s.reorder(tv, {rows: _tile_loops(params)})
+    s.parallelize(tv, s.axis(tv, "group"), ParallelType.TIDy)
+
+
+def _tile_loops(params: MatmulParams) -> int:
+    """Number of loops that say which tile: cta, and tile where CTAs have several."""
+    return 1 + int(params.persistent)
+
+
+def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[cta, (tile), group, k, k16, m64 | M, N, K]``, the last three one wgmma."""
+    _split_rows(s, tv, params)
+    s.split(tv, s.axis(tv, "Ki"), WGMMA_K_BYTES // 2, labels=("k16", "K"))
+    s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+    inner = s.axis(tv, "k") + 1
+    s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
+    for axis in range(inner + 2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Mma)
+
+
+def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[cta, (tile), group, chunk | ...]``: a TMA box, or m64 fragments of registers."""
+    output = s.fusion.outputs[0]
+    _split_rows(s, tv, params)
+    columns = chunk_columns(params, output.dtype)
+    s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
+    s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
+    boxed = tv == output.tensor and params.use_smem_epilogue
+    if not boxed:
+        s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+    for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
+
+
+def _inline(s: Schedule, names: _Names) -> None:
+    """The accumulator per tile and warpgroup, fragments per m64, what is stored per chunk."""
+    for tv, reader in reversed(list(pairwise(names.epilogue))):
+        by_fragment = s.axis(reader, "m64") >= 0
+        s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
+    s.inline_at(names.acc, s.axis(names.acc, "group") + 1)

@@ -1,0 +1,250 @@
+"""Parameters of the matmul scheduler, under nvFuser's field names.
+
+Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last three fields of
+:class:`MatmulParams` are wsched's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from lowering.errors import ScheduleError
+
+__all__ = [
+    "BufferingLoopLevel",
+    "CircularBufferOptions",
+    "CircularBufferingStrategy",
+    "ClusterDims",
+    "GemmTile",
+    "MatMulTileOptions",
+    "MatmulParams",
+    "MmaMacro",
+    "TileRasterizationOrder",
+    "TilingStrategy",
+]
+
+
+class _Choice(Enum):
+    """An enum that prints as its name."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TilingStrategy(_Choice):
+    """How output tiles go to CTAs."""
+
+    OneTilePerCTA = 0
+    DistributeTilesAcrossSMs = 1
+    DistributeStagesAcrossSMs = 2
+
+
+class BufferingLoopLevel(_Choice):
+    """Whose tile a load step belongs to.
+
+    ``CTATiles``: all compute warpgroups consume each step (cooperative). ``WarpTiles``: each
+    warpgroup computes warp tiles of its own and they take turns (ping-pong).
+    """
+
+    CTATiles = 0
+    WarpTiles = 1
+
+
+class CircularBufferingStrategy(_Choice):
+    """Who issues the loads."""
+
+    Pipelined = 0
+    WarpSpecialized = 1
+
+
+class TileRasterizationOrder(_Choice):
+    """Which of the tile grid's dimensions runs fastest: N for row-major, M for column-major."""
+
+    RowMajor = 0
+    ColumnMajor = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GemmTile:
+    """A tile of the problem, in elements."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatMulTileOptions:
+    """Tile of a CTA and of a warpgroup; their quotient is the number of compute warpgroups."""
+
+    cta_tile: GemmTile = GemmTile(128, 256, 64)
+    warp_tile: GemmTile = GemmTile(64, 256, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class MmaMacro:
+    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``."""
+
+    m: int = 64
+    n: int = 256
+    k: int = 16
+
+    def __str__(self) -> str:
+        return f"Hopper_{self.m}_{self.n}_{self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBufferOptions:
+    """Circular buffering of the operands in shared memory.
+
+    ``smem_circular_buffer_stage - smem_circular_buffer_prefetch_gap`` is the prefetch distance;
+    ``gap - 1`` wgmma groups stay in flight before a stage is released.
+    """
+
+    circular_buffer_smem_write: bool = True
+    circular_buffer_smem_read: bool = False
+    smem_circular_buffer_stage: int = 4
+    smem_circular_buffer_prefetch_gap: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDims:
+    """CTAs of a cluster along M and N."""
+
+    m: int = 1
+    n: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulParams:
+    """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
+
+    Args:
+        tiling_strategy: one tile per CTA, or a persistent grid.
+        buffering_loop_level: cooperative or ping-pong.
+        circular_buffering_strategy: warp-specialized or pipelined loads.
+        cta_order: order of the tile grid.
+        circular_buffer_options: stages and prefetch.
+        tile_sizes: tiles of a CTA and of a warpgroup.
+        mma_macro: the wgmma.
+        grid_traversal_factor: tiles (rows, columns) that are visited as a group; one of them is 1.
+        use_smem_epilogue: store through shared memory by TMA, else from registers.
+        promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
+        use_ldst_matrix: stmatrix for 16-bit results.
+        splitk_factor: parts that K is split into over CTAs.
+        cluster_dims: CTAs that share operands by multicast.
+        num_registers: wsched's own: registers per thread of (load, compute) warpgroups.
+        wgmma_in_flight: wsched's own: wgmma groups in flight when a stage is released.
+        epilogue_stages: wsched's own: shared-memory buffers of a warpgroup's store loop.
+    """
+
+    tiling_strategy: TilingStrategy = TilingStrategy.DistributeTilesAcrossSMs
+    buffering_loop_level: BufferingLoopLevel = BufferingLoopLevel.CTATiles
+    circular_buffering_strategy: CircularBufferingStrategy = (
+        CircularBufferingStrategy.WarpSpecialized
+    )
+    cta_order: TileRasterizationOrder = TileRasterizationOrder.RowMajor
+    circular_buffer_options: CircularBufferOptions = field(default_factory=CircularBufferOptions)
+    tile_sizes: MatMulTileOptions = field(default_factory=MatMulTileOptions)
+    mma_macro: MmaMacro = field(default_factory=MmaMacro)
+    grid_traversal_factor: tuple[int, int] = (1, 1)
+    use_smem_epilogue: bool = True
+    promote_prologue_smem_reuse: bool = False
+    use_ldst_matrix: bool = True
+    splitk_factor: int = 1
+    cluster_dims: ClusterDims = field(default_factory=ClusterDims)
+    num_registers: tuple[int, int] | None = (40, 232)
+    wgmma_in_flight: int = 1
+    epilogue_stages: int = 2
+
+    @property
+    def persistent(self) -> bool:
+        """Whether CTAs loop over output tiles."""
+        return self.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
+
+    @property
+    def ping_pong(self) -> bool:
+        """Whether compute warpgroups have tiles of their own."""
+        return self.buffering_loop_level is BufferingLoopLevel.WarpTiles
+
+    @property
+    def warp_specialized(self) -> bool:
+        """Whether a warpgroup of its own loads."""
+        return self.circular_buffering_strategy is CircularBufferingStrategy.WarpSpecialized
+
+    @property
+    def output_tile(self) -> GemmTile:
+        """The tile that one load step belongs to: the CTA's, in ping-pong a warpgroup's."""
+        return self.tile_sizes.warp_tile if self.ping_pong else self.tile_sizes.cta_tile
+
+    @property
+    def warpgroups(self) -> int:
+        """Number of compute warpgroups."""
+        cta, warp = self.tile_sizes.cta_tile, self.tile_sizes.warp_tile
+        return (cta.m // warp.m) * (cta.n // warp.n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain data: enums by name, tiles as dicts."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MatmulParams:
+        """The inverse of :meth:`to_dict`; fields that are left out keep their default.
+
+        Raises:
+            ScheduleError: a field that does not exist, or an enum name that does not.
+        """
+        made: MatmulParams = _build(cls(), data, "MatmulParams")
+        return made
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in _lines(self, ""))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _build(default: Any, data: Any, where: str) -> Any:
+    """``data`` as a value of the type that ``default`` has."""
+    if isinstance(default, Enum):
+        kind = type(default)
+        if data not in kind.__members__:
+            why = f"there is no {kind.__name__}.{data}"
+            raise ScheduleError("params", f"{where}={data!r}", why, tuple(kind.__members__))
+        return kind[data]
+    if not is_dataclass(default):
+        return tuple(data) if isinstance(data, list) else data
+    names = [f.name for f in fields(default)]
+    for name in data:
+        if name not in names:
+            why = f"there is no field {name}"
+            raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
+    values = {n: getattr(default, n) for n in names}
+    values |= {n: _build(values[n], v, f"{where}.{n}") for n, v in data.items()}
+    return type(default)(**values)  # type: ignore[misc]
+
+
+def _lines(value: Any, indent: str) -> list[str]:
+    lines = []
+    for f in fields(value):
+        item = getattr(value, f.name)
+        if is_dataclass(item) and type(item).__str__ is object.__str__:
+            lines += [f"{indent}{f.name}:", *_lines(item, indent + "  ")]
+        else:
+            lines.append(f"{indent}{f.name}: {item}")
+    return lines

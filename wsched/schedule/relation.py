@@ -1,0 +1,112 @@
+"""What ties the two sides of a circular-buffered kernel: the load index in compute's loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ir.expr import Expr, Var
+from wsched.fusion import CircularBuffer, IterDomain, WarpSpecialized
+
+__all__ = ["LoadRelation", "StepLoop", "Tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoop:
+    """A compute loop that takes part in the load index.
+
+    Args:
+        domain: the loop, of the mma tensor.
+        var: its index, ``Var(domain.name)``.
+        coefficient: load steps between two of its iterations.
+        role: whether its iterations are run by different warpgroups.
+    """
+
+    domain: IterDomain
+    var: Var
+    coefficient: Expr
+    role: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A predicate ``index < extent`` as the loop bound of both sides.
+
+    Work is dealt out in equal shares, so the last shares reach past the end. ``index`` grows with
+    the load index, so both sides end early instead of testing each iteration.
+
+    Args:
+        index: what must stay below ``extent``, in compute's loop variables and ``%ctaid.x``.
+        extent: the real number of items, e.g. of output tiles.
+        load_stop: number of load steps of this CTA.
+        serial: the compute loop that ends early; None if the role runs one item or none.
+        serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
+    """
+
+    index: Expr
+    extent: Expr
+    load_stop: Expr
+    serial: Var | None
+    serial_stop: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRelation:
+    """A legal schedule's load index as a function of the compute side's loops.
+
+    For a fixed role it grows strictly with every step of the compute side's serial loops, and all
+    roles together take each value from 0 to ``load_stop - 1`` exactly once.
+
+    Args:
+        loads: names of the circular-buffered tensors, all stepped by the same loop.
+        compute: name of the mma tensor.
+        loop: the load loop (of the first load tensor).
+        index: the load index over compute's loop variables.
+        steps: compute's loops that take part, outermost first.
+        buffer: stages, prefetch and type, the same for all loads.
+        roles: number of compute warpgroups.
+        tail: the predicate that bounds both sides, None where all shares are full.
+    """
+
+    loads: tuple[str, ...]
+    compute: str
+    loop: IterDomain
+    index: Expr
+    steps: tuple[StepLoop, ...]
+    buffer: CircularBuffer
+    roles: int
+    tail: Tail | None
+
+    @property
+    def warp_specialized(self) -> bool:
+        """Whether a warpgroup of its own loads."""
+        return isinstance(self.buffer.type, WarpSpecialized)
+
+    @property
+    def role(self) -> StepLoop | None:
+        """The step loop dealt out to warpgroups: there is one in ping-pong."""
+        return next((s for s in self.steps if s.role), None)
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether every compute warpgroup consumes every load step."""
+        return self.role is None
+
+    @property
+    def load_stop(self) -> Expr:
+        """Number of load steps of a CTA."""
+        return self.loop.extent if self.tail is None else self.tail.load_stop
+
+    def __str__(self) -> str:
+        loads = ", ".join(self.loads)
+        kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
+        lines = [
+            f"{loads}: {self.loop.label} = {self.index}",
+            *(
+                f"  {s.var} = {s.domain.label} [{s.domain.parallel}] steps by {s.coefficient}"
+                for s in self.steps
+            ),
+            f"  each step is consumed by {kind} of {self.roles}",
+        ]
+        if self.tail is not None:
+            lines.append(f"  while {self.tail.index} < {self.tail.extent}")
+        return "\n".join(lines) + "\n"
