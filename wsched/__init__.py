@@ -1,0 +1,48 @@
+"""wsched: nvFuser fusions with matmuls as warp-specialized, circular-buffered, persistent kernels.
+
+``wsched.execute(fd, inputs)`` runs a definition, ``wsched.compile(fd, inputs)`` gives the kernel
+with everything that was decided on the way. Names are loaded when they are first used, so that
+importing one layer does not import those above it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowering.errors import InternalError, ScheduleError, UnsupportedError, WschedError
+    from wsched.api import compile, execute
+    from wsched.compiled import CompiledFusion
+    from wsched.schedule.params import MatmulParams
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompiledFusion",
+    "InternalError",
+    "MatmulParams",
+    "ScheduleError",
+    "UnsupportedError",
+    "WschedError",
+    "__version__",
+    "compile",
+    "execute",
+]
+
+_HOME = {
+    "compile": "wsched.api",
+    "execute": "wsched.api",
+    "CompiledFusion": "wsched.compiled",
+    "MatmulParams": "wsched.schedule.params",
+    "InternalError": "lowering.errors",
+    "ScheduleError": "lowering.errors",
+    "UnsupportedError": "lowering.errors",
+    "WschedError": "lowering.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'wsched' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

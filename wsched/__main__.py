@@ -1,0 +1,7 @@
+"""``python -m wsched``."""
+
+from __future__ import annotations
+
+from wsched.cli import main
+
+main()

@@ -1,0 +1,125 @@
+"""The caller's tensors against a fusion's bindings: checks, extents, and the matrices TMA sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lowering.errors import UnsupportedError, WschedError
+from lowering.hopper import TMA_STRIDE_ALIGN
+from wsched.fusion import DataType, Fusion, TensorBinding
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
+
+_DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
+
+
+class InputError(WschedError, ValueError):
+    """The tensors passed do not fit the definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Everything a launch needs to know about the tensors.
+
+    Args:
+        extents: value of each symbolic extent (``M``, ``N``, ``K``).
+        matrices: the 2-D tensor of each fusion input, rows by columns as the fusion has them.
+        device: where they are.
+    """
+
+    extents: dict[str, int]
+    matrices: dict[str, torch.Tensor]
+    device: torch.device
+
+
+def torch_dtype(dtype: DataType) -> torch.dtype:
+    """The torch type of a fusion type that kernels handle."""
+    import torch
+
+    found: torch.dtype = getattr(torch, _DTYPES[dtype])
+    return found
+
+
+def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
+    """Match tensors to the fusion's inputs.
+
+    Raises:
+        InputError: number, rank, type, sizes or devices do not fit.
+        UnsupportedError: a layout that TMA cannot address.
+    """
+    extents = extents_of(fusion, inputs)
+    matrices: dict[str, torch.Tensor] = {}
+    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        wanted = torch_dtype(binding.dtype)
+        if tensor.dtype != wanted:
+            raise InputError(f"input {position} is {tensor.dtype}, the definition says {wanted}")
+        matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+    devices = {t.device for t in inputs}
+    if len(devices) > 1:
+        raise InputError(
+            f"inputs are on {' and '.join(sorted(map(str, devices)))}, not on one device"
+        )
+    return Arguments(extents, matrices, devices.pop())
+
+
+def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
+    """The extents that the inputs' shapes give to the fusion's symbols.
+
+    Raises:
+        InputError: number or rank is wrong, or sizes contradict each other or the definition.
+    """
+    if len(inputs) != len(fusion.inputs):
+        raise InputError(f"{len(inputs)} inputs, the definition has {len(fusion.inputs)}")
+    extents: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        shape = tuple(tensor.shape)
+        if len(shape) != len(binding.axes):
+            raise InputError(
+                f"input {position} has shape {list(shape)}, the definition has "
+                f"{len(binding.axes)} dimensions"
+            )
+        for axis, (name, size) in enumerate(zip(binding.axes, shape, strict=True)):
+            fixed = binding.sizes[axis]
+            here = f"dimension {axis} of input {position}"
+            if fixed is not None and fixed != size:
+                raise InputError(f"{here} is {size}, the definition says {fixed}")
+            if extents.setdefault(name, size) != size:
+                raise InputError(
+                    f"{name} is {extents[name]} in {origin[name]} and {size} in {here}"
+                )
+            origin.setdefault(name, here)
+    return extents
+
+
+def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """A view of ``tensor`` with the fusion's order of dimensions, columns contiguous.
+
+    Raises:
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
+    """
+    order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    if order != list(binding.axes):
+        tensor = tensor.permute([binding.axes.index(name) for name in order])
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    if col != 1 and cols > 1:
+        raise UnsupportedError(
+            f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"
+        )
+    row_bytes = row * tensor.element_size()
+    if rows > 1 and row_bytes % TMA_STRIDE_ALIGN:
+        raise UnsupportedError(
+            f"{what} with {row_bytes} bytes from row to row",
+            f"multiples of {TMA_STRIDE_ALIGN} bytes",
+        )
+    return tensor
+
+
+def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
+    """Shape of a result."""
+    return [extents[name] for name in binding.axes]

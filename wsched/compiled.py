@@ -1,0 +1,216 @@
+"""A scheduled and lowered fusion: run it, or look at any stage of its making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lowering.cuda.cache import CubinCache, default_directory
+from lowering.cuda.nvrtc import Compiled, compile_ptx
+from lowering.cuda.resources import Resources, read_resources
+from lowering.dump import dumper_from_environment
+from lowering.ir.expr import evaluate
+from lowering.ir.kernel import Kernel
+from lowering.ir.text import print_kernel
+from lowering.lower import lower
+from lowering.options import LoweringOptions
+from lowering.pipeline import PASSES, run_passes, steps
+from wsched import __version__
+from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
+from wsched.cpu import run_on_cpu
+from wsched.fusion import Fusion, fusion_text
+from wsched.schedule.loops import loops_text
+from wsched.schedule.matmul import schedule_matmul
+from wsched.schedule.params import MatmulParams
+from wsched.schedule.subdags import subdags_text, to_dot
+
+if TYPE_CHECKING:
+    import torch
+
+    from lowering.cuda.launch import LoadedKernel
+
+__all__ = ["CompiledFusion", "compile_fusion"]
+
+
+def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
+    """A C identifier that says what the kernel does and how."""
+    tile = params.output_tile
+    kind = "pingpong" if params.ping_pong else "cooperative"
+    form = "persistent" if params.persistent else "tile_per_cta"
+    types = f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower()
+    return f"matmul_{types}_{tile.m}x{tile.n}x{tile.k}_{kind}_{form}"
+
+
+def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+    """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
+
+    Raises:
+        ScheduleError: the parameters make an illegal schedule.
+        UnsupportedError: they are legal, but there is no lowering for them.
+    """
+    scheduled = schedule_matmul(fusion, params)
+    options = LoweringOptions(params.num_registers, params.epilogue_stages)
+    tile_level = lower(scheduled, kernel_name(fusion, params))
+    names = tuple(p.__name__ for p in PASSES)
+    dumper = dumper_from_environment(tile_level.name, names)
+    kernel = run_passes(tile_level, options, dumper)
+    compiled = CompiledFusion(params, scheduled, options, tile_level, kernel)
+    if dumper is not None:
+        for kind in ("cuda", "ptx", "sass"):
+            dumper.code(kind, lambda kind=kind: compiled.dump(kind))  # type: ignore[misc]
+    return compiled
+
+
+@dataclass(frozen=True)
+class CompiledFusion:
+    """One kernel class of a fusion: any M, N, K, strides and grid run on it.
+
+    Attributes:
+        params: the parameters that the schedule was made from.
+        fusion: the scheduled fusion.
+        options: what the passes were told.
+        tile_level: the kernel before the passes.
+        kernel: the final kernel IR, which is executed, simulated and emitted.
+    """
+
+    params: MatmulParams
+    fusion: Fusion
+    options: LoweringOptions
+    tile_level: Kernel
+    kernel: Kernel
+
+    def __call__(
+        self, *inputs: torch.Tensor, out: Sequence[torch.Tensor] | None = None
+    ) -> list[torch.Tensor]:
+        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
+
+        Args:
+            inputs: tensors in the order of the definition, all on one device.
+            out: tensors to write the results to, instead of new ones.
+
+        Raises:
+            InputError: the tensors do not fit the definition.
+            UnsupportedError: a layout that TMA cannot address, a device without this kernel's
+                instructions, or a CPU problem too large for the machine.
+        """
+        arguments = bind(self.fusion, inputs)
+        results = self._results(arguments, out)
+        for position, (binding, tensor) in enumerate(
+            zip(self.fusion.outputs, results, strict=True)
+        ):
+            what = f"output {position}"
+            arguments.matrices[binding.tensor] = matrix(self.fusion, binding, tensor, what)
+        if 0 not in results[0].shape:
+            self._run(arguments)
+        return results
+
+    def _run(self, arguments: Arguments) -> None:
+        if arguments.device.type == "cpu":
+            run_on_cpu(self.kernel, arguments)
+            return
+        grid = self.grid(arguments.extents, _multiprocessors(arguments.device))
+        self.loaded.launch(arguments.matrices, arguments.extents, grid)
+
+    def _results(
+        self, arguments: Arguments, out: Sequence[torch.Tensor] | None
+    ) -> list[torch.Tensor]:
+        import torch
+
+        results = []
+        for position, binding in enumerate(self.fusion.outputs):
+            shape = result_shape(binding, arguments.extents)
+            dtype = torch_dtype(binding.dtype)
+            if out is None:
+                results.append(torch.empty(shape, dtype=dtype, device=arguments.device))
+                continue
+            given = out[position]
+            if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):
+                raise InputError(
+                    f"out[{position}] is {given.dtype} {list(given.shape)} on {given.device}, the "
+                    f"result is {dtype} {shape} on {arguments.device}"
+                )
+            results.append(given)
+        return results
+
+    def grid(self, extents: dict[str, int], multiprocessors: int) -> int:
+        """CTAs to launch for a problem on a device."""
+        return evaluate(self.kernel.grid, extents | {"sms": multiprocessors})
+
+    # --- what was made, stage by stage ---------------------------------------------------------
+
+    @cached_property
+    def source(self) -> str:
+        """The CUDA C++ text."""
+        from lowering.cuda.emit import emit_cuda
+
+        return emit_cuda(self.kernel)
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The cubin, from the disk cache or NVRTC."""
+        return _cache().compile(self.source, f"{self.kernel.name}.cu")
+
+    @cached_property
+    def resources(self) -> Resources:
+        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
+        return read_resources(self.compiled, self.kernel.name)
+
+    @cached_property
+    def loaded(self) -> LoadedKernel:
+        """The kernel in the driver's hands."""
+        from lowering.cuda.launch import LoadedKernel
+
+        return LoadedKernel(self.kernel, self.compiled.cubin)
+
+    def dump(self, stage: str) -> str:
+        """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
+        dumps = self._dumps()
+        if stage in dumps:
+            return dumps[stage]()
+        for step in steps(self.tile_level, self.options):
+            if step.name == stage:
+                return print_kernel(step.kernel)
+        raise InputError(f"no stage {stage!r}; there are: {', '.join(self.stages())}")
+
+    def stages(self) -> list[str]:
+        """Names that :meth:`dump` takes, in the order in which the stages are made."""
+        return [
+            "fusion", "subdags", "dot", "loops", "lower", *(p.__name__ for p in PASSES),
+            "kernel", "cuda", "ptx", "sass",
+        ]  # fmt: skip
+
+    def _dumps(self) -> dict[str, Callable[[], str]]:
+        from lowering.cuda.sass import disassemble
+
+        return {
+            "fusion": lambda: fusion_text(self.fusion),
+            "subdags": lambda: subdags_text(self.fusion),
+            "dot": lambda: to_dot(self.fusion),
+            "loops": lambda: loops_text(self.fusion),
+            "kernel": lambda: print_kernel(self.kernel),
+            "cuda": lambda: self.source,
+            "ptx": lambda: compile_ptx(self.source, f"{self.kernel.name}.cu"),
+            "sass": lambda: disassemble(self.compiled.cubin),
+        }
+
+
+_CACHES: dict[Any, CubinCache] = {}
+_SMS: dict[Any, int] = {}
+
+
+def _cache() -> CubinCache:
+    """The cache of the directory that the environment names now."""
+    directory = default_directory()
+    if directory not in _CACHES:
+        _CACHES[directory] = CubinCache(directory, __version__)
+    return _CACHES[directory]
+
+
+def _multiprocessors(device: torch.device) -> int:
+    import torch
+
+    if device not in _SMS:
+        _SMS[device] = torch.cuda.get_device_properties(device).multi_processor_count
+    return _SMS[device]

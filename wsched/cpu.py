@@ -1,0 +1,40 @@
+"""Torch CPU tensors on the machine model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lowering.ir.expr import evaluate
+from lowering.ir.kernel import Kernel
+from lowering.machine.run import RunResult, run_kernel
+from wsched.arguments import Arguments
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MULTIPROCESSORS", "run_on_cpu"]
+
+MULTIPROCESSORS = 4
+"""SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
+
+
+def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResult:
+    """Execute a kernel on CPU tensors, results in place; ``options`` go to ``run_kernel``.
+
+    Raises:
+        UnsupportedError: the problem is too large for the machine (with an estimate).
+    """
+    grid = evaluate(kernel.grid, arguments.extents | {"sms": MULTIPROCESSORS})
+    arrays = {name: _array(t) for name, t in arguments.matrices.items()}
+    return run_kernel(kernel, arrays, arguments.extents, grid, **options)
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """A NumPy view: raw bits for the 16-bit types, which NumPy does not all know."""
+    import torch
+
+    return (
+        tensor.view(torch.int16).numpy().view("uint16")
+        if tensor.element_size() == 2
+        else tensor.numpy()
+    )
