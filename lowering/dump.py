@@ -17,7 +17,7 @@ from lowering.ir.kernel import Kernel
 from lowering.ir.text import print_kernel
 from lowering.options import LoweringOptions
 
-__all__ = ["Dumper", "DumpSettingError", "dumper_from_environment"]
+__all__ = ["DumpSettingError", "Dumper", "dumper_from_environment"]
 
 CODE = ("cuda", "ptx", "sass")
 

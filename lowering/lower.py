@@ -7,6 +7,7 @@ made the schedule legal, so neither side can run a step more than the other.
 
 from __future__ import annotations
 
+from lowering.cluster import cluster_dims, cluster_size, constant
 from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
@@ -44,6 +45,7 @@ def lower(fusion: Fusion, name: str) -> Kernel:
     if not relation.warp_specialized:
         raise UnsupportedError("a Pipelined() circular buffer", "WarpSpecialized(...)")
     graph = TransformGraph(fusion)
+    cluster = cluster_dims(fusion.tensor(relation.compute))
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
     shared = Shared(namer)
@@ -53,12 +55,13 @@ def lower(fusion: Fusion, name: str) -> Kernel:
     return Kernel(
         name=name,
         threads=128 * relation.roles,
-        grid=_grid(fusion, relation),
+        grid=_grid(fusion, relation, cluster),
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
         body=(*shared.lets, load, compute),
-        circular_buffers=(_ring(relation),),
+        cluster=cluster_size(cluster),
+        circular_buffers=(_ring(fusion, relation),),
     )
 
 
@@ -89,22 +92,41 @@ def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> Non
             shared.label(f"n_{group.label}", group.extent)
 
 
-def _ring(relation: LoadRelation) -> CircularBuffer:
+def _ring(fusion: Fusion, relation: LoadRelation) -> CircularBuffer:
     buffer = relation.buffer
     consumers = relation.roles if relation.cooperative else 1
     in_flight = buffer.stages - buffer.prefetch - 1
+    shares = tuple(_share(fusion.tensor(name)) for name in relation.loads)
     return CircularBuffer(
-        RING, relation.loads, buffer.stages, relation.roles, consumers, in_flight
-    )
+        RING, relation.loads, buffer.stages, relation.roles, consumers, in_flight,
+        shares if any(count > 1 for count, _ in shares) else (),
+    )  # fmt: skip
 
 
-def _grid(fusion: Fusion, relation: LoadRelation) -> Expr:
+def _share(t: TensorView) -> tuple[int, int]:
+    """(count, stride) of the cluster's CTAs that load the same tile of ``t``.
+
+    They differ in a cluster dimension along which ``t`` is broadcast. Two such dimensions (a tensor
+    that all CTAs share) do not occur with operands of a matmul.
+    """
+    stride = 1
+    found = (1, 1)
+    for d in reversed(cluster_dims(t)):
+        extent = constant(d.extent, t.name)
+        if d.iter_type is IterType.Broadcast and extent > 1:
+            found = (extent, stride)
+        stride *= extent
+    return found
+
+
+def _grid(fusion: Fusion, relation: LoadRelation, cluster: list[IterDomain]) -> Expr:
     """CTAs to launch: one per tile, or with a persistent schedule at most one per SM."""
     cta = fusion.tensor(relation.compute).axis_on(ParallelType.BIDx)
+    size = cluster_size(cluster)
     if cta is None:
         return ZERO + 1
-    if cta.extent == Special("nctaid.x") and relation.tail is not None:
-        return minimum(relation.tail.extent, Var("sms"))
+    if relation.tail is not None:
+        return minimum(relation.tail.extent, Var("sms") // size) * size
     return cta.extent
 
 
@@ -125,15 +147,8 @@ def _stage_dims(t: TensorView) -> list[IterDomain]:
 
 
 def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
-    rows, cols = (_constant(d.extent, t) for d in _stage_dims(t))
+    rows, cols = (constant(d.extent, t.name) for d in _stage_dims(t))
     return SharedBuffer(t.name, element_type(t.dtype), 1, rows, cols)
-
-
-def _constant(e: Expr, t: TensorView) -> int:
-    value = getattr(e, "value", None)
-    if not isinstance(value, int):
-        raise UnsupportedError(f"{t.name}: a stage of run-time extent {e}", "constant tile sizes")
-    return value
 
 
 def _load_section(

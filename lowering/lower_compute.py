@@ -106,7 +106,7 @@ class ComputeLowering:
         step = self.shared.apply(substitute(self.relation.index, self.vars))
         main = (
             Consume(self.ring, step),
-            MmaTile(after, inside, a, b, depth, ZERO < k),
+            MmaTile(after, inside, a, b, depth, k > ZERO),
         )
         loop = self._loop(slices, main, (Carry(inside, zero, total), after))
         lets, epilogue = self._epilogue(acc, total)
@@ -127,7 +127,9 @@ class ComputeLowering:
             if d.id in stepping or d.parallel in (ParallelType.BIDx, ParallelType.TIDy):
                 continue
             roots = self._roots(d, acc)
-            if all(r.iter_type is kind for r in roots) and (of is None or [r.id for r in roots] == [of.id]):
+            if all(r.iter_type is kind for r in roots) and (
+                of is None or [r.id for r in roots] == [of.id]
+            ):
                 if not isinstance(d.extent, Const):
                     raise UnsupportedError(f"a tile of run-time extent {d.extent}", "constants")
                 total *= d.extent.value
@@ -207,7 +209,9 @@ class ComputeLowering:
         name = acc.name
         while uses := self.fusion.uses(name):
             if len(uses) > 1 or not isinstance(uses[0], (CastOp, LoadStoreOp)):
-                raise UnsupportedError(f"{name} used by {len(uses)} expressions", "a chain of casts")
+                raise UnsupportedError(
+                    f"{name} used by {len(uses)} expressions", "a chain of casts"
+                )
             chain.append(uses[0])
             name = uses[0].output
         return chain

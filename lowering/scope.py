@@ -1,4 +1,4 @@
-"""Named values while a section is lowered: shared extents, and indices along the transform graph."""
+"""Named values while a section is lowered: shared extents, indices along the transform graph."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ class Shared:
 class Indices:
     """Index of every group that the loops of a section determine, each bound under its label."""
 
-    def __init__(
-        self, graph: TransformGraph, known: Mapping[Group, Expr], shared: Shared
-    ) -> None:
+    def __init__(self, graph: TransformGraph, known: Mapping[Group, Expr], shared: Shared) -> None:
         self._shared = shared
         self._lets: list[Let] = []
         self._known = dict(known)

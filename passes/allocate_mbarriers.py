@@ -13,6 +13,11 @@ their first step, as the proposal does, so that the load side waits with the sam
 consumers. In ping-pong a step has one consuming group, so only group 0 makes those first arrivals,
 whether it has a tile or not.
 
+In a cluster whose CTAs fill each other's stages, a stage may be filled only when all its readers in
+all CTAs have released it: each release arrives at the empty barrier of every CTA that multicasts to
+ours, our own included, with cluster scope. The init is then followed by a cluster-wide sync, and
+so is the end of the roles, because a peer may still signal a CTA that has nothing left to do.
+
 After ``synchronize_wgmma``, before ``expect_tx`` (bytes) and ``step_stages`` (parity arithmetic).
 """
 
@@ -22,11 +27,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Special, Var
+from lowering.ir.expr import ZERO, Expr, Special, Var
 from lowering.ir.kernel import CircularBuffer, Kernel, MBarrierArray
 from lowering.ir.nodes import (
     Acquire,
     Body,
+    ClusterSync,
     CtaSync,
     Elect,
     FenceMBarrierInit,
@@ -86,35 +92,37 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def _allocate(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     names = Names(kernel)
     full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, 1)
-    arrivals = WARPS_PER_GROUP * ring.consumers
+    peers = _peers(ring)
+    arrivals = WARPS_PER_GROUP * ring.consumers * (1 + len(peers))
     empty = MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals)
 
     def each(
-        name: str, make: Callable[[MBarrierArray, MBarrierRef], Stmt], *of: MBarrierArray
+        name: str, make: Callable[[MBarrierArray, MBarrierRef], Body], *of: MBarrierArray
     ) -> For:
         index = Var(names.new(f"{ring.name}_{name}"))
-        body = tuple(make(array, MBarrierRef(array.name, index)) for array in of)
+        body = tuple(s for array in of for s in make(array, MBarrierRef(array.name, index)))
         return For(index, ZERO, ZERO + ring.stages, body, unroll=True)
 
     def role(r: Role) -> Role:
-        body = _place(r.body, ring, full, empty)
+        body = _place(r.body, ring, full, empty, peers)
         if not _consumes(r.body, ring):
             return replace(r, body=body)
-        first: Stmt = Elect((each("first", lambda _, bar: MBarrierArrive(bar), empty),))
+        first: Stmt = Elect((each("first", lambda _, bar: _arrive(bar, peers), empty),))
         if ring.consumers < ring.groups:
             if r.group is None:
                 raise InternalError("allocate_mbarriers", f"role {r.name} has no group index")
             first = If(r.group.eq(0), (first,))
         return replace(r, body=(first, *body))
 
-    init = each("init", lambda array, bar: MBarrierInit(bar, array.arrivals), full, empty)
-    inval = each("inval", lambda _, bar: MBarrierInval(bar), full, empty)
+    init = each("init", lambda array, bar: (MBarrierInit(bar, array.arrivals),), full, empty)
+    inval = each("inval", lambda _, bar: (MBarrierInval(bar),), full, empty)
+    sync = ClusterSync() if ring.multicast else CtaSync()
     body: list[Stmt] = []
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
             roles = Roles(tuple(role(r) for r in stmt.roles))
-            body += [_one_thread(init, FenceMBarrierInit()), CtaSync(), roles]
-            body += [CtaSync(), _one_thread(inval)]
+            body += [_one_thread(init, FenceMBarrierInit()), sync, roles]
+            body += [sync, _one_thread(inval)]
         else:
             body.append(stmt)
     return replace(kernel, mbarriers=(*kernel.mbarriers, full, empty), body=tuple(body))
@@ -128,24 +136,46 @@ def _consumes(body: Body, ring: CircularBuffer) -> bool:
     return any(isinstance(s, WaitFull) and s.ring == ring.name for s in walk(body))
 
 
-def _place(body: Body, ring: CircularBuffer, full: MBarrierArray, empty: MBarrierArray) -> Body:
+def _peers(ring: CircularBuffer) -> tuple[Expr, ...]:
+    """Ranks of the other CTAs that multicast into our stages, as we do into theirs."""
+    rank = Special("cluster.ctarank")
+    found: list[Expr] = []
+    for count, stride in dict.fromkeys(ring.shares):
+        mine = rank // stride % count
+        for other in range(1, count):
+            found.append(rank + ((mine + other) % count - mine) * stride)
+    return tuple(found)
+
+
+def _arrive(bar: MBarrierRef, peers: tuple[Expr, ...]) -> Body:
+    return (MBarrierArrive(bar), *(MBarrierArrive(bar, cta=peer) for peer in peers))
+
+
+def _place(
+    body: Body,
+    ring: CircularBuffer,
+    full: MBarrierArray,
+    empty: MBarrierArray,
+    peers: tuple[Expr, ...],
+) -> Body:
     """``body`` with the ring's steps replaced by operations on its barriers."""
     out: list[Stmt] = []
     filling: MBarrierRef | None = None
+    scope = "cluster" if ring.multicast else "cta"
     for stmt in body:
         match stmt:
             case Acquire(ring=name, step=m) if name == ring.name:
                 filling = MBarrierRef(full.name, m % ring.stages)
-                parity = m // ring.stages % 2
-                out.append(MBarrierWait(MBarrierRef(empty.name, m % ring.stages), parity))
+                free = MBarrierRef(empty.name, m % ring.stages)
+                out.append(MBarrierWait(free, m // ring.stages % 2, scope=scope))
                 out.append(MBarrierExpectTx(filling))
             case WaitFull(ring=name, step=m) if name == ring.name:
                 at = MBarrierRef(full.name, m % ring.stages)
                 out.append(MBarrierWait(at, m // ring.stages % 2))
             case Release(ring=name, step=m) if name == ring.name:
-                out.append(Elect((MBarrierArrive(MBarrierRef(empty.name, m % ring.stages)),)))
+                out.append(Elect(_arrive(MBarrierRef(empty.name, m % ring.stages), peers)))
             case TmaLoad(dst=dst) if dst.buffer in ring.buffers:
                 out.append(replace(stmt, bar=filling))
             case _:
-                out.append(map_bodies(stmt, lambda b: _place(b, ring, full, empty)))
+                out.append(map_bodies(stmt, lambda b: _place(b, ring, full, empty, peers)))
     return tuple(out)

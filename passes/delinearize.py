@@ -44,7 +44,6 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
           }
         }
     """
-
     names = Names(kernel)
 
     def split(stmt: Stmt) -> Body | None:

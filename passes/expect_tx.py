@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.errors import InternalError
+from lowering.ir.expr import Binary, Const
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Body, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
 from lowering.ir.text import print_stmt
@@ -69,6 +70,17 @@ def _count(kernel: Kernel, body: Body) -> Body:
 
 
 def _box_bytes(kernel: Kernel, load: TmaLoad) -> int:
+    """Bytes that land here for ``load``: the box, once for each CTA that multicasts one to us."""
     tensor_map = kernel.tensor_map(load.src.map)
     rows, cols = tensor_map.box
-    return rows * cols * tensor_map.dtype.bytes
+    return rows * cols * tensor_map.dtype.bytes * _senders(load)
+
+
+def _senders(load: TmaLoad) -> int:
+    """CTAs that issue this copy to us: as many as we issue it to, because they all share a tile."""
+    match load.multicast:
+        case None:
+            return 1
+        case Binary("<<", Const(pattern), _):
+            return pattern.bit_count()
+    raise InternalError("expect_tx", f"a mask that is no shifted pattern: {load.multicast}")

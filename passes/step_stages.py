@@ -49,7 +49,6 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
     Raises:
         InternalError: the steps of a role are not linear in its loops.
     """
-
     names = Names(kernel)
 
     def role(r: Role) -> Role:
@@ -77,7 +76,8 @@ def _steps(body: Body) -> list[tuple[Expr, int]]:
 @dataclass(frozen=True)
 class _Place:
     """Where in the sequence of steps the program is: at step ``at``, whose stage and parity are
-    these expressions."""
+    these expressions.
+    """
 
     at: Poly
     stage: Expr

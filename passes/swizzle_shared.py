@@ -1,5 +1,8 @@
 """Choose the swizzle of operand buffers and cut tile loads into TMA boxes.
 
+A tile that several CTAs of a cluster share is cut into as many slices of rows; each CTA loads its
+slice and multicasts it to all that share the tile.
+
 Requires: ``load.tile`` into shared buffers without a swizzle.
 Guarantees: each operand buffer has the widest swizzle its rows allow, each tensor map a box that
 TMA accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
@@ -14,6 +17,7 @@ from dataclasses import replace
 
 from lowering import hopper
 from lowering.errors import ScheduleError
+from lowering.ir.expr import ZERO, Const, Expr, Special
 from lowering.ir.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import Body, LoadTile, Stmt, TmaLoad
 from lowering.ir.types import DType, Swizzle
@@ -21,6 +25,9 @@ from lowering.ir.visit import rewrite, walk
 from lowering.options import LoweringOptions
 
 __all__ = ["swizzle_shared", "widest_swizzle"]
+
+SWIZZLE_ROWS = 8
+"""Rows after which a swizzle pattern repeats."""
 
 
 def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -40,7 +47,8 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tma.load A_s[0, 0, 64], A[row, k + 64]
 
     Raises:
-        ScheduleError: rows of the tile are no multiple of 32 bytes.
+        ScheduleError: rows of the tile are no multiple of 32 bytes, or the tile cannot be cut into
+            slices for the CTAs that share it.
     """
     buffers: dict[str, SharedBuffer] = {}
     maps: dict[str, TensorMap] = {}
@@ -49,7 +57,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             buffer = kernel.buffer(load.dst.buffer)
             buffer = replace(buffer, swizzle=widest_swizzle(buffer.name, buffer.dtype, buffer.cols))
             buffers[buffer.name] = buffer
-            rows = min(buffer.rows, hopper.TMA_BOX_MAX)
+            rows = min(buffer.rows // _share(kernel, buffer.name)[0], hopper.TMA_BOX_MAX)
             tensor_map = kernel.tensor_map(load.src.map)
             maps[tensor_map.name] = replace(
                 tensor_map, box=(rows, buffer.box_cols), swizzle=buffer.swizzle
@@ -80,16 +88,42 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     )
 
 
+def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
+    """(CTAs that load the tile together, distance of their ranks)."""
+    for ring in kernel.circular_buffers:
+        if buffer in ring.buffers:
+            return ring.share(buffer)
+    return 1, 1
+
+
 def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
     if not isinstance(stmt, LoadTile):
         return None
     buffer = kernel.buffer(stmt.dst.buffer)
     rows, cols = kernel.tensor_map(stmt.src.map).box
+    count, stride = _share(kernel, buffer.name)
+    slice_rows = buffer.rows // count
+    if buffer.rows % count or slice_rows % SWIZZLE_ROWS:
+        raise ScheduleError(
+            "multicast",
+            f"a shared tile {buffer.name} of {buffer.rows} rows, loaded by {count} CTAs together",
+            f"each would load {buffer.rows / count:g} rows, and a slice is whole groups of "
+            f"{SWIZZLE_ROWS} rows",
+            (f"rows a multiple of {count * SWIZZLE_ROWS}",),
+        )
+    first: Expr = ZERO
+    mask: Expr | None = None
+    if count > 1:
+        mine = Special("cluster.ctarank") // stride % count
+        first = mine * slice_rows
+        pattern = sum(1 << (stride * peer) for peer in range(count))
+        mask = Const(pattern) << (Special("cluster.ctarank") - mine * stride)
     return tuple(
         TmaLoad(
-            replace(stmt.dst, row=stmt.dst.row + r, col=stmt.dst.col + c),
-            replace(stmt.src, row=stmt.src.row + r, col=stmt.src.col + c),
+            replace(stmt.dst, row=stmt.dst.row + first + r, col=stmt.dst.col + c),
+            replace(stmt.src, row=stmt.src.row + first + r, col=stmt.src.col + c),
+            multicast=mask,
         )
-        for r in range(0, buffer.rows, rows)
+        for r in range(0, slice_rows, rows)
         for c in range(0, buffer.cols, cols)
     )

@@ -34,6 +34,7 @@ from interpreters import (
     check_interpreter,
     find_python,
     find_uv,
+    output,
     run,
     say,
 )
@@ -94,8 +95,11 @@ class Environment:
                     f"{self.venv} holds Python {there['version']}, needed: {' or '.join(versions)};"
                     " remove it, or name another folder in WSCHED_VENV"
                 )
-            if there["pip"] or run([self.python, "-m", "ensurepip"], INSTALL_SECONDS):
+            if output([self.python, "-m", "pip", "--version"]) or run(
+                [self.python, "-m", "ensurepip"], INSTALL_SECONDS
+            ):
                 say(f"bringing {self.venv} up to date")
+                self.forget_halves()
                 return
         base = find_python(versions, self.venv, uv)
         say(f"Python {base['version']} at {base['exe']}")
@@ -107,6 +111,12 @@ class Environment:
             if run(venv, INSTALL_SECONDS):
                 return
         raise SetupError(f"no environment could be made in {self.venv}; see above")
+
+    def forget_halves(self) -> None:
+        """Make the installers take a package that was interrupted half-way as not installed."""
+        for info in self.venv.glob("lib/python3*/site-packages/*.dist-info"):
+            if not (info / "INSTALLER").exists():  # pip and uv write it last
+                shutil.rmtree(info)
 
     def install(self, uv: str | None, *what: str) -> bool:
         """Install requirements under the constraints: with uv where there is one, else pip."""
@@ -147,7 +157,10 @@ class Environment:
         """
         there = self.has("nvfuser_direct")
         if not self.install(uv, "setuptools"):
-            raise SetupError("nothing can be installed; the messages above say why")
+            raise SetupError(
+                "nothing can be installed; the messages above say why. If the network is not the"
+                f" reason, `tools/setup.sh --again` makes {self.venv} anew"
+            )
         note = "WSCHED_NO_NVFUSER is set"
         if self.nvfuser or there:
             note = self.install_nvfuser(uv, there)

@@ -53,7 +53,6 @@ print(json.dumps({
     "version": ".".join(map(str, sys.version_info[:3])),
     "exe": getattr(sys, "_base_executable", None) or sys.executable,
     "ensurepip": find_spec("ensurepip") is not None,
-    "pip": find_spec("pip") is not None,
 }))
 """
 MISSING = """
@@ -146,7 +145,7 @@ def places(version: str, venv: Path) -> Iterator[str]:
 
 
 def find_python(versions: Sequence[str], venv: Path, uv: str | None) -> dict[str, Any]:
-    """Return the probe of the best interpreter: ``version``, ``exe``, ``ensurepip``, ``pip``.
+    """Return the probe of the best interpreter: ``version``, ``exe``, ``ensurepip``.
 
     Raises:
         SetupError: there is none, and uv could not install one; lists what was seen.

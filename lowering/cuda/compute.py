@@ -35,7 +35,7 @@ def _fill(e: Emitter, s: FragFill) -> None:
         convert = _PACK[s.out.type.dtype]
         value = f"{convert}({float(s.value)!r}f, {float(s.value)!r}f)"
     e.out.line("#pragma unroll")
-    e.out.line(f"for (int i = 0; i < {s.out.type.registers}; ++i) {name}[i] = {value};")
+    e.out.line(f"for (int r = 0; r < {s.out.type.registers}; ++r) {name}[r] = {value};")
     if s.out.type.dtype is DType.F32:
         # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
         e.out.line(f"ptx::pin({name});")
@@ -53,27 +53,27 @@ def _cast(e: Emitter, s: FragCast) -> None:
     words = out.per_block // (2 if s.out.type.dtype is DType.F32 else 1)
     for block in range(out.blocks):
         e.out.line("#pragma unroll")
-        with e.out.block(f"for (int i = 0; i < {words}; ++i)"):
+        with e.out.block(f"for (int r = 0; r < {words}; ++r)"):
             _convert(e, s, block)
 
 
 def _convert(e: Emitter, s: FragCast, block: int) -> None:
-    """Two columns: word ``i`` of a packed fragment, registers ``2 i``, ``2 i + 1`` of a float one."""
+    """Two columns: register ``r`` of a packed fragment, ``2 r`` and ``2 r + 1`` of a float one."""
 
     def pair(value: Frag) -> tuple[str, str]:
-        return e.register(value, block, "2 * i"), e.register(value, block, "2 * i + 1")
+        return e.register(value, block, "2 * r"), e.register(value, block, "2 * r + 1")
 
     source, result = s.value.type.dtype, s.out.type.dtype
     if source is DType.F32:
         low, high = pair(s.value)
     else:
-        word = e.register(s.value, block, "i")
+        word = e.register(s.value, block, "r")
         low, high = (f"{_UNPACK[source]}<{half}>({word})" for half in (0, 1))
     if result is DType.F32:
         for register, value in zip(pair(s.out), (low, high), strict=True):
             e.out.line(f"{register} = {value};")
     else:
-        e.out.line(f"{e.register(s.out, block, 'i')} = {_PACK[result]}({low}, {high});")
+        e.out.line(f"{e.register(s.out, block, 'r')} = {_PACK[result]}({low}, {high});")
 
 
 def _columns(e: Emitter, s: FragColumns) -> None:
@@ -117,10 +117,13 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     e.wgmmas.add((cols, a.dtype))
     for block in range(view.blocks):
         d = e.array(s.acc) + (f" + {block * view.block}" if block else "")
-        operands = ", ".join(
-            (d, _descriptor(e, s.a, 64 * block), _descriptor(e, s.b, 0), e.arg(s.accumulate))
+        e.out.call(
+            _wgmma_name(cols, a.dtype),
+            d,
+            _descriptor(e, s.a, 64 * block),
+            _descriptor(e, s.b, 0),
+            e.arg(s.accumulate),
         )
-        e.out.line(f"{_wgmma_name(cols, a.dtype)}({operands});")
 
 
 def _wgmma_name(cols: int, dtype: DType) -> str:

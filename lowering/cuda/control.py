@@ -33,14 +33,17 @@ def _for(e: Emitter, s: For) -> None:
         raise InternalError("emit_cuda", f"unrolled loop {s.var.name} has no constant bounds")
     i = e.names.define("scalar", s.var.name)
     increment = f"++{i}" if s.step == ONE else f"{i} += {step}"
+    if s.carries:
+        e.out.line(f"// {s.var.name} carries {', '.join(c.var.name for c in s.carries)}")
     e.out.line("#pragma unroll" if s.unroll else "#pragma unroll 1")
     head = f"for ({C_TYPES[s.var.type]} {i} = {start}; {i} < {stop}; {increment})"
     with e.out.block(head):
         e.body(s.body)
         _yield(e, [(var, value) for var, _, _, value in scalars])
     for var, _, result, _ in scalars:
-        name = e.names.define("scalar", result.name)
-        e.out.line(f"[[maybe_unused]] const {C_TYPES[var.type]} {name} = {e.expr(var)};")
+        if result.name in e.read:
+            name = e.names.define("scalar", result.name)
+            e.out.line(f"const {C_TYPES[var.type]} {name} = {e.expr(var)};")
 
 
 def _scalar_carries(s: For) -> list[tuple[Var, Expr, Var, Expr]]:

@@ -31,6 +31,8 @@ def emit_cuda(kernel: Kernel) -> str:
 
 def emit_kernel(kernel: Kernel) -> str:
     """The source of a final kernel without the device header; errors as ``emit_cuda``."""
+    if not kernel.name.isidentifier():
+        raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
     parts = [compute.wgmma_function(cols, dtype) for cols, dtype in sorted(e.wgmmas, key=str)]
@@ -39,7 +41,7 @@ def emit_kernel(kernel: Kernel) -> str:
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
     frame.line(f'extern "C" __global__ void {attributes}')
-    frame.line(f"    {kernel.name}({_parameters(e)}) {{")
+    frame.call(kernel.name, *_parameters(e), end=" {")
     frame.depth = 1
     _special_registers(e, frame)
     _storage(e, frame)
@@ -53,11 +55,11 @@ def device_header() -> str:
     return resources.files("lowering.cuda").joinpath("device.cuh").read_text(encoding="utf-8")
 
 
-def _parameters(e: Emitter) -> str:
+def _parameters(e: Emitter) -> list[str]:
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
             for m in e.kernel.tensor_maps]  # fmt: skip
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
-    return ", ".join(maps + scalars)
+    return maps + scalars
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:

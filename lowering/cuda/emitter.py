@@ -26,6 +26,7 @@ from lowering.ir.nodes import (
 )
 from lowering.ir.poly import poly
 from lowering.ir.types import DType, Swizzle
+from lowering.ir.visit import used, walk
 
 __all__ = ["Emitter", "Rule"]
 
@@ -39,6 +40,7 @@ class Emitter:
         kernel: what is emitted.
         names: identifiers of everything that has a name.
         out: the lines of the body so far.
+        read: names of the scalars that some statement reads.
         plan: registers of each fragment value.
         specials: special registers that the body reads, to be defined by the frame.
         descriptors: buffers that wgmma reads, and the name of their descriptor's low word.
@@ -48,6 +50,7 @@ class Emitter:
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
         self.kernel, self.rules = kernel, rules
         self.names, self.out = Names(), Writer(1)
+        self.read = {name for s in walk(kernel.body) for name in used(s)}
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
         self.descriptors: dict[str, str] = {}
@@ -160,9 +163,9 @@ class Emitter:
         array = self.kernel.named_barrier(ref.array)
         return f"{self.arg(ref.index + array.base)}, {array.threads}"
 
-    def coordinates(self, ref: GmemRef) -> str:
+    def coordinates(self, ref: GmemRef) -> tuple[str, str, str]:
         """Tensor map, column and row."""
-        return f"&{self.names.of('map', ref.map)}, {self.arg(ref.col)}, {self.arg(ref.row)}"
+        return f"&{self.names.of('map', ref.map)}", self.arg(ref.col), self.arg(ref.row)
 
     # --- fragments ------------------------------------------------------------------------------
 

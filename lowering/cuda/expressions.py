@@ -44,7 +44,7 @@ SPECIAL_REGISTERS = {
 # C++ operator and binding strength; "^" binds weaker than comparisons there.
 _INFIX = {
     "or": ("||", 1), "and": ("&&", 2), "^": ("^", 3), "==": ("==", 5), "!=": ("!=", 5),
-    "<": ("<", 6), "<=": ("<=", 6), "+": ("+", 8), "-": ("-", 8), "*": ("*", 9),
+    "<": ("<", 6), "<=": ("<=", 6), "<<": ("<<", 7), "+": ("+", 8), "-": ("-", 8), "*": ("*", 9),
 }  # fmt: skip
 _SHIFT, _AND, _ATOM = 7, 4, 10
 _CALLS = {"//": "ptx::div", "%": "ptx::mod", "ceildiv": "ptx::ceildiv", "min": "min", "max": "max"}

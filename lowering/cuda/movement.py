@@ -28,15 +28,15 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
-    operands = f"{e.box_address(s.dst)}, {e.coordinates(s.src)}, {e.mbarrier(s.bar)}"
+    operands = [e.box_address(s.dst), *e.coordinates(s.src), e.mbarrier(s.bar)]
     if s.multicast is None:
-        e.out.line(f"ptx::tma_load_2d({operands});")
+        e.out.call("ptx::tma_load_2d", *operands)
     else:
-        e.out.line(f"ptx::tma_load_2d_multicast({operands}, {e.arg(s.multicast)});")
+        e.out.call("ptx::tma_load_2d_multicast", *operands, e.arg(s.multicast))
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
-    e.out.line(f"ptx::tma_store_2d({e.coordinates(s.dst)}, {e.box_address(s.src)});")
+    e.out.call("ptx::tma_store_2d", *e.coordinates(s.dst), e.box_address(s.src))
 
 
 def _bulk_commit(e: Emitter, s: BulkCommit) -> None:
@@ -74,7 +74,7 @@ def _steps(e: Emitter, s: StMatrix | StShared, cols: int) -> Iterator[tuple[str,
     """Cover ``s.value`` in steps of ``cols`` columns, one unrolled loop for each 64-row block.
 
     Yields inside the loop (64-row and box offset, byte offset within the span, first register
-    step) as C++ over the loop index ``i``, with the block number.
+    step) as C++ over the loop index ``r``, with the block number.
     """
     buffer, view = e.buffer(s.dst.buffer), e.view(s.value)
     span = buffer.box_cols * buffer.dtype.bytes
@@ -84,9 +84,9 @@ def _steps(e: Emitter, s: StMatrix | StShared, cols: int) -> Iterator[tuple[str,
     for block in range(view.blocks):
         rows = f" + {64 * block * span}" if block else ""
         e.out.line("#pragma unroll")
-        with e.out.block(f"for (int i = 0; i < {steps}; ++i)"):
-            box = f" + i / {per_box} * {buffer.rows * span}" if several else ""
-            step = f"i % {per_box}" if several else "i"
+        with e.out.block(f"for (int r = 0; r < {steps}; ++r)"):
+            box = f" + r / {per_box} * {buffer.rows * span}" if several else ""
+            step = f"r % {per_box}" if several else "r"
             yield rows + box, f"{step} * {cols * buffer.dtype.bytes}", block
 
 
@@ -115,8 +115,8 @@ def _stmatrix(e: Emitter, s: StMatrix) -> None:
         line, byte = _store_frame(e, s.dst, f"({lane} & 15)", half)
         for rows, step, block in _steps(e, s, 16 if wide else 8):
             count = 4 if wide else 2
-            registers = ", ".join(_registers(e, s, block, count))
-            e.out.line(f"ptx::stmatrix_x{count}({line}{rows} + ({byte} ^ ({step})), {registers});")
+            registers = _registers(e, s, block, count)
+            e.out.call(f"ptx::stmatrix_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
 
 
 def _st_shared(e: Emitter, s: StShared) -> None:
@@ -131,14 +131,14 @@ def _st_shared(e: Emitter, s: StShared) -> None:
         for rows, step, block in _steps(e, s, 8):
             at = f"{line}{rows} + ({byte} ^ ({step}))"
             r = _registers(e, s, block, 4)
-            e.out.line(f"ptx::st_shared_v2({at}, {r[0]}, {r[1]});")
-            e.out.line(f"ptx::st_shared_v2({at} + {8 * span}, {r[2]}, {r[3]});")
+            e.out.call("ptx::st_shared_v2", at, r[0], r[1])
+            e.out.call("ptx::st_shared_v2", f"{at} + {8 * span}", r[2], r[3])
 
 
 def _registers(e: Emitter, s: StMatrix | StShared, block: int, count: int) -> list[str]:
-    """The ``count`` registers of step ``i`` of a block."""
+    """The ``count`` registers of step ``r`` of a block."""
     tails = ["", *(f" + {r}" for r in range(1, count))]
-    return [e.register(s.value, block, f"{count} * i{tail}") for tail in tails]
+    return [e.register(s.value, block, f"{count} * r{tail}") for tail in tails]
 
 
 RULES: Mapping[type[Stmt], Rule] = {

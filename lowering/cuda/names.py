@@ -10,14 +10,17 @@ from lowering.errors import InternalError
 
 __all__ = ["Names", "Writer"]
 
+_WIDTH = 100
+
 _RESERVED_WORDS = """
     alignas alignof and asm auto bool break case catch char class const constexpr continue
     default delete do double else enum explicit extern false float for friend goto if inline int
     long max min mutable namespace new not operator or private protected ptx public register
     return short signed sizeof static struct switch template this throw true try typedef typename
     u64 union unsigned using virtual void volatile while xor TensorMap blockDim blockIdx gridDim
-    threadIdx warpSize lane warp smem
+    threadIdx warpSize ctaid nctaid lane warp warpgroup_warp cluster_ctarank smem shared_memory r
 """
+# C++, the device header, and what the emitter itself calls things; ``r`` counts registers.
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
@@ -67,6 +70,16 @@ class Writer:
     def line(self, text: str) -> None:
         """One line at the current depth; preprocessor lines (``#``) too."""
         self.lines.append("  " * self.depth + text if text else "")
+
+    def call(self, function: str, *arguments: str, end: str = ";") -> None:
+        """A call on one line, or with one argument to a line where that is too long."""
+        text = f"{function}({', '.join(arguments)}){end}"
+        if 2 * self.depth + len(text) <= _WIDTH:
+            self.line(text)
+            return
+        self.line(f"{function}(")
+        for i, argument in enumerate(arguments):
+            self.line(f"    {argument}{',' if i + 1 < len(arguments) else ')' + end}")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:

@@ -89,17 +89,17 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     box = [driver.cuuint32_t(n) for n in reversed(m.box)]
     prefix = "CU_TENSOR_MAP"
     status, descriptor = driver.cuTensorMapEncodeTiled(
-        driver.CUtensorMapDataType[f"{prefix}_DATA_TYPE_{_DRIVER_DTYPES[m.dtype]}"],
+        getattr(driver.CUtensorMapDataType, f"{prefix}_DATA_TYPE_{_DRIVER_DTYPES[m.dtype]}"),
         2,
         layout.address,
         dims,
         [driver.cuuint64_t(layout.stride)],
         box,
         [driver.cuuint32_t(1), driver.cuuint32_t(1)],
-        driver.CUtensorMapInterleave[f"{prefix}_INTERLEAVE_NONE"],
-        driver.CUtensorMapSwizzle[f"{prefix}_SWIZZLE_{swizzle}"],
-        driver.CUtensorMapL2promotion[f"{prefix}_L2_PROMOTION_L2_256B"],
-        driver.CUtensorMapFloatOOBfill[f"{prefix}_FLOAT_OOB_FILL_NONE"],
+        getattr(driver.CUtensorMapInterleave, f"{prefix}_INTERLEAVE_NONE"),
+        getattr(driver.CUtensorMapSwizzle, f"{prefix}_SWIZZLE_{swizzle}"),
+        getattr(driver.CUtensorMapL2promotion, f"{prefix}_L2_PROMOTION_L2_256B"),
+        getattr(driver.CUtensorMapFloatOOBfill, f"{prefix}_FLOAT_OOB_FILL_NONE"),
     )
     if status != driver.CUresult.CUDA_SUCCESS:
         raise InternalError("launch", f"tensor map {m.name} of {layout}: {status.name}")

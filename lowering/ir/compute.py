@@ -103,7 +103,8 @@ class WgmmaCommit(Stmt):
 @dataclass(frozen=True, slots=True)
 class WgmmaWait(Stmt):
     """``wgmma.wait_group.sync.aligned pending``: at most ``pending`` of the executing warp's groups
-    are incomplete. ``out`` is ``acc``, settled if ``pending`` is 0. Consumes ``acc``."""
+    are incomplete. ``out`` is ``acc``, settled if ``pending`` is 0. Consumes ``acc``.
+    """
 
     OP: ClassVar[str] = "wgmma.wait"
     out: Frag

@@ -75,6 +75,9 @@ class Expr:
     def __mod__(self, other: ExprLike) -> Expr:
         return binary("%", self, as_expr(other))
 
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return binary("<<", self, as_expr(other))
+
     def __xor__(self, other: ExprLike) -> Expr:
         return binary("^", self, as_expr(other))
 
@@ -128,7 +131,8 @@ class Var(Expr):
 @dataclass(frozen=True, slots=True)
 class Special(Expr):
     """A special register: ``%ctaid.x``, ``%nctaid.x``, ``%warp`` (warp of the CTA), ``%lane``,
-    ``%warpgroup.warp`` (warp 0..3 of its warpgroup), ``%cluster.ctarank``."""
+    ``%warpgroup.warp`` (warp 0..3 of its warpgroup), ``%cluster.ctarank``.
+    """
 
     name: str
 
@@ -171,11 +175,12 @@ OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
     "<": (lambda a, b: int(a < b), 3),
     "<=": (lambda a, b: int(a <= b), 3),
     "^": (lambda a, b: a ^ b, 4),
-    "+": (lambda a, b: a + b, 5),
-    "-": (lambda a, b: a - b, 5),
-    "*": (lambda a, b: a * b, 6),
-    "//": (lambda a, b: a // b, 6),
-    "%": (lambda a, b: a % b, 6),
+    "<<": (lambda a, b: a << b, 5),
+    "+": (lambda a, b: a + b, 6),
+    "-": (lambda a, b: a - b, 6),
+    "*": (lambda a, b: a * b, 7),
+    "//": (lambda a, b: a // b, 7),
+    "%": (lambda a, b: a % b, 7),
     "ceildiv": (lambda a, b: -(-a // b), 0),
     "min": (min, 0),
     "max": (max, 0),
@@ -234,16 +239,21 @@ def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
 
 
 def binary(op: str, a: Expr, b: Expr) -> Expr:
-    """``Binary(op, a, b)`` with constants folded and neutral elements dropped."""
+    """``Binary(op, a, b)`` with constants folded and neutral elements dropped.
+
+    The type stays: what folding would make narrower is left as it is.
+    """
+    plain = Binary(op, a, b)
     if isinstance(a, Const) and isinstance(b, Const):
         if op in ("//", "%", "ceildiv") and b.value == 0:
-            return Binary(op, a, b)
-        value = OPS[op][0](a.value, b.value)
-        return (
-            Const(value, ScalarType.PRED)
-            if op in COMPARISONS
-            else Const(value, _wider(a.type, b.type))
-        )
+            return plain
+        return Const(OPS[op][0](a.value, b.value), type_of(plain))
+    folded = _neutral(op, a, b)
+    return plain if folded is None or type_of(folded) is not type_of(plain) else folded
+
+
+def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
+    """What ``a op b`` is where one side is a constant that decides it or leaves the other alone."""
     for x, y in ((a, b), (b, a)):
         if not isinstance(x, Const):
             continue
@@ -251,17 +261,17 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
         match op, x.value:
             case ("+" | "^", 0) | ("*", 1):
                 return y
-            case ("-", 0) | ("//" | "ceildiv", 1) if not first:
+            case ("-" | "<<", 0) | ("//" | "ceildiv", 1) if not first:
                 return y
             case ("*", 0):
-                return ZERO
+                return Const(0, _wider(x.type, type_of(y)))
             case ("%", 1) if not first:
-                return ZERO
+                return Const(0, _wider(x.type, type_of(y)))
             case ("and", v):
                 return y if v else FALSE
             case ("or", v):
                 return TRUE if v else y
-    return Binary(op, a, b)
+    return None
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -95,6 +95,9 @@ class CircularBuffer:
     ``groups`` compute warpgroups read from it; each step is read by ``consumers`` of them (all in
     a cooperative kernel, one in ping-pong). ``in_flight`` wgmma groups stay pending when a step's
     successor starts, so a step is released that many steps late and ``stages > in_flight``.
+
+    In a cluster, ``shares`` has a pair (count, stride) for each buffer: ``count`` CTAs whose ranks
+    differ by multiples of ``stride`` load the same tile, each a slice that it multicasts to all.
     """
 
     name: str
@@ -103,6 +106,16 @@ class CircularBuffer:
     groups: int
     consumers: int
     in_flight: int = 0
+    shares: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def multicast(self) -> bool:
+        """Whether a stage is filled by several CTAs."""
+        return any(count > 1 for count, _ in self.shares)
+
+    def share(self, buffer: str) -> tuple[int, int]:
+        """(count, stride) of a buffer; (1, 1) if its CTA loads it alone."""
+        return self.shares[self.buffers.index(buffer)] if self.shares else (1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ __all__ = ["IRSyntaxError", "Lexer"]
 _TOKEN = re.compile(
     r"\s*(?:#[^\n]*\n?\s*)*"
     r"(?P<token>%[a-z][\w.]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+x\d+|\d+|->|\.\.|//|<=|==|!=|[-+*%^<>=(){}\[\],:])"
+    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+x\d+|\d+|->|\.\.|//|<<|<=|==|!=|[-+*%^<>=(){}\[\],:])"
 )
 
 
@@ -60,40 +60,48 @@ class Lexer:
 
     @property
     def peek(self) -> str:
+        """The next token, empty at the end."""
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
     def fail(self, expected: str) -> IRSyntaxError:
+        """The error for the token at hand."""
         line = self.tokens[min(self.at, len(self.tokens) - 1)][1] if self.tokens else 1
         return IRSyntaxError(line, self.peek, expected)
 
     def next(self) -> str:
+        """Take the next token."""
         token = self.peek
         self.at += 1
         return token
 
     def accept(self, token: str) -> bool:
+        """Take ``token`` if it is next."""
         if self.peek == token:
             self.at += 1
             return True
         return False
 
     def expect(self, *tokens: str) -> None:
+        """Take these tokens, which have to follow."""
         for token in tokens:
             if not self.accept(token):
                 raise self.fail(f"{token!r}")
 
     def integer(self) -> int:
+        """Take an integer."""
         sign = -1 if self.accept("-") else 1
         if not self.peek.isdigit():
             raise self.fail("an integer")
         return sign * int(self.next())
 
     def name(self) -> str:
+        """Take a name."""
         if not re.match(r"[A-Za-z_]", self.peek):
             raise self.fail("a name")
         return self.next()
 
     def items(self, one: Callable[[], Any], close: str) -> tuple[Any, ...]:
+        """Take comma-separated items up to ``close``."""
         found: list[Any] = []
         while not self.accept(close):
             if found:
@@ -102,7 +110,8 @@ class Lexer:
         return tuple(found)
 
     def expr(self, level: int = 1) -> Expr:
-        if level > 6:
+        """Take an expression whose operators bind at least as strongly as ``level``."""
+        if level > 7:
             return self.atom()
         left = self.expr(level + 1)
         while self.peek in OPS and OPS[self.peek][1] == level:
@@ -111,6 +120,7 @@ class Lexer:
         return left
 
     def atom(self) -> Expr:
+        """Take a literal, a name, a call or a parenthesised expression."""
         token = self.peek
         if token.isdigit() or token == "-":
             value = self.integer()

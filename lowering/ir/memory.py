@@ -41,7 +41,8 @@ class LoadTile(Stmt):
 @dataclass(frozen=True, slots=True)
 class StoreTile(Stmt):
     """Write a warpgroup's fragment to global memory at ``dst`` (tile level, until
-    ``chunk_epilogue``)."""
+    ``chunk_epilogue``).
+    """
 
     OP: ClassVar[str] = "store.tile"
     dst: GmemRef
@@ -88,7 +89,8 @@ class BulkCommit(Stmt):
 @dataclass(frozen=True, slots=True)
 class BulkWait(Stmt):
     """``cp.async.bulk.wait_group[.read] pending``: the executing thread waits until at most
-    ``pending`` of *its own* groups are incomplete (``read``: have still to read shared memory)."""
+    ``pending`` of *its own* groups are incomplete (``read``: have still to read shared memory).
+    """
 
     OP: ClassVar[str] = "bulk.wait"
     pending: int

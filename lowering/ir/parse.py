@@ -166,7 +166,9 @@ class _Parser(Lexer):
         for word in ("stages", "groups", "consumers", "in_flight"):
             self.expect(word)
             numbers.append(self.integer())
-        return CircularBuffer(name, buffers, *numbers)
+        shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
+        stages, groups, consumers, in_flight = numbers
+        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares)
 
     # --- statements ---
 

@@ -31,7 +31,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Produce(Stmt):
     """The rest of this block fills load step ``step`` of a circular buffer (tile level, until
-    ``circular_buffer``)."""
+    ``circular_buffer``).
+    """
 
     OP: ClassVar[str] = "produce"
     ring: str
@@ -53,7 +54,8 @@ class Consume(Stmt):
 @dataclass(frozen=True, slots=True)
 class Acquire(Stmt):
     """Wait until the stage of ``step`` is empty, then announce its bytes (tile level, until
-    ``allocate_mbarriers``)."""
+    ``allocate_mbarriers``).
+    """
 
     OP: ClassVar[str] = "acquire"
     ring: str
@@ -72,7 +74,8 @@ class WaitFull(Stmt):
 @dataclass(frozen=True, slots=True)
 class Release(Stmt):
     """Give the stage of ``step`` back to the load side (tile level, until
-    ``allocate_mbarriers``)."""
+    ``allocate_mbarriers``).
+    """
 
     OP: ClassVar[str] = "release"
     ring: str
@@ -145,7 +148,8 @@ class FenceMBarrierInit(Stmt):
 @dataclass(frozen=True, slots=True)
 class FenceProxyAsync(Stmt):
     """``fence.proxy.async.shared::cta``: the executing threads' generic-proxy writes to shared
-    memory become visible to the async proxy (TMA, wgmma). Orders only the executing threads."""
+    memory become visible to the async proxy (TMA, wgmma). Orders only the executing threads.
+    """
 
     OP: ClassVar[str] = "fence.proxy.async"
 

@@ -70,7 +70,9 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"named_barrier {n.name}[{n.count}] id {n.base} threads {n.threads}"
     for c in kernel.circular_buffers:
         counts = f"stages {c.stages} groups {c.groups} consumers {c.consumers}"
-        yield f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
+        shares = "".join(f" {count}x{stride}" for count, stride in c.shares)
+        head = f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
+        yield head + (f" shares{shares}" if shares else "")
 
 
 def _at(offset: int | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lowering.machine.errors import FaultError
-from lowering.machine.scheduler import Resource, Scheduler
+from lowering.machine.scheduler import Resource, Scheduler, span
 
 if TYPE_CHECKING:
     from lowering.machine.state import Warp
@@ -114,7 +114,7 @@ class NamedBarrier(Resource):
 
     name: str
     threads: int
-    arrived: dict[int, str] = field(default_factory=dict)
+    arrived: dict[int, Warp] = field(default_factory=dict)
     generation: int = 0
 
     def arrive(self, warp: Warp, threads: int, key: int) -> int:
@@ -130,7 +130,7 @@ class NamedBarrier(Resource):
         if key in self.arrived:
             raise FaultError(f"{warp.who} arrives twice at {self.name} before it completes")
         self.threads = threads
-        self.arrived[key] = warp.who
+        self.arrived[key] = warp
         generation = self.generation
         if 32 * len(self.arrived) == threads:
             self.arrived.clear()
@@ -140,7 +140,10 @@ class NamedBarrier(Resource):
 
     def text(self) -> str:
         """Who has come so far."""
-        here = ", ".join(self.arrived.values())
+        places: dict[str, list[int]] = {}
+        for warp in self.arrived.values():
+            places.setdefault(warp.place, []).append(warp.index)
+        here = "; ".join(f"{place}, {span(warps)}" for place, warps in sorted(places.items()))
         return f"{self.name}: {32 * len(self.arrived)} of {self.threads} threads ({here})"
 
 

@@ -21,7 +21,7 @@ class MachineError(InternalError):
     """
 
     def __init__(self, who: str, why: str, line: str = "") -> None:
-        self.who, self.line = who, line
+        self.who, self.what, self.line = who, why, line
         super().__init__("machine", f"{who}: {why}", f"  at: {line}" if line else "")
 
 

@@ -10,6 +10,7 @@ from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Frag, Stmt
 from lowering.machine.control import elect, for_, if_, let, roles
+from lowering.machine.errors import FaultError
 from lowering.machine.program import Handler, Program, Run, execute
 from lowering.machine.scheduler import Scheduler
 from lowering.machine.state import Cluster, Registers, Warp
@@ -85,6 +86,6 @@ def estimate_seconds(
         for warp in cluster.warps[: kernel.threads // 32 : 4]:
             for _ in execute(warp, program.code):
                 pass
-    except _EnoughError:
-        pass
+    except (_EnoughError, FaultError):
+        pass  # a faulty kernel is told so by the run
     return 4 * grid * meter.seconds

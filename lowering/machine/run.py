@@ -158,7 +158,8 @@ def _refuse_large(
     kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None
 ) -> None:
     limit = float(os.environ.get(LIMIT, "60")) if limit_seconds is None else limit_seconds
-    most = 50 * limit
+    # Bounds the walk of the estimate to about a second beyond what the limit asks for.
+    most = limit + 32.0 * grid
     seconds = estimate_seconds(kernel, params, grid, limit=most)
     if seconds > limit:
         about = "more than" if seconds >= most else "about"

@@ -20,7 +20,7 @@ from lowering.machine.errors import DeadlockError, FaultError, MachineError
 if TYPE_CHECKING:
     from lowering.machine.state import Warp
 
-__all__ = ["PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Scheduler", "Steps"]
+__all__ = ["PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Scheduler", "Steps", "span"]
 
 Adversary = Literal["eager", "lazy", "random"]
 
@@ -94,7 +94,7 @@ class Scheduler:
         if self.adversary == "eager":
             self._apply(effect)
         else:
-            (self.held if effect.stmt.OP == self._hold else self.effects).append(effect)
+            (self.held if self._hold == effect.stmt.OP else self.effects).append(effect)
 
     def run(self, warps: list[Warp], start: Callable[[Warp], Iterator[Blocked | None]]) -> None:
         """Run ``start(warp)`` of every warp to the end, and every effect.
@@ -167,13 +167,16 @@ def _describe(blocked: list[Warp]) -> tuple[str, ...]:
         line = print_stmt(warp.stmt) if warp.stmt else ""
         groups.setdefault((warp.place, warp.blocked.text(), line), []).append(warp.index)
     return tuple(
-        f"{place}, {'warp' if len(warps) == 1 else 'warps'} {_span(warps)}: {text} (at: {line})"
-        for (place, text, line), warps in groups.items()
+        f"{place}, {span(warps)}: {text} (at: {line})"
+        for (place, text, line), warps in sorted(groups.items())
     )
 
 
-def _span(warps: list[int]) -> str:
+def span(warps: list[int]) -> str:
+    """Warps by number: ``warp 3``, ``warps 1, 3`` or ``warps 4..7``."""
     low, high = min(warps), max(warps)
+    if low == high:
+        return f"warp {low}"
     if len(warps) > 2 and high - low + 1 == len(warps):
-        return f"{low}..{high}"
-    return ", ".join(map(str, sorted(warps)))
+        return f"warps {low}..{high}"
+    return "warps " + ", ".join(map(str, sorted(warps)))

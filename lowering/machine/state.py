@@ -20,8 +20,7 @@ from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
 
 __all__ = [
-    "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp",
-    "WgmmaQueue",
+    "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
 ]  # fmt: skip
 
 

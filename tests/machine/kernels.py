@@ -1,135 +1,150 @@
-"""Kernels for the machine's tests, as text: a small warp-specialized persistent matmul and shapes.
+"""A small warp-specialized persistent matmul as kernel IR text, and how to run and check it.
 
-The texts are built from parts so that a test can seed a fault with ``str.replace``.
+A test seeds a fault with ``str.replace`` on the text.
 """
 
 from __future__ import annotations
+
+from string import Template
 
 import numpy as np
 
 from lowering.ir.text import parse_kernel
 from lowering.machine import RunResult, run_kernel
 
-
-def matmul_text(
-    *, groups: int = 1, stages: int = 2, dtype: str = "bf16", out: str = "bf16",
-    swizzle: int = 128, cols: int = 64, store_swizzle: int = 128,
-) -> str:  # fmt: skip
-    """D[M, N] = A[M, K] · B[N, K]ᵀ: a load warp, ``groups`` cooperative warpgroups of 64 rows."""
-    k, rows = swizzle // 2, 64 * groups
-    a_bytes, b_bytes = rows * swizzle, cols * swizzle
-    b_at = a_bytes * stages
-    d_at = b_at + b_bytes * stages
-    size = 4 if out == "f32" else 2
-    # One epilogue buffer for each group: as many columns as a box of the store swizzle has.
-    d_cols = store_swizzle // size or cols
-    bars = d_at + groups * 64 * d_cols * size
-    chunks = cols // d_cols
-    op = "st.shared" if out == "f32" else "stmatrix"
-    chunk = f"chunk: frag<{out}, 64x{d_cols}>"
-    cast = f"frag.cast part{{i}}"
-    epilogue = "".join(
-        f"""
-          part{i}: frag<f32, 64x{d_cols}> = frag.columns done, {i * d_cols}
-          {chunk.replace("chunk", f"chunk{i}")} = {cast.format(i=i)}
-          if %warpgroup.warp == 0 {{ elect {{ bulk.wait 0, read=true }} }}
-          bar.sync store[g]
-          {op} d_s[g, 0, 0], chunk{i}
-          fence.proxy.async
-          bar.sync store[g]
-          if %warpgroup.warp == 0 {{ elect {{
-            tma.store d[tile_row + g * 64, tile_col + {i * d_cols}], d_s[g, 0, 0]
-            bulk.commit
-          }} }}"""
-        for i in range(chunks)
-    )
-    steps = "".join(
-        f"""
-            acc{i + 1}: frag<f32, 64x{cols}, async> = wgmma acc{i}, a_s[stage, g * 64, {16 * i}], \
-b_s[stage, 0, {16 * i}]"""
-        for i in range(k // 16)
-    )
-    last = f"acc{k // 16}"
-    store = f" swizzle {store_swizzle}" if store_swizzle else ""
-    return f"""
-kernel matmul threads {128 * (groups + 1)} cluster 1 grid 2 {{
+MATMUL = Template("""
+kernel matmul threads $threads cluster 1 grid 2 {
   param M: i32
   param N: i32
   param K: i32
-  tensormap a: {dtype}[M, K] box {rows}x{k} swizzle {swizzle}
-  tensormap b: {dtype}[N, K] box {cols}x{k} swizzle {swizzle}
-  tensormap d: {out}[M, N] box 64x{d_cols}{store}
-  shared a_s: {dtype}[{stages}][{rows}x{k}] swizzle {swizzle} at 0
-  shared b_s: {dtype}[{stages}][{cols}x{k}] swizzle {swizzle} at {b_at}
-  shared d_s: {out}[{groups}][64x{d_cols}]{store} at {d_at}
-  mbarrier full[{stages}] arrivals 1 at {bars}
-  mbarrier empty[{stages}] arrivals {4 * groups} at {bars + 8 * stages}
-  named_barrier store[{groups}] id 1 threads 128
-  let ks: i32 = ceildiv(K, {k})
-  let rows: i32 = ceildiv(M, {rows})
-  let tiles: i32 = rows * ceildiv(N, {cols})
-  if %warp == 0 {{ elect {{
-    for s in 0 .. {stages} {{
+  tensormap a: $dtype[M, K] box ${rows}x$k swizzle $swizzle
+  tensormap b: $dtype[N, K] box ${cols}x$k swizzle $swizzle
+  tensormap d: $out[M, N] box 64x$d_cols$d_swizzle
+  shared a_s: $dtype[$stages][${rows}x$k] swizzle $swizzle at 0
+  shared b_s: $dtype[$stages][${cols}x$k] swizzle $swizzle at $b_at
+  shared d_s: $out[$groups][64x$d_cols]$d_swizzle at $d_at
+  mbarrier full[$stages] arrivals 1 at $full_at
+  mbarrier empty[$stages] arrivals $arrivals at $empty_at
+  named_barrier store[$groups] id 1 threads 128
+  let ks: i32 = ceildiv(K, $k)
+  let rows: i32 = ceildiv(M, $rows)
+  let tiles: i32 = rows * ceildiv(N, $cols)
+  if %warp == 0 { elect {
+    for s in 0 .. $stages {
       mbarrier.init full[s], 1
-      mbarrier.init empty[s], {4 * groups}
-    }}
+      mbarrier.init empty[s], $arrivals
+    }
     fence.mbarrier_init
-  }} }}
+  } }
   cta.sync
-  roles {{
-    role load warps 0 .. 4 {{
-      setmaxnreg dec, 40
-      if %warpgroup.warp == 0 {{ elect {{
-        for tile in %ctaid.x .. tiles step %nctaid.x carry (ls: i32 = 0 -> ls_, lp: i32 = 0 -> lp_) {{
-          for kk in 0 .. ks carry (st: i32 = ls -> st_, ph: i32 = lp -> ph_) {{
-            mbarrier.wait empty[st], ph ^ 1
-            mbarrier.expect_tx full[st], bytes={a_bytes + b_bytes}
-            tma.load a_s[st, 0, 0], a[tile % rows * {rows}, kk * {k}], bar=full[st]
-            tma.load b_s[st, 0, 0], b[tile // rows * {cols}, kk * {k}], bar=full[st]
-            yield select(st == {stages - 1}, 0, st + 1), select(st == {stages - 1}, ph ^ 1, ph)
-          }}
-          yield st_, ph_
-        }}
-      }} }}
-    }}
-    role compute warps 4 .. {4 + 4 * groups} as g {{
-      for tile2 in %ctaid.x .. tiles step %nctaid.x carry (cs: i32 = 0 -> cs_, cp: i32 = 0 -> cp_) {{
-        let tile_row: i32 = tile2 % rows * {rows}
-        let tile_col: i32 = tile2 // rows * {cols}
-        zero: frag<f32, 64x{cols}> = frag.fill 0.0
-        for k2 in 0 .. ks carry (stage: i32 = cs -> stage_, parity: i32 = cp -> parity_, \
-acc: frag<f32, 64x{cols}> = zero -> done) {{
-            mbarrier.wait full[stage], parity
-            wgmma.fence{steps.replace("acc0", "acc")}
-            wgmma.commit
-            sum: frag<f32, 64x{cols}> = wgmma.wait {last}, 0
-            elect {{ mbarrier.arrive empty[stage] }}
-            yield select(stage == {stages - 1}, 0, stage + 1), \
-select(stage == {stages - 1}, parity ^ 1, parity), sum
-        }}{epilogue}
-        yield stage_, parity_
-      }}
-      if %warpgroup.warp == 0 {{ elect {{ bulk.wait 0 }} }}
-    }}
-  }}
+  roles {
+    role load warps 0 .. 4 {
+      $dec
+      if %warpgroup.warp == 0 { elect {
+        for tile in %ctaid.x .. tiles step %nctaid.x
+            carry (s0: i32 = 0 -> s0_, p0: i32 = 0 -> p0_) {
+          for k in 0 .. ks carry (stage: i32 = s0 -> stage_, parity: i32 = p0 -> parity_) {
+            mbarrier.wait empty[stage], parity ^ 1
+            mbarrier.expect_tx full[stage], bytes=$bytes
+            tma.load a_s[stage, 0, 0], a[tile % rows * $rows, k * $k], bar=full[stage]
+            tma.load b_s[stage, 0, 0], b[tile // rows * $cols, k * $k], bar=full[stage]
+            let last: pred = stage == $last
+            yield select(last, 0, stage + 1), select(last, parity ^ 1, parity)
+          }
+          yield stage_, parity_
+        }
+      } }
+    }
+    role compute warps 4 .. $warps as g {
+      $inc
+      for tile2 in %ctaid.x .. tiles step %nctaid.x
+          carry (s1: i32 = 0 -> s1_, p1: i32 = 0 -> p1_) {
+        let row: i32 = tile2 % rows * $rows + g * 64
+        let col: i32 = tile2 // rows * $cols
+        zero: frag<f32, 64x$cols> = frag.fill 0.0
+        for k2 in 0 .. ks carry (stage2: i32 = s1 -> stage2_, parity2: i32 = p1 -> parity2_,
+            acc0: frag<f32, 64x$cols> = zero -> done) {
+          mbarrier.wait full[stage2], parity2
+          wgmma.fence
+$wgmmas
+          wgmma.commit
+          sum: frag<f32, 64x$cols> = wgmma.wait acc$steps, 0
+          elect { mbarrier.arrive empty[stage2] }
+          let last2: pred = stage2 == $last
+          yield select(last2, 0, stage2 + 1), select(last2, parity2 ^ 1, parity2), sum
+        }
+$chunks
+        yield stage2_, parity2_
+      }
+      if %warpgroup.warp == 0 { elect { bulk.wait 0 } }
+    }
+  }
   cta.sync
-  if %warp == 0 {{ elect {{
-    for s2 in 0 .. {stages} {{
+  if %warp == 0 { elect {
+    for s2 in 0 .. $stages {
       mbarrier.inval full[s2]
       mbarrier.inval empty[s2]
-    }}
-  }} }}
-}}
-"""
+    }
+  } }
+}
+""")
+
+WGMMA = Template(
+    "          acc$next: frag<f32, 64x$cols, async> = "
+    "wgmma acc$i, a_s[stage2, g * 64, $k], b_s[stage2, 0, $k]"
+)
+
+CHUNK = Template("""\
+        part$i: frag<f32, 64x$d_cols> = frag.columns done, $at
+        chunk$i: frag<$out, 64x$d_cols> = frag.cast part$i
+        if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
+        bar.sync store[g]
+        $store d_s[g, 0, 0], chunk$i
+        fence.proxy.async
+        bar.sync store[g]
+        if %warpgroup.warp == 0 { elect {
+          tma.store d[row, col + $at], d_s[g, 0, 0]
+          bulk.commit
+        } }""")
+
+
+def matmul_text(
+    *,
+    groups: int = 2,
+    stages: int = 2,
+    dtype: str = "bf16",
+    out: str = "bf16",
+    swizzle: int = 128,
+    cols: int = 64,
+    store_swizzle: int = 128,
+) -> str:
+    """D[M, N] = A[M, K] · B[N, K]ᵀ in tiles of ``64 groups x cols x swizzle / 2``.
+
+    One load warp fills ``stages`` stages; ``groups`` warpgroups share a tile, 64 rows each, and
+    store it in chunks of as many columns as a box of ``store_swizzle`` has.
+    """
+    size = 4 if out == "f32" else 2
+    d_cols = store_swizzle // size or cols
+    b_at = 64 * groups * swizzle * stages
+    d_at = b_at + cols * swizzle * stages
+    full_at = d_at + groups * 64 * d_cols * size
+    values = {
+        "threads": 128 * (groups + 1), "warps": 4 * (groups + 1), "groups": groups,
+        "stages": stages, "last": stages - 1, "arrivals": 4 * groups, "dtype": dtype, "out": out,
+        "rows": 64 * groups, "cols": cols, "k": swizzle // 2, "swizzle": swizzle,
+        "steps": swizzle // 32, "bytes": (64 * groups + cols) * swizzle, "d_cols": d_cols,
+        "d_swizzle": f" swizzle {store_swizzle}" if store_swizzle else "", "b_at": b_at,
+        "d_at": d_at, "full_at": full_at, "empty_at": full_at + 8 * stages,
+        "dec": "setmaxnreg dec, 40" if groups == 2 else "",
+        "inc": "setmaxnreg inc, 232" if groups == 2 else "",
+        "store": "st.shared" if out == "f32" else "stmatrix",
+    }  # fmt: skip
+    wgmmas = [WGMMA.substitute(i=i, next=i + 1, k=16 * i, cols=cols) for i in range(swizzle // 32)]
+    chunks = [CHUNK.substitute(values, i=i, at=i * d_cols) for i in range(cols // d_cols)]
+    return MATMUL.substitute(values, wgmmas="\n".join(wgmmas), chunks="\n".join(chunks))
 
 
 RAW = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
-
-
-def integers(rng: np.random.Generator, rows: int, cols: int, dtype: str) -> np.ndarray:
-    """Integers in [-2, 2], in the form that the machine takes."""
-    values = rng.integers(-2, 3, (rows, cols)).astype(np.float32)
-    return to_dtype(values, dtype)
 
 
 def to_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -146,18 +161,35 @@ def from_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
     return values.astype(np.float32)
 
 
+def integers(rng: np.random.Generator, rows: int, cols: int, dtype: str = "bf16") -> np.ndarray:
+    """Integers in [-2, 2]: their products sum up exactly, and in every type."""
+    return to_dtype(rng.integers(-2, 3, (rows, cols)).astype(np.float32), dtype)
+
+
 def run_matmul(
-    text: str, m: int, n: int, k: int, *, dtype: str = "bf16", out: str = "bf16", grid: int = 2,
-    seed: int = 0, adversary: str = "random", trace: bool = False,
-) -> tuple[bool, RunResult]:  # fmt: skip
-    """Run a matmul of small integers; whether every element is right, and what happened."""
+    text: str,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str = "bf16",
+    out: str = "bf16",
+    seed: int = 0,
+    adversary: str = "random",
+    trace: bool = False,
+) -> tuple[bool, RunResult]:
+    """Run the matmul on two CTAs; whether every element is right, and what happened."""
     rng = np.random.default_rng(seed)
     a, b = integers(rng, m, k, dtype), integers(rng, n, k, dtype)
-    d = np.full((m, n), np.nan, np.float32)
-    d = (d.view(np.uint32) >> 16).astype(np.uint16) if out == "bf16" else d.astype(RAW[out])
+    d = to_dtype(np.full((m, n), np.nan, np.float32), out)
     result = run_kernel(
-        parse_kernel(text), {"a": a, "b": b, "d": d}, {"M": m, "N": n, "K": k}, grid,
-        seed=seed, adversary=adversary, trace=trace,
-    )  # fmt: skip
+        parse_kernel(text),
+        {"a": a, "b": b, "d": d},
+        {"M": m, "N": n, "K": k},
+        2,
+        seed=seed,
+        adversary=adversary,
+        trace=trace,
+    )
     want = from_dtype(a, dtype) @ from_dtype(b, dtype).T
     return bool(np.array_equal(from_dtype(d, out), want)), result

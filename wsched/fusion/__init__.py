@@ -29,7 +29,14 @@ from wsched.fusion.tensor import (
     TensorView,
     WarpSpecialized,
 )
-from wsched.fusion.text import buffer_text, fusion_text, history_text, loop_text, nest_text
+from wsched.fusion.text import (
+    buffer_text,
+    fusion_text,
+    history_text,
+    loop_text,
+    nest_text,
+    type_text,
+)
 from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
 
 __all__ = [
@@ -65,5 +72,6 @@ __all__ = [
     "nest_text",
     "rewire",
     "split_extents",
+    "type_text",
     "unmerge_index",
 ]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.fusion import Fusion
-from wsched.fusion.tensor import CircularBuffer, Pipelined, TensorView
+from wsched.fusion.tensor import CircularBuffer, CircularBufferType, Pipelined, TensorView
 
-__all__ = ["buffer_text", "fusion_text", "history_text", "loop_text", "nest_text"]
+__all__ = ["buffer_text", "fusion_text", "history_text", "loop_text", "nest_text", "type_text"]
+
+
+def type_text(t: CircularBufferType) -> str:
+    """Who loads, in a few words; registers are those of a load and of a compute thread."""
+    if isinstance(t, Pipelined):
+        return "Pipelined"
+    registers = "" if t.num_registers is None else " registers {}/{}".format(*t.num_registers)
+    return f"WarpSpecialized on {t.on}{registers}"
 
 
 def buffer_text(b: CircularBuffer) -> str:
     """A circular buffer in one line."""
-    if isinstance(b.type, Pipelined):
-        kind = "Pipelined"
-    else:
-        registers = (
-            "" if b.type.num_registers is None else " registers {}/{}".format(*b.type.num_registers)
-        )
-        kind = f"WarpSpecialized on {b.type.on}{registers}"
-    return f"circular_buffer stages {b.stages} prefetch {b.prefetch} {kind}"
+    return f"circular_buffer stages {b.stages} prefetch {b.prefetch} {type_text(b.type)}"
 
 
 def fusion_text(f: Fusion) -> str:

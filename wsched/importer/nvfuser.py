@@ -37,7 +37,7 @@ def definition_of(fd: Any) -> Definition:
         InternalError: text and IR contradict each other.
     """
     kind = f"{type(fd).__module__}.{type(fd).__qualname__}"
-    if not kind.startswith("nvfuser_direct") or not hasattr(fd, "fusion"):
+    if not any(_is_nvfuser(base) for base in type(fd).__mro__):
         raise UnsupportedError(
             f"a definition of type {kind}",
             "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string",
@@ -52,6 +52,11 @@ def definition_of(fd: Any) -> Definition:
             repaired |= _repair(node, inputs, constants)
     nodes = tuple(repaired.get(n.results[0], n) for n in definition.nodes)
     return Definition(nodes, definition.outputs)
+
+
+def _is_nvfuser(kind: type) -> bool:
+    """Whether a class is nvFuser's own; told by name, so that nvFuser need not be imported."""
+    return kind.__name__ == "FusionDefinition" and kind.__module__.startswith("nvfuser_direct")
 
 
 def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:

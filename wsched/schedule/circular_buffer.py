@@ -63,11 +63,10 @@ def serial_left_of_slice(t: TensorView) -> tuple[int, ...]:
 def check_circular_buffer(fusion: Fusion, t: TensorView, new: TensorView) -> Reasons:
     """All reasons why ``circular_buffer`` would be illegal; ``new`` is ``t`` with the buffer."""
     b = new.circular_buffer
+    loads = [x.name for x in fusion.loads]
+    if b is None or t.name not in loads or t.memory is not MemoryType.Shared:
+        return [f"{t.name} is not filled by a TMA load into shared memory"]
     reasons: Reasons = []
-    if t.name not in {x.name for x in fusion.loads} or t.memory is not MemoryType.Shared:
-        reasons.append(f"{t.name} is not filled by a TMA load into shared memory")
-    if b is None:
-        return reasons
     if t.circular_buffer is not None:
         reasons.append(f"{t.name} is circular-buffered already")
     least = 1 if isinstance(b.type, Pipelined) else 0

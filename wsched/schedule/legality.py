@@ -25,7 +25,6 @@ from wsched.fusion import (
     CircularBuffer,
     Fusion,
     IterDomain,
-    IterType,
     ParallelType,
     Pipelined,
     Record,
@@ -87,7 +86,8 @@ def load_relation(fusion: Fusion) -> LoadRelation:
     """
     sides = _sides(fusion)
     indices = sides.graph.indices(_known(sides))
-    index = indices.get(sides.graph.group(sides.load_loop))
+    # Compute's loops determine its dimensions, and those are mapped to all that the loads have.
+    index = indices[sides.graph.group(sides.load_loop)]
     steps = _step_loops(sides, index)
     _check_bystanders(sides, steps)
     _check_cta_loops(sides, indices)
@@ -100,7 +100,7 @@ def load_relation(fusion: Fusion) -> LoadRelation:
         tuple(t.name for t in sides.loads),
         sides.compute.name,
         sides.load_loop,
-        Const(0) if index is None else poly(index).expr(),
+        poly(index).expr(),
         steps,
         sides.buffer,
         roles,
@@ -113,7 +113,10 @@ def _sides(fusion: Fusion) -> _Sides:
     loads, compute = fusion.loads, fusion.tensor(fusion.mma.output)
     bare = [t.name for t in loads if t.circular_buffer is None]
     buffers = [t.circular_buffer for t in loads if t.circular_buffer is not None]
-    wrote = ", ".join(str(r) for r in fusion.history if r.op == "circular_buffer") or "nothing"
+    wrote = (
+        ", ".join(str(r) for r in fusion.history if r.op == "circular_buffer")
+        or "no circular_buffer"
+    )
     where = "\n".join(map(nest_text, loads))
     if bare or not buffers:
         names = ", ".join(bare) or "no tensor"
@@ -154,22 +157,22 @@ def _known(sides: _Sides) -> dict[Group, Expr]:
     }
 
 
-def _step_loops(sides: _Sides, index: Expr | None) -> tuple[StepLoop, ...]:
+def _step_loops(sides: _Sides, index: Expr) -> tuple[StepLoop, ...]:
     """Compute's loops with a part in the load index."""
     load, loops = sides.load_loop, sides.compute.loop
-    if index is None:
-        raise sides.refuse(
-            "load-index",
-            f"the load index {load.label} is not determined by the loops of {sides.compute.name}",
-            (f"derive {load.label} from loops that {sides.compute.name} has as well",),
-        )
     linear = linear_in(index, [Var(d.name) for d in loops])
-    if linear is None or linear[1].terms:
+    if linear is None:
         raise sides.refuse(
             "load-index",
             f"the load index {load.label} = {index} is no sum of multiples of the loops of "
             f"{sides.compute.name}",
             ("split both sides by the same factors",),
+        )
+    if linear[1].terms:
+        raise sides.refuse(
+            "load-index",
+            f"the load index {load.label} = {index} starts at {linear[1].expr()}, not at 0",
+            ("parallelize the loop over CTAs on both sides, leave it out of the merge",),
         )
     return tuple(
         StepLoop(d, Var(d.name), c.expr(), d.parallel is sides.role_type)
@@ -252,10 +255,6 @@ def _roles(sides: _Sides, steps: Sequence[StepLoop]) -> int:
         return 1
     if not isinstance(d.extent, Const):
         raise sides.refuse("role", f"the number of warpgroups {d.extent} is not a constant")
-    if d.iter_type is IterType.Reduction:
-        raise sides.refuse(
-            "role", f"{d.label} is summed over: its warpgroups would be left with partial sums"
-        )
     if isinstance(sides.buffer.type, Pipelined) and any(s.role for s in steps):
         raise sides.refuse(
             "role",

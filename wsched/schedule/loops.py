@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, TensorView, loop_text
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lowering.ir.expr import Binary, Expr, Var
+from wsched.fusion import (
+    Fusion,
+    IterDomain,
+    IterType,
+    Merge,
+    ParallelType,
+    Split,
+    TensorView,
+    loop_text,
+    type_text,
+)
 from wsched.schedule.circular_buffer import serial_left_of_slice
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.subdags import subdags
@@ -15,26 +29,52 @@ _BOX = (ParallelType.Bulk, ParallelType.Mma)
 def loops_text(fusion: Fusion) -> str:
     """Both nests, one line a loop, one line an expression with the box or fragment that it moves.
 
-    Loops that tensors share (inlining; the stage loop of all loads) are printed once.
+    Loops that tensors share (inlining; the stage loop of all loads) are printed once. Extents of
+    merged dimensions that no tensor loops over as a whole are given a name first.
     """
     parts, graph = subdags(fusion), TransformGraph(fusion)
-    lines: list[str] = []
-    for title, names in (("load", parts.load), ("compute", parts.compute)):
-        lines.append(f"{title} sub-DAG")
+    words = _words(graph)
+    lines = [f"{word.name} = {extent}" for extent, word in words.items()]
+    how = next((t.circular_buffer for t in fusion.loads if t.circular_buffer is not None), None)
+    loaded = "load sub-DAG" if how is None else f"load sub-DAG, {type_text(how.type)}"
+    for title, names in ((loaded, parts.load), ("compute sub-DAG", parts.compute)):
+        lines.append(title)
         order = [e.output for e in fusion.exprs if e.output in names]
         scheduled = [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
-        lines += _nest(fusion, graph, scheduled)
+        lines += _nest(fusion, graph, scheduled, words)
     return "\n".join(lines) + "\n"
 
 
-def _nest(fusion: Fusion, graph: TransformGraph, tensors: list[TensorView]) -> list[str]:
+def _words(graph: TransformGraph) -> dict[Expr, Var]:
+    """Labels of merged groups that are split again, by their extents."""
+    split = {s.inputs[0] for s in graph.steps if isinstance(s.transform, Split)}
+    merged = [s.outputs[0] for s in graph.steps if isinstance(s.transform, Merge)]
+    return {g.extent: Var(g.label) for g in merged if g in split}
+
+
+def _in_words(e: Expr, words: Mapping[Expr, Var]) -> Expr:
+    """``e`` with the extents in ``words`` replaced by their labels."""
+    if e in words:
+        return words[e]
+    if isinstance(e, Binary):
+        return Binary(e.op, _in_words(e.lhs, words), _in_words(e.rhs, words))
+    return e
+
+
+def _nest(
+    fusion: Fusion,
+    graph: TransformGraph,
+    tensors: list[TensorView],
+    words: Mapping[Expr, Var],
+) -> list[str]:
     lines: list[str] = []
     previous: TensorView | None = None
     for t in tensors:
         loops = [d for d in t.loop if d.parallel not in _BOX]
         shared = 0 if previous is None else _shared(graph, previous, t)
         for depth, d in enumerate(loops[shared:], shared):
-            lines.append("  " * (depth + 1) + loop_text(d, _note(t, d)))
+            short = replace(d, extent=_in_words(d.extent, words))
+            lines.append("  " * (depth + 1) + loop_text(short, _note(t, d)))
         lines.append("  " * (len(loops) + 1) + f"{t.head} = {fusion.definition(t.name)}{_box(t)}")
         previous = t
     return lines

@@ -10,9 +10,10 @@ bound of compute's tile loop follow from the same inequality.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 
 from lowering.errors import ScheduleError
-from lowering.ir.expr import Const, Expr, Var, ceildiv, free_vars, maximum
+from lowering.ir.expr import Const, Expr, Var, ceildiv, free_vars, maximum, minimum
 from lowering.ir.poly import Poly, linear_in, poly
 from wsched.fusion import Split
 from wsched.schedule.graph import Group, TransformGraph
@@ -20,7 +21,7 @@ from wsched.schedule.relation import StepLoop, Tail
 
 __all__ = ["find_tail"]
 
-Refuse = Callable[[str, str], ScheduleError]
+Refuse = Callable[[str, str, tuple[str, ...]], ScheduleError]
 
 
 def find_tail(
@@ -45,14 +46,17 @@ def find_tail(
     guarded = _guarded(graph, radix)
     for group in guarded:
         linear = linear_in(indices[group], stepping) if group in indices else None
-        if linear is None or free_vars(linear[1].expr()) & others:
+        moves = linear is not None and any(w.terms for w in linear[0].values())
+        if linear is None or not moves or free_vars(linear[1].expr()) & others:
             raise refuse(
-                "load-bound", f"{group.label} < {group.extent} does not follow from the load index"
+                "load-bound",
+                f"{group.label} < {group.extent} does not follow from the load index",
+                (),
             )
-        found.append(_bound(group, *linear, radix, refuse))
+        found.append(_bound(graph, group, *linear, radix, refuse))
     if len(found) > 1:
         names = " and ".join(g.label for g in guarded)
-        raise refuse("load-bound", f"{names} end early independently of each other")
+        raise refuse("load-bound", f"{names} end early independently of each other", ())
     return found[0] if found else None
 
 
@@ -98,6 +102,7 @@ def _divides(t: Split) -> bool:
 
 
 def _bound(
+    graph: TransformGraph,
     group: Group,
     weights: Mapping[Var, Poly],
     rest: Poly,
@@ -107,32 +112,50 @@ def _bound(
     """Both sides' bounds from ``index = sum(weight * loop) + rest < group.extent``.
 
     With ``u`` load steps for each ``w`` of the index, ``index = m // u * w + rest`` for load index
-    m, so the load loop ends at ``ceildiv(extent - rest, w) * u``.
+    m, so the load loop ends at ``ceildiv(extent - rest, w) * u``. Where the loops are the inner
+    part of the split (each CTA has neighbouring items), they also end with their own extents.
     """
-    first = next((p for p, s in enumerate(radix) if weights[s.var].terms), len(radix))
+    below = [s.domain.label for s in radix if not weights[s.var].terms]
+    first = min(p for p, s in enumerate(radix) if weights[s.var].terms)
     top = radix[first:]
-    if not top:
-        raise refuse("load-bound", f"{group.label} < {group.extent} does not follow a step loop")
     u, w = poly(top[0].coefficient), weights[top[0].var]
     if any(weights[s.var] * u != w * poly(s.coefficient) for s in top):
         raise refuse(
             "load-bound",
             f"{group.label} < {group.extent} would cut load steps out of the middle of the load "
             "loop, not off its end",
+            tuple(f"merge the load loops with {label} innermost" for label in below),
         )
     serial = [s for s in top if not s.role]
     if len(serial) > 1:
         names = " and ".join(s.domain.label for s in serial)
-        raise refuse("load-bound", f"{group.label} < {group.extent} ends two loops early: {names}")
+        why = f"{group.label} < {group.extent} ends two loops early: {names}"
+        raise refuse("load-bound", why, ())
     index, share = rest.expr(), rest
     for s in top:
         index = index + weights[s.var].expr() * s.var
         share = share + (weights[s.var] * poly(s.var) if s.role else Poly(()))
-    load_stop = ceildiv(_left(group, rest), w.expr()) * u.expr()
-    if not serial:
-        return Tail(index, group.extent, load_stop, None, None)
-    serial_stop = ceildiv(_left(group, share), weights[serial[0].var].expr())
-    return Tail(index, group.extent, load_stop, serial[0].var, serial_stop)
+    items = ceildiv(_left(group, rest), w.expr())
+    shares = ceildiv(_left(group, share), weights[serial[0].var].expr()) if serial else None
+    if _is_inner_part(graph, group, top):
+        items = minimum(items, prod(s.domain.extent for s in top))
+        shares = None if shares is None else minimum(shares, serial[0].domain.extent)
+    load_stop = items * u.expr()
+    return Tail(index, group.extent, load_stop, serial[0].var if serial else None, shares)
+
+
+def _is_inner_part(graph: TransformGraph, group: Group, loops: Sequence[StepLoop]) -> bool:
+    """Whether loops come from the inner part of the split of ``group``."""
+    inner = [s.outputs[1] for s in graph.steps if s.inputs[0] == group and len(s.outputs) == 2]
+    return any(_is_above(graph, g, graph.group(s.domain)) for g in inner for s in loops)
+
+
+def _is_above(graph: TransformGraph, upper: Group, group: Group) -> bool:
+    """Whether ``group`` is ``upper`` or made from it."""
+    step = graph.producer(group)
+    return group == upper or (
+        step is not None and any(_is_above(graph, upper, g) for g in step.inputs)
+    )
 
 
 def _left(group: Group, start: Poly) -> Expr:

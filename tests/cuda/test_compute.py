@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lowering.cuda.compute import descriptor_words, wgmma_function
+from lowering.cuda.emit import emit_kernel
+from lowering.descriptor import tile_byte, wgmma_descriptor
+from lowering.errors import InternalError
+from lowering.ir.kernel import Kernel
+from lowering.ir.text import parse_kernel
+from lowering.ir.types import DType
+
+BASE = 1024
+
+
+def kernel(a: str, b: str, rows: int = 64, swizzle: int = 128, k: int = 128) -> Kernel:
+    return parse_kernel(
+        f"""
+        kernel k threads 128 cluster 1 grid 1 {{
+          shared A: f16[2][128x{k}] swizzle {swizzle} at 0
+          shared B: f16[2][96x{k}] swizzle {swizzle} at 131072
+          zero: frag<f32, {rows}x96> = frag.fill 0.0
+          wgmma.fence
+          acc: frag<f32, {rows}x96, async> = wgmma zero, {a}, {b}
+        }}
+        """
+    )
+
+
+def descriptors(k: Kernel) -> list[int]:
+    """Every descriptor of the text, evaluated."""
+    text = emit_kernel(k)
+    env = {"smem": BASE}
+    for name, value in re.findall(r"const unsigned (\w+) = (.*?);", text):
+        env.setdefault(name, eval(value, {}, env) if name != "smem" else BASE)
+    found = re.findall(r"ptx::descriptor\((\w+), ([^)]*)\)", text)
+    return [eval(high) << 32 | eval(low, {}, env) for high, low in found]
+
+
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+def test_descriptors_are_the_shared_ones(swizzle: int) -> None:
+    k = kernel("A[1, 64, 48]", "B[1, 0, 112]", swizzle=swizzle)
+    expected = []
+    for name, row, col in (("A", 64, 48), ("B", 0, 112)):
+        b = k.buffer(name)
+        assert b.offset is not None
+        address = BASE + b.offset + tile_byte(b, 1, row, col)
+        expected.append(wgmma_descriptor(b.swizzle, address))
+    assert descriptors(k) == expected
+
+
+def test_two_blocks_of_rows_are_two_instructions() -> None:
+    k = kernel("A[0, 0, 0]", "B[0, 0, 0]", rows=128)
+    text = emit_kernel(k)
+    assert text.count("  wgmma_m64n96k16_f32_f16(") == 2
+    assert "zero + 48" in text
+    first, b, second, again = descriptors(k)
+    assert second - first == 64 * 128 // 16 and b == again
+
+
+def test_wgmma_function() -> None:
+    text = wgmma_function(16, DType.BF16)
+    assert "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16" in text
+    assert '" {%0, %1, %2, %3, %4, %5, %6, %7},"' in text
+    assert '" %8, %9, p, 1, 1, 0, 0;' in text and "setp.ne.b32 p, %10, 0" in text
+
+
+def test_conversions_between_all_types() -> None:
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          a: frag<f32, 64x16> = frag.fill 1.5
+          b: frag<bf16, 64x16> = frag.cast a
+          c: frag<f16, 64x16> = frag.cast b
+          d: frag<f32, 64x16> = frag.cast c
+          e: frag<f32, 64x16> = frag.cast d
+        }
+        """
+    )
+    lines = [line.strip() for line in emit_kernel(k).splitlines()]
+    assert "b[r] = ptx::cvt_bf16x2(a[2 * r], a[2 * r + 1]);" in lines
+    assert "c[r] = ptx::cvt_f16x2(ptx::cvt_f32_bf16<0>(b[r]), ptx::cvt_f32_bf16<1>(b[r]));" in lines
+    assert "d[2 * r] = ptx::cvt_f32_f16<0>(c[r]);" in lines
+    assert "d[2 * r + 1] = ptx::cvt_f32_f16<1>(c[r]);" in lines
+    assert not any(line.startswith(("float e", "e[")) for line in lines)
+
+
+def test_operand_without_swizzle_is_rejected() -> None:
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          shared A: f16[1][64x16] at 0
+          acc: frag<f32, 64x16> = frag.fill 0.0
+        }
+        """
+    )
+    with pytest.raises(InternalError) as e:
+        descriptor_words(k.buffer("A"))
+    assert e.value.why == "wgmma cannot read a row-major tile without a swizzle"
+
+
+def test_columns_out_of_range_are_rejected() -> None:
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          a: frag<f32, 64x32> = frag.fill 0.0
+          b: frag<f32, 64x16> = frag.columns a, 24
+        }
+        """
+    )
+    with pytest.raises(InternalError) as e:
+        emit_kernel(k)
+    assert e.value.why == "columns 24 of frag<f32, 64x32> as frag<f32, 64x16>"
+
+
+def test_operands_of_different_types_are_rejected() -> None:
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          shared A: f16[1][64x64] swizzle 128 at 0
+          shared B: bf16[1][64x64] swizzle 128 at 8192
+          z: frag<f32, 64x64> = frag.fill 0.0
+          acc: frag<f32, 64x64, async> = wgmma z, A[0, 0, 0], B[0, 0, 0]
+        }
+        """
+    )
+    with pytest.raises(InternalError) as e:
+        emit_kernel(k)
+    assert e.value.why == "wgmma of f16 and bf16"

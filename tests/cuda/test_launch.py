@@ -1,0 +1,345 @@
+"""What is passed to the driver, with a driver and tensors made up here; tests/gpu has real ones."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lowering.cuda import launch
+from lowering.cuda.launch import LoadedKernel, driver_api
+from lowering.cuda.tensormap import layout_of
+from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.types import DType
+from tests.cuda.kernels import copy_kernel
+
+
+class Names:
+    """``enum.MEMBER`` and ``enum["MEMBER"]`` as text."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+    def __getitem__(self, name: str) -> str:
+        return name
+
+
+class Result:
+    """CUresult: members are singletons with a name."""
+
+    CUDA_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+    CUDA_ERROR_INVALID_CONTEXT = SimpleNamespace(name="CUDA_ERROR_INVALID_CONTEXT")
+    CUDA_ERROR_INVALID_VALUE = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
+
+
+OK = Result.CUDA_SUCCESS
+
+
+@dataclass
+class Driver:
+    """Records calls; reads the parameter block as the real one would."""
+
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    launch_status: list[Any] = field(default_factory=list)
+    encode_status: Any = field(default_factory=lambda: OK)
+    params: list[tuple[bytes, bytes, int, int]] = field(default_factory=list)
+    CUresult = Result
+    CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
+    CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
+    cuuint64_t = cuuint32_t = CUdevice = staticmethod(int)
+
+    def record(self, name: str, *args: Any) -> None:
+        self.calls.append((name, args))
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [args for n, args in self.calls if n == name]
+
+    def cuLibraryLoadData(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
+        self.record("load", *args)
+        return OK, 7
+
+    def cuLibraryGetKernel(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
+        return OK, 42
+
+    def cuLibraryUnload(self, library: int) -> tuple[Any]:  # noqa: N802
+        self.record("unload", library)
+        return (OK,)
+
+    def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
+        self.record("attribute", *args)
+        return (OK,)
+
+    def cuCtxGetCurrent(self) -> tuple[Any, int]:  # noqa: N802
+        return OK, 0
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:  # noqa: N802
+        return OK, 99
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[Any]:  # noqa: N802
+        self.record("current", context)
+        return (OK,)
+
+    def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[Any, Any]:  # noqa: N802
+        self.record("encode", *args)
+        block = (ctypes.c_char * 128)()
+        block.value = f"map{len(self.named('encode'))}".encode()
+        return self.encode_status, SimpleNamespace(getPtr=lambda: ctypes.addressof(block))
+
+    def cuLaunchKernel(self, *args: Any) -> tuple[Any]:  # noqa: N802
+        self.record("launch", *args)
+        pointers = (ctypes.c_void_p * 4).from_address(args[9])
+        assert all(p % 64 == 0 for p in pointers[:2] if p)
+        a, d = (ctypes.string_at(p) for p in pointers[:2] if p)
+        m, n = (ctypes.c_int32.from_address(p).value for p in pointers[2:] if p)
+        self.params.append((a, d, m, n))
+        return (self.launch_status.pop(0) if self.launch_status else OK,)
+
+
+@dataclass
+class Tensor:
+    shape: tuple[int, ...] = (100, 128)
+    strides: tuple[int, ...] = (128, 1)
+    address: int = 4096
+    dtype: str = "torch.bfloat16"
+    index: int = 0
+    is_cuda: bool = True
+
+    @property
+    def device(self) -> Any:
+        return _Device("cuda" if self.is_cuda else "cpu", self.index)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+@dataclass(frozen=True)
+class _Device:
+    type: str
+    index: int
+
+    def __str__(self) -> str:
+        return self.type
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    fake = Driver()
+    stream = SimpleNamespace(cuda_stream=1234)
+    cuda = SimpleNamespace(
+        current_device=lambda: 0,
+        current_stream=lambda: stream,
+        device=lambda index: nullcontext(fake.record("device", index)),
+        get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
+    )
+    monkeypatch.setattr(launch, "driver_api", lambda: fake)
+    monkeypatch.setattr(launch, "_torch", lambda: SimpleNamespace(cuda=cuda))
+    return fake
+
+
+def go(k: LoadedKernel, a: Tensor, d: Tensor, grid: int = 2, stream: int | None = None) -> None:
+    params = {"M": a.shape[0], "N": a.shape[-1]}
+    k.launch({"A": a, "D": d}, params, grid, stream)  # type: ignore[dict-item]
+
+
+def test_launch_passes_maps_scalars_and_the_current_stream(driver: Driver) -> None:
+    go(LoadedKernel(copy_kernel(), b"cubin"), Tensor(), Tensor(address=8192))
+    ((handle, *shape, shared, stream, _, extra),) = driver.named("launch")
+    assert (handle, shape, shared, stream, extra) == (42, [2, 1, 1, 128, 1, 1], 8200, 1234, 0)
+    assert driver.params == [(b"map1", b"map2", 100, 128)]
+    assert driver.named("attribute") == [
+        ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 8200, 42, 0)
+    ]
+
+
+def test_descriptor_has_the_innermost_dimension_first(driver: Driver) -> None:
+    a = Tensor(shape=(100, 120), strides=(256, 1))
+    go(LoadedKernel(copy_kernel(), b""), a, Tensor())
+    assert driver.named("encode")[0] == (
+        "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+        2,
+        4096,
+        [120, 100],
+        [512],
+        [64, 64],
+        [1, 1],
+        "CU_TENSOR_MAP_INTERLEAVE_NONE",
+        "CU_TENSOR_MAP_SWIZZLE_128B",
+        "CU_TENSOR_MAP_L2_PROMOTION_L2_256B",
+        "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
+    )
+
+
+def test_second_launch_prepares_nothing(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    for _ in range(3):
+        go(k, Tensor(), Tensor(), stream=5)
+    assert len(driver.named("encode")) == 2 and len(driver.named("attribute")) == 1
+    assert len(driver.named("launch")) == 3
+
+
+def test_each_layout_has_its_descriptor(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    first, second = Tensor(), Tensor(address=1 << 20)
+    for a in (first, second, first):
+        go(k, a, Tensor())
+    assert [p[0] for p in driver.params] == [b"map1", b"map3", b"map1"]
+
+
+def test_descriptors_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_REMEMBERED", 4)
+    k = LoadedKernel(copy_kernel(), b"")
+    for i in range(1, 10):
+        go(k, Tensor(address=4096 * i), Tensor())
+    assert len(k._described) == 4
+
+
+def test_empty_grid_launches_nothing(driver: Driver) -> None:
+    go(LoadedKernel(copy_kernel(), b""), Tensor(shape=(0, 8)), Tensor(), grid=0)
+    assert not driver.named("launch")
+
+
+def test_other_device_is_made_current_and_prepared(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    go(k, Tensor(index=1), Tensor(index=1))
+    assert driver.named("device") == [(1,)]
+    assert driver.named("attribute")[0][3] == 1
+
+
+def test_thread_without_a_context_gets_the_primary_one(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    go(k, Tensor(), Tensor())
+    before = len(driver.named("current"))
+    driver.launch_status = [Result.CUDA_ERROR_INVALID_CONTEXT]
+    go(k, Tensor(), Tensor())
+    assert driver.named("current")[before:] == [(99,)]
+    assert len(driver.named("launch")) == 3
+
+
+def test_library_is_unloaded(driver: Driver) -> None:
+    LoadedKernel(copy_kernel(), b"").__del__()
+    assert (7,) in driver.named("unload")
+
+
+# --- rejected ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (
+            Tensor(strides=(100, 1)),
+            "A: 200 bytes from row to row is not supported; supported: multiples of 16 bytes",
+        ),
+        (
+            Tensor(strides=(0, 1)),
+            "A: 0 bytes from row to row is not supported; supported: multiples of 16 bytes",
+        ),
+        (
+            Tensor(address=4100),
+            "A: a base address of 0x1004 is not supported; supported: multiples of 16 bytes",
+        ),
+        (
+            Tensor(strides=(1, 128)),
+            "A: stride 128 between columns is not supported; supported: contiguous columns "
+            "(stride 1)",
+        ),
+        (
+            Tensor(shape=(1 << 16, 1 << 15), strides=(1 << 15, 1)),
+            "A: 65536 x 32768 elements is not supported; supported: fewer than 2**31 elements",
+        ),
+        (
+            Tensor(dtype="torch.float32"),
+            "A: 2-D torch.float32 on cuda is not supported; supported: a 2-D CUDA tensor of "
+            "torch.bfloat16",
+        ),
+        (
+            Tensor(shape=(8,), strides=(1,)),
+            "A: 1-D torch.bfloat16 on cuda is not supported; supported: a 2-D CUDA tensor of "
+            "torch.bfloat16",
+        ),
+        (
+            Tensor(is_cuda=False),
+            "A: 2-D torch.bfloat16 on cpu is not supported; supported: a 2-D CUDA tensor of "
+            "torch.bfloat16",
+        ),
+        (
+            Tensor(index=2),
+            "a GPU of compute capability 8.0 is not supported; supported: compute capability 9.0 "
+            "(H100, H200)",
+        ),
+    ],
+)
+def test_unsupported_tensor_is_rejected(driver: Driver, tensor: Tensor, text: str) -> None:
+    with pytest.raises(UnsupportedError) as e:
+        go(LoadedKernel(copy_kernel(), b""), tensor, Tensor(index=tensor.index))
+    assert str(e.value) == text
+    assert not driver.named("launch")
+
+
+def test_tensors_of_several_devices_are_rejected(driver: Driver) -> None:
+    with pytest.raises(UnsupportedError) as e:
+        go(LoadedKernel(copy_kernel(), b""), Tensor(), Tensor(index=1))
+    assert str(e.value) == (
+        "tensors of several devices is not supported; supported: tensors of one device"
+    )
+
+
+def test_missing_arguments_are_rejected(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    with pytest.raises(InternalError, match="launch: no argument D"):
+        k.launch({"A": Tensor()}, {}, 1)  # type: ignore[dict-item]
+    with pytest.raises(InternalError, match="launch: no argument M"):
+        k.launch({"A": Tensor(), "D": Tensor()}, {}, 1)  # type: ignore[dict-item]
+
+
+def test_refusals_of_the_driver_are_named(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    driver.launch_status = [Result.CUDA_ERROR_INVALID_VALUE]
+    with pytest.raises(InternalError) as e:
+        go(k, Tensor(), Tensor())
+    assert e.value.why == "copy with grid 2: CUDA_ERROR_INVALID_VALUE"
+    driver.encode_status = Result.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(InternalError, match=r"tensor map A of Layout.*CUDA_ERROR_INVALID_VALUE"):
+        go(k, Tensor(address=1 << 20), Tensor())
+
+
+def test_too_much_shared_memory_is_rejected() -> None:
+    k = copy_kernel()
+    big = replace(k, shared=(replace(k.shared[0], stages=30),))
+    with pytest.raises(InternalError) as e:
+        LoadedKernel(big, b"")
+    assert e.value.why == "245760 bytes of shared memory of 232448"
+
+
+def test_missing_driver_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    with pytest.raises(UnsupportedError) as e:
+        driver_api()
+    assert str(e.value) == (
+        "running a kernel without a CUDA driver (libcuda.so.1) is not supported; supported: a "
+        "machine with an NVIDIA driver and a GPU of compute capability 9.0. CPU tensors run on "
+        "the machine model"
+    )
+
+
+def test_strides_of_single_rows_and_columns_mean_nothing() -> None:
+    def stride(shape: tuple[int, int], strides: tuple[int, int]) -> int:
+        tensor = Tensor(shape=shape, strides=strides)
+        return layout_of("A", DType.BF16, tensor).stride  # type: ignore[arg-type]
+
+    assert stride((1, 10), (3, 1)) == 32
+    assert stride((10, 1), (8, 77)) == 16
+    assert stride((0, 0), (1, 1)) == 16

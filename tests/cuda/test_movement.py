@@ -1,0 +1,144 @@
+"""Addresses of stmatrix and st.shared: the emitted text, evaluated for every thread."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lowering.cuda.emit import emit_kernel
+from lowering.errors import InternalError
+from lowering.ir.kernel import Kernel
+from lowering.ir.text import parse_kernel
+
+BASE = 1024
+
+
+def kernel(statement: str, dtype: str, frag: str, shared: str) -> Kernel:
+    return parse_kernel(
+        f"""
+        kernel k threads 128 cluster 1 grid 1 {{
+          shared S: {dtype}{shared}
+          f: frag<{dtype}, {frag}> = frag.fill 0.0
+          {statement}
+        }}
+        """
+    )
+
+
+def evaluate(text: str, **env: int) -> int:
+    """A C++ integer expression over non-negative values, in Python."""
+    return int(eval(text.replace("/", "//"), {}, env))
+
+
+def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
+    """(warp, lane, address, function, registers) of every store that the text makes."""
+    text = emit_kernel(k)
+    base = evaluate(re.search(r"S = smem \+ (\d+)", text)[1]) + BASE  # type: ignore[index]
+    found = []
+    line = byte = ""
+    steps = 0
+    for row in re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", text).splitlines():
+        if match := re.search(r"const unsigned line = (.*);", row):
+            line = match[1]
+        elif match := re.search(r"const unsigned byte = (.*);", row):
+            byte = match[1]
+        elif match := re.search(r"for \(int r = 0; r < (\d+)", row):
+            steps = int(match[1])
+        elif match := re.search(r"ptx::(st\w+)\( ?(.*?), (f\[.*\])\);", row):
+            indices = re.findall(r"f\[(.*?)\]", match[3])
+            for warp in range(4):
+                for lane in range(32):
+                    env = {"S": base, "warpgroup_warp": warp, "lane": lane, "group": 1}
+                    env["line"] = evaluate(line, **env)
+                    env["byte"] = evaluate(byte, **env)
+                    for r in range(steps):
+                        at = evaluate(match[2], **env, r=r)
+                        numbers = [evaluate(i, r=r) for i in indices]
+                        found.append((warp, lane, at, match[1], numbers))
+    return found
+
+
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize("frag", ["64x64", "64x128", "128x64"])
+def test_st_shared_addresses(swizzle: int, frag: str) -> None:
+    rows, cols = map(int, frag.split("x"))
+    tail = f"[2][{rows}x{cols}]" + (f" swizzle {swizzle}" if swizzle else "") + " at 4096"
+    k = kernel("st.shared S[1, 0, 0], f", "f32", frag, tail)
+    seen = set()
+    for warp, lane, at, _, registers in stores(k):
+        for i, register in enumerate(registers):
+            block, rest = divmod(register, cols // 8 * 4)
+            row = 64 * block + 16 * warp + lane // 4 + 8 * (rest % 4 // 2)
+            col = rest // 4 * 8 + 2 * (lane % 4) + rest % 2
+            assert at + 4 * i == BASE + 4096 + k.buffer("S").byte(1, row, col)
+            seen.add((row, col))
+    assert len(seen) == rows * cols
+
+
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize("frag", ["64x64", "64x128", "128x64", "64x8"])
+def test_stmatrix_addresses(swizzle: int, frag: str) -> None:
+    """Lane l gives the address of row l % 8 of matrix l / 8; register m holds matrix m."""
+    rows, cols = map(int, frag.split("x"))
+    if swizzle > 2 * cols:
+        pytest.skip("the tile is narrower than the span")
+    tail = f"[1][{rows}x{cols}]" + (f" swizzle {swizzle}" if swizzle else "") + " at 0"
+    k = kernel("stmatrix S[0, 0, 0], f", "bf16", frag, tail)
+    seen = set()
+    for warp, lane, at, function, registers in stores(k):
+        matrices = int(function[-1])
+        assert len(registers) == matrices
+        if lane >= 8 * matrices:
+            continue
+        block, rest = divmod(registers[lane // 8], cols // 8 * 2)
+        row = 64 * block + 16 * warp + 8 * (rest % 2) + lane % 8
+        col = rest // 2 * 8
+        assert at == BASE + k.buffer("S").byte(0, row, col)
+        seen.add((row, col))
+    assert len(seen) == rows * cols // 8
+
+
+def test_store_into_a_part_of_a_tile() -> None:
+    k = kernel("stmatrix S[0, 64, 96], f", "bf16", "64x32", "[1][128x128] swizzle 128 at 0")
+    at = {(w, lane, a) for w, lane, a, _, r in stores(k) if r[0] == 0 and lane < 8}
+    expected = {
+        (w, lane, BASE + k.buffer("S").byte(0, 64 + 16 * w + lane, 96))
+        for w in range(4)
+        for lane in range(8)
+    }
+    assert at == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "dtype", "shared", "why"),
+    [
+        ("stmatrix S[0, 0, 0], f", "f32", "[1][64x64] at 0", "stmatrix of a 32-bit fragment"),
+        ("st.shared S[0, 0, 0], f", "bf16", "[1][64x64] at 0", "st.shared of a 16-bit fragment"),
+        (
+            "stmatrix S[0, 0, 32], f",
+            "bf16",
+            "[1][64x128] swizzle 128 at 0",
+            "stmatrix: 64 columns straddle boxes of S",
+        ),
+    ],
+)
+def test_rejected(statement: str, dtype: str, shared: str, why: str) -> None:
+    with pytest.raises(InternalError) as e:
+        emit_kernel(kernel(statement, dtype, "64x64", shared))
+    assert e.value.why == why
+
+
+def test_dtype_of_fragment_and_buffer_must_agree() -> None:
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          shared S: f16[1][64x64] swizzle 128 at 0
+          f: frag<bf16, 64x64> = frag.fill 0.0
+          stmatrix S[0, 0, 0], f
+        }
+        """
+    )
+    with pytest.raises(InternalError) as e:
+        emit_kernel(k)
+    assert e.value.why == "stmatrix of frag<bf16, 64x64> to f16 memory"

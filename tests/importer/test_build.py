@@ -1,0 +1,253 @@
+"""From definitions to fusions."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import UnsupportedError
+from wsched.fusion import (
+    BroadcastOp,
+    CastOp,
+    DataType,
+    Fusion,
+    MmaOp,
+    TensorBinding,
+    fusion_text,
+)
+from wsched.importer import build_fusion, record_text
+
+X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)"
+COLUMNS = X.replace("dtype", "stride_order=[0, 1], dtype")
+SUPPORTED = (
+    "fd.ops.linear or fd.ops.matmul of two 2-D tensors, bf16 or fp16, and fd.ops.cast of its "
+    "result to bf16, fp16 or fp32"
+)
+BF16, HALF, FLOAT = DataType.BFloat16, DataType.Half, DataType.Float
+
+
+def build(*lines: str, out: str | None = None) -> Fusion:
+    """A definition with one statement a line; the last line's result is the output."""
+    body = "".join(f"    {line}\n" for line in lines)
+    name = out or lines[-1].split(" = ")[0]
+    return build_fusion(
+        record_text(f"def f(fd: FusionDefinition):\n{body}    fd.add_output({name})\n")
+    )
+
+
+def test_linear(golden: object) -> None:
+    f = build(f"x = {X}", f"w = {X}", "y = fd.ops.linear(x, w)")
+    assert f.inputs == (
+        TensorBinding("T0", ("M", "K"), (None, None), BF16),
+        TensorBinding("T1", ("N", "K"), (None, None), BF16),
+    )
+    assert f.outputs == (TensorBinding("T5", ("M", "N"), (None, None), BF16),)
+    assert f.exprs == (
+        BroadcastOp("T2", "T0", (False, True, False)),
+        BroadcastOp("T3", "T1", (True, False, False)),
+        MmaOp("T4", "T2", "T3"),
+        CastOp("T5", "T4"),
+    )
+    assert fusion_text(f) == golden
+
+
+def test_operands_in_the_callers_order() -> None:
+    f = build(f"w = {X}", f"x = {X}", "y = fd.ops.linear(x, w)")
+    assert [b.axes for b in f.inputs] == [("N", "K"), ("M", "K")]
+    assert f.exprs[:3] == (
+        BroadcastOp("T2", "T1", (False, True, False)),
+        BroadcastOp("T3", "T0", (True, False, False)),
+        MmaOp("T4", "T2", "T3"),
+    )
+
+
+def test_fixed_sizes_are_kept_in_the_bindings() -> None:
+    f = build(
+        f"x = {X.replace('[-1, -1]', '[128, -1]')}",
+        f"w = {X.replace('[-1, -1]', '[-1, 64]')}",
+        "y = fd.ops.linear(x, w)",
+    )
+    assert [b.sizes for b in (*f.inputs, *f.outputs)] == [(128, None), (None, 64), (128, None)]
+
+
+@pytest.mark.parametrize(
+    ("b", "axes"),
+    [
+        ((f"b = {COLUMNS}",), ("K", "N")),
+        ((f"w = {X}", "b = fd.ops.permute(w, dims=[1, 0])"), ("N", "K")),
+    ],
+    ids=["stride_order", "permute"],
+)
+def test_matmul_with_k_innermost(b: tuple[str, ...], axes: tuple[str, str]) -> None:
+    f = build(f"a = {X}", *b, "y = fd.ops.matmul(a, b)")
+    assert [x.axes for x in f.inputs] == [("M", "K"), axes]
+    assert [str(d.extent) for d in f.tensor("T1").logical] == ["N", "K"]
+
+
+@pytest.mark.parametrize(
+    ("casts", "kept"),
+    [
+        ((), (BF16,)),
+        (("Float",), ()),
+        (("Float", "Half"), (HALF,)),
+        (("Half",), (BF16, HALF)),
+        (("Float", "BFloat16", "Float"), (BF16, FLOAT)),
+        (("BFloat16",), (BF16,)),
+        (("Float", "Float"), ()),
+    ],
+)
+def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
+    lines = [f"x = {X}", f"w = {X}", "y0 = fd.ops.linear(x, w)"]
+    for n, dtype in enumerate(casts):
+        lines.append(f"y{n + 1} = fd.ops.cast(y{n}, dtype=DataType.{dtype})")
+    f = build(*lines)
+    assert tuple(f.tensor(e.output).dtype for e in f.exprs if isinstance(e, CastOp)) == kept
+    assert f.outputs[0].dtype is (kept[-1] if kept else FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        ((f"x = {X}", "y = fd.ops.relu(x)"), "fd.ops.relu", SUPPORTED),
+        (
+            (f"x = {X}", f"w = {X}", "z = fd.ops.linear(x, w)", "y = fd.ops.mul(z, 2.0)"),
+            "fd.ops.mul",
+            SUPPORTED,
+        ),
+        (
+            (f"x = {X}", f"w = {X}", f"b = {X}", "y = fd.ops.linear(x, w, bias=b)"),
+            "fd.ops.linear with a bias",
+            SUPPORTED,
+        ),
+        (
+            (f"x = {X}", f"w = {X}", "y = fd.ops.linear(x, w, foo=1)"),
+            "fd.ops.linear with options",
+            SUPPORTED,
+        ),
+        (
+            (
+                f"x = {X}",
+                f"w = {X}",
+                "y = fd.ops.linear(x, w)",
+                "z = fd.ops.cast(y, dtype=DataType.Double)",
+            ),
+            "fd.ops.cast to DataType.Double",
+            SUPPORTED,
+        ),
+        (
+            (f"x = {X}", "y = fd.ops.linear(x, x)"),
+            "fd.ops.linear of x with itself",
+            "two different tensors",
+        ),
+        (
+            (
+                f"x = {X}",
+                f"v = {X}",
+                "w = fd.ops.relu(v)",
+                "y = fd.ops.linear(x, w)",
+            ),
+            "fd.ops.relu on an operand of fd.ops.linear",
+            "an input as it is",
+        ),
+        (
+            (f"x = {X}", "y = fd.ops.linear(x, 3.0)"),
+            "an operand 3.0 of fd.ops.linear",
+            "a tensor",
+        ),
+        (
+            (
+                f"x = {X}",
+                f"v = {X}",
+                "w = fd.ops.permute(v, dims=[0, 1])",
+                "y = fd.ops.linear(x, w)",
+            ),
+            "fd.ops.permute with dims=[0, 1]",
+            "dims=[1, 0]",
+        ),
+        (
+            (f"x = {X.replace('BFloat16', 'Half')}", f"w = {X}", "y = fd.ops.linear(x, w)"),
+            "fd.ops.linear of Half and BFloat16",
+            "BFloat16 and BFloat16, Half and Half",
+        ),
+        (
+            (
+                f"x = {X.replace('BFloat16', 'Float')}",
+                f"w = {X.replace('BFloat16', 'Float')}",
+                "y = fd.ops.linear(x, w)",
+            ),
+            "fd.ops.linear of Float and Float",
+            "BFloat16 and BFloat16, Half and Half",
+        ),
+        (
+            (f"x = {X.replace('[-1, -1]', '[-1]')}", f"w = {X}", "y = fd.ops.linear(x, w)"),
+            "fd.ops.linear of x with shape [-1]",
+            "tensors with two dimensions",
+        ),
+        (
+            (
+                f"x = {X.replace('dtype', 'is_cpu=True, dtype')}",
+                f"w = {X}",
+                "y = fd.ops.linear(x, w)",
+            ),
+            "x with is_cpu=True",
+            "tensors on the GPU",
+        ),
+        (
+            (f"x = {X}", f"w = {X}", f"u = {X}", "y = fd.ops.linear(x, w)"),
+            "the input u, which is not an operand,",
+            SUPPORTED,
+        ),
+        (
+            (
+                f"x = {X.replace('[-1, -1]', '[-1, 32]')}",
+                f"w = {X.replace('[-1, -1]', '[-1, 64]')}",
+                "y = fd.ops.linear(x, w)",
+            ),
+            "fd.ops.linear with K = 32 and 64",
+            "one size of K",
+        ),
+        ((f"x = {X}",), "the output x, which is an input,", SUPPORTED),
+    ],
+)
+def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines)
+    assert str(error.value) == f"{what} is not supported; supported: {supported}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "order"),
+    [
+        (
+            (f"a = {X}", f"b = {X}", "y = fd.ops.matmul(a, b)"),
+            "fd.ops.matmul of b [K, N] with stride_order=[1, 0], contiguity=[True, True]",
+            "[0, 1]",
+        ),
+        (
+            (f"x = {COLUMNS}", f"w = {X}", "y = fd.ops.linear(x, w)"),
+            "fd.ops.linear of x [M, K] with stride_order=[0, 1], contiguity=[True, True]",
+            "[1, 0]",
+        ),
+        (
+            (f"x = {X.replace('True]', 'False]')}", f"w = {X}", "y = fd.ops.linear(x, w)"),
+            "fd.ops.linear of x [M, K] with stride_order=[1, 0], contiguity=[True, False]",
+            "[1, 0]",
+        ),
+    ],
+)
+def test_mn_major_operands_are_refused(lines: tuple[str, ...], what: str, order: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines)
+    assert str(error.value) == (
+        f"{what} is not supported; supported: K innermost in memory: stride_order={order}, "
+        "contiguity ending in True. MN-major operands have no kernel yet"
+    )
+
+
+def test_number_of_outputs() -> None:
+    text = (
+        f"def f(fd: FusionDefinition):\n    x = {X}\n    w = {X}\n    y = fd.ops.linear(x, w)\n"
+        "    fd.add_output(y)\n    fd.add_output(y)\n"
+    )
+    with pytest.raises(UnsupportedError) as error:
+        build_fusion(record_text(text))
+    assert str(error.value) == "a fusion with 2 outputs is not supported; supported: one output"

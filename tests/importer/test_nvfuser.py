@@ -1,0 +1,91 @@
+"""Import from the real nvFuser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lowering.errors import InternalError, UnsupportedError
+from wsched.fusion import fusion_text
+from wsched.importer import Node, Ref, build_fusion, definition_of, record_text
+from wsched.importer.nvfuser import _repair
+
+
+@pytest.fixture(scope="module")
+def nvf() -> Any:
+    return pytest.importorskip("nvfuser_direct")
+
+
+def tensor(nvf: Any, fd: Any) -> Any:
+    return fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=nvf.DataType.BFloat16)
+
+
+def test_linear_equals_its_text(nvf: Any, golden: object) -> None:
+    with nvf.FusionDefinition() as fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        fd.add_output(fd.ops.cast(y, dtype=nvf.DataType.Float))
+    definition = definition_of(fd)
+    assert definition == record_text(repr(fd))
+    assert fusion_text(build_fusion(definition)) == golden
+
+
+def test_matmul_with_a_transposed_operand(nvf: Any) -> None:
+    with nvf.FusionDefinition() as fd:
+        a, b = tensor(nvf, fd), fd.ops.permute(tensor(nvf, fd), dims=[1, 0])
+        fd.add_output(fd.ops.matmul(a, b))
+    assert [b.axes for b in build_fusion(definition_of(fd)).inputs] == [("M", "K"), ("N", "K")]
+
+
+def test_scalars_have_all_digits(nvf: Any) -> None:
+    with nvf.FusionDefinition() as fd:
+        y = fd.ops.cast(fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd)), dtype=nvf.DataType.Float)
+        y = fd.ops.mul(fd.ops.tanh(fd.ops.mul(y, 0.7978845608028654)), 0.5)
+        fd.add_output(fd.ops.mul(y, fd.define_scalar(0.044715123456, dtype=nvf.DataType.Double)))
+    assert "0.797885" in repr(fd)
+    scalars = [v for n in definition_of(fd).nodes for v in n.operands if isinstance(v, float)]
+    assert scalars == [0.7978845608028654, 0.5, 0.044715123456]
+
+
+def test_a_subclass_is_accepted(nvf: Any) -> None:
+    class Definition(nvf.FusionDefinition):  # type: ignore[misc,name-defined]
+        pass
+
+    with Definition() as fd:
+        fd.add_output(fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd)))
+    assert [n.op for n in definition_of(fd).nodes] == ["define_tensor", "define_tensor", "linear"]
+
+
+def test_other_objects_are_refused() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        definition_of(3)
+    assert str(error.value) == (
+        "a definition of type builtins.int is not supported; supported: "
+        "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string"
+    )
+
+
+def test_text_and_ir_are_compared() -> None:
+    node = Node("linear", ("tv2",), (Ref("tv0"), Ref("tv1")), (), 4)
+    with pytest.raises(InternalError) as error:
+        _repair(node, ["T0_g_float[iS0{i0}]", "T3_g_float[iS1{i1}]"], {})
+    assert str(error.value).splitlines()[0] == (
+        "import: the text says linear reads ['tv0', 'tv1'], the IR says ['tv0', 'tv3']"
+    )
+
+
+def test_a_scalar_that_the_ir_does_not_have() -> None:
+    node = Node("mul", ("tv2",), (Ref("tv0"), 0.5), (), 4)
+    with pytest.raises(UnsupportedError) as error:
+        _repair(node, ["T0_g_float[iS0{i0}]", "double(0.75)"], {})
+    assert str(error.value) == (
+        "the scalar 0.5 of fd.ops.mul is not supported; supported: scalars whose full value is an "
+        "input of the expression in nvFuser's IR"
+    )
+
+
+def test_a_named_constant_is_repaired_where_it_is_defined() -> None:
+    scalar = Node("define_scalar", ("c1",), (2.12346,), (), 3)
+    node = Node("mul", ("tv2",), (Ref("tv0"), Ref("c1")), (), 4)
+    changed = _repair(node, ["T0_g_float[iS0{i0}]", "double(2.1234567890000001)"], {"c1": scalar})
+    assert changed["c1"].operands == (2.123456789,)

@@ -1,0 +1,87 @@
+"""mbarriers step by step."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from lowering.machine.barriers import MBarrier
+from lowering.machine.errors import FaultError
+from lowering.machine.scheduler import Scheduler
+
+SCHEDULER = Scheduler("eager", "", 1)
+
+
+def barrier(arrivals: int = 1) -> MBarrier:
+    bar = MBarrier("full[0]")
+    bar.init(arrivals, cast(Any, None))
+    bar.fenced = True
+    return bar
+
+
+def fault(call: Any, *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(FaultError) as error:
+        call(*args, **kwargs)
+    return str(error.value)
+
+
+def test_parity_of_a_fresh_barrier() -> None:
+    """Parity 1 passes before anything happened, parity 0 after the first phase."""
+    bar = barrier()
+    assert bar.passed(1)
+    assert not bar.passed(0)
+    bar.arrive(1, SCHEDULER)
+    assert bar.passed(0)
+    assert not bar.passed(1)
+    bar.arrive(1, SCHEDULER)
+    assert bar.passed(1)
+
+
+def test_phase_needs_arrivals_and_bytes() -> None:
+    bar = barrier(2)
+    bar.arrive(1, SCHEDULER, announced=32)
+    bar.complete(32, SCHEDULER)
+    assert bar.phase == 0
+    bar.arrive(1, SCHEDULER)
+    assert (bar.phase, bar.pending, bar.missing) == (1, 2, 0)
+
+
+def test_bytes_may_land_before_they_are_announced() -> None:
+    bar = barrier()
+    bar.complete(32, SCHEDULER)
+    assert bar.missing == -32
+    bar.arrive(1, SCHEDULER, announced=48)
+    assert bar.text(0) == "full[0] parity 0: phase 0 lacks 0 of 1 arrivals and 16 bytes"
+    bar.complete(16, SCHEDULER)
+    assert bar.passed(0)
+
+
+def test_faults() -> None:
+    bar = MBarrier("full[0]")
+    assert fault(bar.arrive, 1, SCHEDULER) == "full[0] is arrived at but not initialized"
+    assert fault(bar.passed, 0) == "full[0] is waited for but not initialized"
+    assert fault(bar.inval) == "full[0] is invalidated but not initialized"
+    assert fault(bar.init, 0, None) == "full[0] is initialized with 0 arrivals"
+    bar.init(1, cast(Any, None))
+    assert fault(bar.init, 1, None) == "full[0] is initialized twice"
+    assert fault(bar.complete, 8, SCHEDULER) == (
+        "full[0] is signalled by a load before a fence.mbarrier_init after its init"
+    )
+    assert fault(bar.passed, 2) == "full[0] is waited for with parity 2"
+    assert fault(bar.arrive, 2, SCHEDULER) == (
+        "2 arrivals at full[0], which awaits 1 of its 1 in phase 0"
+    )
+    assert fault(bar.arrive, 1, SCHEDULER, announced=1 << 20) == (
+        "full[0] misses 1048576 bytes, the limit is 1048575"
+    )
+    bar.inval()
+    assert fault(bar.inval) == "full[0] is invalidated but not initialized"
+
+
+def test_more_bytes_than_announced() -> None:
+    bar = barrier()
+    bar.arrive(1, SCHEDULER, announced=32)
+    assert fault(bar.complete, 48, SCHEDULER) == (
+        "16 bytes more than announced landed on full[0] in phase 0"
+    )

@@ -1,0 +1,101 @@
+"""Boxes of global tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowering.errors import UnsupportedError
+from lowering.ir.expr import Const
+from lowering.ir.kernel import TensorMap
+from lowering.ir.types import DType, Swizzle
+from lowering.machine.errors import FaultError
+from lowering.machine.tensors import GlobalTensor, box_chunks
+
+
+def tensor(array: np.ndarray, box: tuple[int, int] = (4, 8), **options: Swizzle) -> GlobalTensor:
+    rows, cols = array.shape
+    map_ = TensorMap("a", DType.F16, Const(rows), Const(cols), box, **options)
+    return GlobalTensor(map_, array, rows, cols)
+
+
+def numbers(rows: int = 6, cols: int = 16) -> np.ndarray:
+    return np.arange(1, rows * cols + 1, dtype=np.float16).reshape(rows, cols)
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 8), (4, 12), (-2, -3), (5, 15), (6, 0), (90, 90)])
+def test_load_fills_with_zero(at: tuple[int, int]) -> None:
+    array = numbers()
+    padded = np.zeros((200, 200), np.float16)
+    padded[8:14, 8:24] = array
+    want = padded[8 + at[0] : 12 + at[0], 8 + at[1] : 16 + at[1]]
+    got = tensor(array).load(*at).view(np.float16).reshape(4, 8)
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 8), (4, 12), (-2, -3), (6, 0)])
+def test_store_drops_what_lies_outside(at: tuple[int, int]) -> None:
+    array, box = numbers(), numbers(4, 8) + 100
+    want = np.zeros((100, 100), np.float16)
+    want[8:14, 8:24] = array
+    want[8 + at[0] : 12 + at[0], 8 + at[1] : 16 + at[1]] = box
+    tensor(array).store(*at, box.view(np.uint64).reshape(4, 1, 2))
+    assert np.array_equal(array, want[8:14, 8:24])
+
+
+def test_box_is_permuted_by_address() -> None:
+    """Line 1 of a 128-byte swizzle has its chunks exchanged in pairs."""
+    chunks = box_chunks(2048, 2, 128, Swizzle.B128) - 128
+    assert chunks.tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]]
+    moved = box_chunks(2048 + 128, 1, 128, Swizzle.B128) - 136
+    assert moved.tolist() == [[1, 0, 3, 2, 5, 4, 7, 6]]
+
+
+def test_box_that_is_not_aligned() -> None:
+    with pytest.raises(FaultError) as error:
+        box_chunks(2048 + 16, 1, 128, Swizzle.B128)
+    assert str(error.value) == "a box at shared address 2064 is not aligned to 128 bytes"
+
+
+def refused(array: np.ndarray, box: tuple[int, int] = (4, 8), **options: Swizzle) -> str:
+    with pytest.raises(UnsupportedError) as error:
+        tensor(array, box, **options)
+    return str(error.value)
+
+
+def test_refusals() -> None:
+    assert refused(numbers().astype(np.int8)) == (
+        "tensor a of int8 and 2 dimensions is not supported; "
+        "supported: 2-D arrays of float16 or uint16"
+    )
+    assert refused(numbers(6, 12)) == (
+        "tensor a with strides of 24 and 2 bytes is not supported; "
+        "supported: rows a multiple of 16 bytes apart"
+    )
+    assert refused(numbers(16, 16).T) == (
+        "tensor a with strides of 2 and 32 bytes is not supported; "
+        "supported: rows a multiple of 16 bytes apart"
+    )
+    assert refused(numbers(), (257, 8)) == (
+        "a box of 257x8 for tensor map a is not supported; "
+        "supported: 1 to 256 elements in each dimension"
+    )
+    assert refused(numbers(), (4, 4)) == (
+        "a box line of 8 bytes for tensor map a is not supported; supported: multiples of 16 bytes"
+    )
+    assert refused(numbers(), (4, 32), swizzle=Swizzle.B128) == (
+        "a box line of 64 bytes for tensor map a is not supported; supported: 128 bytes"
+    )
+
+
+def test_shape_must_be_the_parameters() -> None:
+    map_ = TensorMap("a", DType.F16, Const(6), Const(16), (4, 8))
+    with pytest.raises(UnsupportedError) as error:
+        GlobalTensor(map_, numbers(), 6, 24)
+    assert str(error.value) == (
+        "tensor a of shape 6x16 is not supported; supported: 6x24, as the parameters say"
+    )
+
+
+def test_strides_of_one_row_mean_nothing() -> None:
+    assert tensor(numbers(6, 12)[2:3]).load(0, 4).view(np.float16)[0, 0, 0] == 29

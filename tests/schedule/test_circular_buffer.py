@@ -1,0 +1,130 @@
+"""circular_buffer: before, after, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import ScheduleError
+from tests.schedule.fusions import ON_TIDY, tiled
+from wsched.fusion import (
+    CircularBuffer,
+    CircularBufferType,
+    ParallelType,
+    Pipelined,
+    WarpSpecialized,
+)
+from wsched.schedule import Schedule
+
+
+def merged() -> Schedule:
+    s = tiled()
+    s.merge("T6", 1)
+    return s
+
+
+def test_circular_buffer() -> None:
+    s = merged()
+    s.circular_buffer("T6", 4, 2, WarpSpecialized(ParallelType.TIDy, (40, 232), 2))
+    assert s.tensor("T6").circular_buffer == CircularBuffer(
+        4, 2, WarpSpecialized(ParallelType.TIDy, (40, 232), 2)
+    )
+    assert str(s.fusion.history[-1]) == (
+        "circular_buffer('T6', 4, 2, WarpSpecialized(on=ParallelType.TIDy, "
+        "num_registers=(40, 232), stage_slice_position=2))"
+    )
+
+
+def test_missing_merge() -> None:
+    with pytest.raises(ScheduleError) as error:
+        tiled().circular_buffer("T6", 4, 2, ON_TIDY)
+    assert str(error.value).splitlines()[:3] == [
+        "ScheduleError[circular_buffer]: circular_buffer('T6', 4, 2, "
+        "WarpSpecialized(on=ParallelType.TIDy, num_registers=None, stage_slice_position=None)): "
+        "T6 has 2 serial loops left of position 3 (tile, k), a ring of stages is stepped through "
+        "by one",
+        "  legal here: merge('T6', 1, 2)",
+        "  in:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stages", "prefetch", "kind", "why"),
+    [
+        (1, 0, ON_TIDY, "1 stages make no ring, at least 2 do"),
+        (4, 4, ON_TIDY, "prefetch 4 is not in 0 .. 3"),
+        (4, 0, Pipelined(), "prefetch 0 is not in 1 .. 3"),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.BIDx),
+            "warps cannot be specialized on BIDx, only on TIDx, TIDy or TIDz",
+        ),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.TIDy, (20, 250)),
+            "setmaxnreg takes multiples of 8 from 24 to 240, not 20; "
+            "setmaxnreg takes multiples of 8 from 24 to 240, not 250",
+        ),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.TIDy, (232, 40)),
+            "the load warpgroup has 232 registers, more than 40 to compute",
+        ),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.TIDy, None, 9),
+            "the slice position 9 is not in 1 .. 5",
+        ),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.TIDy, None, 3),
+            "loop Mi [Bulk] is left of the slice position 3",
+        ),
+        (
+            4,
+            2,
+            WarpSpecialized(ParallelType.TIDy, None, 1),
+            "T6 has 0 serial loops left of position 1 (none), a ring of stages is stepped through "
+            "by one",
+        ),
+    ],
+)
+def test_refused(stages: int, prefetch: int, kind: CircularBufferType, why: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        merged().circular_buffer("T6", stages, prefetch, kind)
+    assert (error.value.rule, error.value.why) == ("circular_buffer", why)
+
+
+def test_only_loads_are_buffered_and_once() -> None:
+    s = tiled()
+    with pytest.raises(ScheduleError) as error:
+        s.circular_buffer("T4", 4, 2, WarpSpecialized(ParallelType.TIDy, None, 2))
+    assert error.value.why == ("T4 is not filled by a TMA load into shared memory")
+    s = merged()
+    s.circular_buffer("T6", 4, 2, ON_TIDY)
+    with pytest.raises(ScheduleError) as error:
+        s.circular_buffer("T6", 4, 2, ON_TIDY)
+    assert error.value.why == "T6 is circular-buffered already"
+
+
+def test_inlined_tensor_is_refused() -> None:
+    s = tiled()
+    s.inline_at("T6", 1)
+    s.merge("T6", 1)
+    with pytest.raises(ScheduleError) as error:
+        s.circular_buffer("T6", 4, 2, ON_TIDY)
+    assert error.value.why == (
+        "T6 is inlined at 1: a load warpgroup shares no loop with the compute warpgroups"
+    )
+
+
+def test_cta_loop_inside_a_stage_is_refused() -> None:
+    s = merged()
+    s.reorder("T6", {0: 1})
+    with pytest.raises(ScheduleError) as error:
+        s.circular_buffer("T6", 4, 2, WarpSpecialized(ParallelType.TIDy, None, 1))
+    assert error.value.why == "loop cta [BIDx] lies in a stage"

@@ -1,0 +1,74 @@
+"""The transform graph."""
+
+from __future__ import annotations
+
+from lowering.ir.expr import Special, Var, evaluate
+from tests.schedule.fusions import COOPERATIVE, linear, tiled
+from wsched.schedule import Schedule, TransformGraph, schedule_matmul
+
+
+def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:
+    f = linear()
+    graph = TransformGraph(f)
+    by_label = {
+        label: {graph.group(d) for t in f.tensors for d in t.logical if d.label == label}
+        for label in "MNK"
+    }
+    assert [len(groups) for groups in by_label.values()] == [1, 1, 1]
+    assert [str(g) for g in graph.groups] == ["M{M}", "K{K}", "N{N}"]
+
+
+def test_equal_transforms_are_mapped_different_ones_are_not() -> None:
+    s = Schedule(linear())
+    s.split("T4", 0, 128)
+    s.split("T5", 0, 128)
+    graph = TransformGraph(s.fusion)
+    assert graph.group(s.tensor("T4").loop[0]) == graph.group(s.tensor("T5").loop[0])
+    s = Schedule(linear())
+    s.split("T4", 0, 128)
+    s.split("T5", 0, 64)
+    graph = TransformGraph(s.fusion)
+    assert graph.group(s.tensor("T4").loop[0]) != graph.group(s.tensor("T5").loop[0])
+
+
+def test_index_is_composed_from_parts() -> None:
+    s = tiled()
+    s.merge("T6", 1)
+    graph = TransformGraph(s.fusion)
+    cta, tile, k = (graph.group(d) for d in s.tensor("T4").loop[:3])
+    known = {cta: Special("ctaid.x"), tile: Var("t"), k: Var("k")}
+    m = graph.index_of(graph.group(s.tensor("T6").loop[1]), known)
+    assert str(m) == "t * ceildiv(K, 64) + k"
+
+
+def test_index_is_decomposed_from_the_whole() -> None:
+    s = tiled()
+    s.merge("T6", 1)
+    graph = TransformGraph(s.fusion)
+    m = graph.group(s.tensor("T6").loop[1])
+    tile, k = (graph.group(d) for d in s.tensor("T4").loop[1:3])
+    assert str(graph.index_of(tile, {m: Var("m")})) == "m // ceildiv(K, 64)"
+    assert str(graph.index_of(k, {m: Var("m")})) == "m % ceildiv(K, 64)"
+    assert graph.index_of(m, {tile: Var("t")}) is None
+
+
+def test_tile_coordinates_follow_from_the_tile() -> None:
+    f = schedule_matmul(linear(), COOPERATIVE)
+    graph = TransformGraph(f)
+    cta, tile = (graph.group(d) for d in f.tensor("T4").loop[:2])
+    found = graph.indices({cta: Special("ctaid.x"), tile: Var("t")})
+    rows = next(g for g in graph.groups if g.label == "Mo")
+    env = {"%ctaid.x": 1, "%nctaid.x": 4, "t": 2, "M": 300, "N": 700, "K": 64}
+    assert evaluate(found[rows], env) == 9 // 3
+
+
+def test_networkx_view() -> None:
+    s = Schedule(linear())
+    s.split("T5", 0, 128)
+    graph = TransformGraph(s.fusion).networkx()
+    assert [str(n) for n, kind in graph.nodes(data="kind") if kind == "step"] == ["split by 128"]
+    assert [(str(a), str(b)) for a, b in graph.edges] == [
+        ("M{M}", "split by 128"),
+        ("split by 128", "Mo{ceildiv(M, 128)}"),
+        ("split by 128", "Mi{128}"),
+    ]

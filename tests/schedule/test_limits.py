@@ -1,0 +1,219 @@
+"""Legal parameters and the reasons against the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.errors import ScheduleError, UnsupportedError
+from tests.schedule.fusions import COOPERATIVE, PING_PONG, PIPELINED, linear
+from wsched.fusion import DataType
+from wsched.schedule import (
+    CircularBufferOptions,
+    ClusterDims,
+    GemmTile,
+    MatmulParams,
+    MatMulTileOptions,
+    MmaMacro,
+    TilingStrategy,
+)
+from wsched.schedule.limits import check_params, chunk_columns, require_legal, shared_bytes
+
+
+def with_tiles(cta: GemmTile, warp: GemmTile, **changes: Any) -> MatmulParams:
+    return replace(
+        COOPERATIVE,
+        tile_sizes=MatMulTileOptions(cta, warp),
+        mma_macro=MmaMacro(n=warp.n),
+        **changes,
+    )
+
+
+def tiles(m: int, n: int, groups: int, **changes: Any) -> MatmulParams:
+    return with_tiles(GemmTile(m, n, 64), GemmTile(m // groups, n, 64), **changes)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        COOPERATIVE,
+        PING_PONG,
+        PIPELINED,
+        tiles(128, 128, 2),
+        tiles(256, 128, 2),
+        tiles(256, 200, 2, num_registers=(40, 232)),
+        tiles(256, 208, 2, num_registers=(24, 240)),
+        tiles(192, 192, 3, num_registers=(32, 160)),
+        tiles(64, 256, 1, num_registers=(40, 232)),
+        tiles(128, 8, 2),
+    ],
+)
+def test_legal(params: MatmulParams) -> None:
+    assert check_params(params) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "reasons"),
+    [
+        (
+            tiles(256, 256, 2),
+            ["256 accumulators and 32 other registers a thread exceed 232"],
+        ),
+        (
+            tiles(256, 208, 2),
+            ["208 accumulators and 32 other registers a thread exceed 232"],
+        ),
+        (
+            tiles(192, 208, 3, num_registers=(32, 160)),
+            [
+                "Hopper_64_208_16 has 104 accumulators a thread, but 512 threads start with 128 "
+                "registers, 32 of them for other use"
+            ],
+        ),
+        (
+            tiles(320, 64, 5),
+            ["a TMA box has at most 256 rows, the tile's m is 320"],
+        ),
+        (
+            with_tiles(GemmTile(100, 256, 64), GemmTile(64, 256, 32)),
+            [
+                "the CTA tile's m 100 is no multiple of the warp tile's 64",
+                "the warp tile's k 32 differs from the CTA tile's 64",
+            ],
+        ),
+        (with_tiles(GemmTile(0, 256, 64), GemmTile(64, 256, 64)), ["tiles have positive sizes"]),
+        (
+            replace(COOPERATIVE, mma_macro=MmaMacro(32, 250, 8)),
+            [
+                "Hopper_32_250_8: wgmma of 16-bit operands is m64 and k16",
+                "Hopper_32_250_8: wgmma's n is a multiple of 8 from 8 to 256",
+                "Hopper_32_250_8 does not span the warp tile's n 256",
+            ],
+        ),
+        (
+            with_tiles(GemmTile(96, 64, 64), GemmTile(48, 64, 64)),
+            ["the warp tile's m 48 is no multiple of wgmma's 64"],
+        ),
+        (
+            replace(
+                COOPERATIVE,
+                circular_buffer_options=CircularBufferOptions(False, True, 1, 1),
+                epilogue_stages=0,
+            ),
+            [
+                "circular_buffer_smem_write=False: TMA loads are circular-buffered",
+                "circular_buffer_smem_read=True: wgmma reads shared memory itself",
+                "smem_circular_buffer_prefetch_gap=1 leaves 0 wgmma groups in flight, "
+                "wgmma_in_flight=1",
+                "1 stages: a ring has at least 2, and one more than the 1 wgmma groups in flight",
+                "epilogue_stages=0: a store needs a buffer",
+            ],
+        ),
+        (
+            with_tiles(GemmTile(256, 64, 64), GemmTile(32, 64, 64)),
+            [
+                "the warp tile's m 32 is no multiple of wgmma's 64",
+                "9 warpgroups are 1152 threads, a CTA has 1024",
+            ],
+        ),
+        (
+            replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4), grid_traversal_factor=(16, 8)),
+            [
+                "a cluster of 4 x 4 CTAs, at most 8 fit",
+                "grid_traversal_factor=(16, 8): the order groups the slower dimension of the tile "
+                "grid, (G, 1)",
+            ],
+        ),
+        (
+            replace(
+                PING_PONG,
+                tile_sizes=MatMulTileOptions(GemmTile(128, 128, 64), GemmTile(128, 128, 64)),
+            ),
+            [
+                "buffering_loop_level=WarpTiles: one warp tile in the CTA tile, nobody to "
+                "alternate with"
+            ],
+        ),
+    ],
+)
+def test_illegal(params: MatmulParams, reasons: list[str]) -> None:
+    assert check_params(params) == reasons
+
+
+def test_reasons_are_reported_together() -> None:
+    params = replace(tiles(256, 256, 2), cluster_dims=ClusterDims(0, 1))
+    with pytest.raises(ScheduleError) as error:
+        require_legal(linear(), params)
+    assert str(error.value) == (
+        "ScheduleError[params]: MatmulParams(cta_tile=256x256x64, warp_tile=128x256x64, ...): "
+        "256 accumulators and 32 other registers a thread exceed 232; "
+        "a cluster of 0 x 1 CTAs, at most 8 fit"
+    )
+
+
+def test_shared_memory() -> None:
+    assert shared_bytes(COOPERATIVE, DataType.BFloat16, DataType.BFloat16) == (48 * 1024, 32 * 1024)
+    options = CircularBufferOptions(smem_circular_buffer_stage=5)
+    with pytest.raises(ScheduleError) as error:
+        require_legal(linear(), replace(COOPERATIVE, circular_buffer_options=options))
+    assert str(error.value) == (
+        "ScheduleError[smem]: smem_circular_buffer_stage=5: 5 stages of 48 KiB + epilogue 32 KiB + "
+        "barriers 1 KiB = 273 KiB, limit 227 KiB\n"
+        "  legal here: smem_circular_buffer_stage=2; smem_circular_buffer_stage=3; "
+        "smem_circular_buffer_stage=4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "result", "columns"),
+    [
+        (256, DataType.BFloat16, 64),
+        (256, DataType.Float, 32),
+        (96, DataType.BFloat16, 32),
+        (8, DataType.Float, 8),
+    ],
+)
+def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
+    assert chunk_columns(tiles(128, n, 2), result) == columns
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        (
+            replace(COOPERATIVE, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs),
+            "tiling_strategy=DistributeStagesAcrossSMs is not supported; supported: "
+            "OneTilePerCTA, DistributeTilesAcrossSMs",
+        ),
+        (
+            replace(COOPERATIVE, splitk_factor=2),
+            "splitk_factor=2 is not supported; supported: splitk_factor=1",
+        ),
+        (
+            replace(COOPERATIVE, promote_prologue_smem_reuse=True),
+            "promote_prologue_smem_reuse=True is not supported; supported: False",
+        ),
+        (
+            replace(PING_PONG, tiling_strategy=TilingStrategy.OneTilePerCTA),
+            "buffering_loop_level=WarpTiles with tiling_strategy=OneTilePerCTA is not supported; "
+            "supported: WarpTiles with DistributeTilesAcrossSMs: a warpgroup needs a second tile "
+            "to overlap",
+        ),
+        (
+            with_tiles(GemmTile(64, 256, 64), GemmTile(64, 128, 64)),
+            "a warp tile 64x128x64 that splits N of the CTA tile 64x256x64 is not supported; "
+            "supported: warp tiles as wide as the CTA tile",
+        ),
+        (
+            with_tiles(GemmTile(128, 256, 32), GemmTile(64, 256, 32)),
+            "a CTA tile with k=32 is not supported; supported: multiples of 64: whole 128-byte "
+            "swizzle rows",
+        ),
+    ],
+)
+def test_unsupported(params: MatmulParams, text: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        require_legal(linear(), params)
+    assert str(error.value) == text

@@ -1,0 +1,124 @@
+"""The matmul scheduler: the loop nests it builds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.errors import ScheduleError
+from tests.schedule.fusions import (
+    CLASSES,
+    COOPERATIVE,
+    NON_PERSISTENT,
+    PING_PONG,
+    linear,
+)
+from wsched.fusion import Fusion, IterType, MemoryType
+from wsched.schedule import (
+    CircularBufferingStrategy,
+    ClusterDims,
+    MatmulParams,
+    TileRasterizationOrder,
+    schedule_matmul,
+)
+
+
+def nests(f: Fusion) -> dict[str, str]:
+    """Labels of each scheduled tensor's loops; those not serial with their parallel type."""
+    return {
+        t.head: " ".join(
+            d.label if d.parallel.name == "Serial" else f"{d.label}/{d.parallel}" for d in t.loop
+        )
+        for t in f.tensors
+        if t.transforms
+    }
+
+
+EPILOGUE = "cta/BIDx tile group/TIDy chunk m64 M/Mma N/Mma"
+
+
+def test_cooperative() -> None:
+    assert nests(schedule_matmul(linear(), COOPERATIVE)) == {
+        "T4_l_float": "cta/BIDx tile group/TIDy k k16 m64 M/Mma Ni/Mma K/Mma",
+        "T5_g___bfloat": "cta/BIDx tile group/TIDy chunk Mi/Bulk N/Bulk",
+        "T6_s___bfloat": "cta/BIDx tile·k Mi/Bulk Ni/Bulk Ki/Bulk",
+        "T7_s___bfloat": "cta/BIDx tile·k Mi/Bulk Ni/Bulk Ki/Bulk",
+        "T8_s___bfloat": EPILOGUE,
+        "T9_l___bfloat": EPILOGUE,
+    }
+
+
+def test_ping_pong() -> None:
+    f = schedule_matmul(linear(), PING_PONG)
+    assert nests(f)["T6_s___bfloat"] == "cta/BIDx tile·group·k Mi/Bulk Ni/Bulk Ki/Bulk"
+    assert nests(f)["T4_l_float"] == "cta/BIDx tile group/TIDy k k16 m64 M/Mma Ni/Mma K/Mma"
+    assert [str(d.extent) for d in f.tensor("T4").loop[2:6]] == ["2", "ceildiv(K, 64)", "4", "2"]
+
+
+def test_non_persistent() -> None:
+    f = schedule_matmul(linear(), NON_PERSISTENT)
+    assert nests(f)["T6_s___bfloat"] == "cta/BIDx k Mi/Bulk Ni/Bulk Ki/Bulk"
+    assert nests(f)["T4_l_float"] == "cta/BIDx group/TIDy k k16 m64 M/Mma Ni/Mma K/Mma"
+
+
+def test_results_of_32_bits_are_stored_from_the_accumulator() -> None:
+    f = schedule_matmul(linear(cast="Float"), COOPERATIVE)
+    assert [f"{e.output} = {e}" for e in f.exprs[4:]] == [
+        "T8 = mma(T5, T6)",
+        "T7 = Set(T8)",
+        "T4 = CpAsyncBulkTensorTile(T7)",
+    ]
+    assert str(f.tensor("T7").loop[-1].extent) == "32"
+
+
+def test_without_shared_memory_epilogue() -> None:
+    f = schedule_matmul(linear(), replace(COOPERATIVE, use_smem_epilogue=False))
+    assert nests(f)["T5_g___bfloat"] == EPILOGUE
+    assert [t.name for t in f.tensors if t.memory is MemoryType.Shared] == ["T6", "T7"]
+
+
+def test_without_stmatrix() -> None:
+    f = schedule_matmul(linear(), replace(COOPERATIVE, use_ldst_matrix=False))
+    assert "T8 = Set(T9)" in [f"{e.output} = {e}" for e in f.exprs]
+
+
+@pytest.mark.parametrize("dims", [ClusterDims(2, 1), ClusterDims(1, 2), ClusterDims(2, 2)])
+@pytest.mark.parametrize("base", [COOPERATIVE, PING_PONG, NON_PERSISTENT])
+def test_clusters_keep_the_nest(base: MatmulParams, dims: ClusterDims) -> None:
+    plain = schedule_matmul(linear(), base)
+    assert nests(schedule_matmul(linear(), replace(base, cluster_dims=dims))) == nests(plain)
+
+
+@pytest.mark.parametrize(
+    ("order", "factor", "merge"),
+    [
+        (TileRasterizationOrder.RowMajor, 1, "ceildiv(M, 128) * ceildiv(N, 256), 0"),
+        (TileRasterizationOrder.RowMajor, 8, "ceildiv(M, 128) * ceildiv(N, 256), 8"),
+        (TileRasterizationOrder.ColumnMajor, 4, "ceildiv(N, 256) * ceildiv(M, 128), 4"),
+    ],
+)
+def test_tile_order(order: TileRasterizationOrder, factor: int, merge: str) -> None:
+    params = replace(COOPERATIVE, cta_order=order, grid_traversal_factor=(factor, 1))
+    f = schedule_matmul(linear(), params)
+    made = next(s for s in f.tensor("T4").transforms if s.outputs[0].label == "tiles")
+    assert f"{made.outputs[0].extent}, {getattr(made, 'traversal', None)}" == merge
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_reductions_stay_on_the_accumulator(name: str) -> None:
+    f = schedule_matmul(linear(), CLASSES[name])
+    summed = {t.name for t in f.tensors if any(d.iter_type is IterType.Reduction for d in t.loop)}
+    assert summed == {f.mma.output}
+
+
+def test_the_proof_runs_on_every_schedule() -> None:
+    with pytest.raises(ScheduleError) as error:
+        schedule_matmul(
+            linear(),
+            replace(PING_PONG, circular_buffering_strategy=CircularBufferingStrategy.Pipelined),
+        )
+    assert error.value.rule == "role"
+    with pytest.raises(ScheduleError) as error:
+        schedule_matmul(linear(), replace(COOPERATIVE, num_registers=(40, 240)))
+    assert error.value.rule == "registers"

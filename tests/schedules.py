@@ -1,0 +1,138 @@
+"""The schedules that every end-to-end test runs: one for each way in which a kernel can differ.
+
+``SCHEDULES`` has them by name. Each is legal for 16-bit operands and for every result type, so a
+test may combine them freely; where shared memory does not hold the fp32 epilogue, ``for_result``
+takes fewer stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering.hopper import SHARED_BYTES
+from wsched.fusion import DataType
+from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
+from wsched.schedule.params import (
+    BufferingLoopLevel,
+    CircularBufferOptions,
+    GemmTile,
+    MatmulParams,
+    MatMulTileOptions,
+    MmaMacro,
+    TileRasterizationOrder,
+    TilingStrategy,
+)
+
+__all__ = ["SCHEDULES", "cooperative", "definition", "for_result", "ping_pong"]
+
+_TYPES = {"bf16": "BFloat16", "f16": "Half", "f32": "Float"}
+
+
+def definition(operand: str = "bf16", result: str = "bf16", op: str = "linear") -> str:
+    """The text of a matmul; ``op`` is ``linear``, ``matmul`` or ``matmul_t`` (w transposed)."""
+    dtype = f"DataType.{_TYPES[operand]}"
+    tensor = f"fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype={dtype})"
+    lines = [
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :",
+        f"    x = {tensor}",
+    ]
+    match op:
+        case "linear":
+            lines += [f"    w = {tensor}", "    d = fd.ops.linear(x, w)"]
+        case "matmul_t":
+            lines += [
+                f"    w = {tensor}",
+                "    t = fd.ops.permute(w, dims=[1, 0])",
+                "    d = fd.ops.matmul(x, t)",
+            ]
+        case _:
+            columns = tensor.replace("contiguity", "stride_order=[0, 1], contiguity")
+            lines += [f"    w = {columns}", "    d = fd.ops.matmul(x, w)"]
+    if result != operand:
+        lines += [f"    d = fd.ops.cast(d, dtype=DataType.{_TYPES[result]})"]
+    return "\n".join([*lines, "    fd.add_output(d)", ""])
+
+
+def cooperative(
+    m: int,
+    n: int,
+    k: int = 64,
+    *,
+    stages: int = 4,
+    in_flight: int = 1,
+    groups: int = 2,
+    registers: tuple[int, int] | None = (40, 232),
+    traversal: tuple[int, int] = (1, 1),
+    order: TileRasterizationOrder = TileRasterizationOrder.RowMajor,
+    persistent: bool = True,
+    epilogue_stages: int = 1,
+) -> MatmulParams:
+    """``groups`` warpgroups share a tile of ``m x n x k``, ``m / groups`` rows each."""
+    strategy = TilingStrategy
+    return MatmulParams(
+        tiling_strategy=(
+            strategy.DistributeTilesAcrossSMs if persistent else strategy.OneTilePerCTA
+        ),
+        cta_order=order,
+        circular_buffer_options=CircularBufferOptions(
+            smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=in_flight + 1
+        ),
+        tile_sizes=MatMulTileOptions(GemmTile(m, n, k), GemmTile(m // groups, n, k)),
+        mma_macro=MmaMacro(64, n, 16),
+        grid_traversal_factor=traversal,
+        num_registers=registers,
+        wgmma_in_flight=in_flight,
+        epilogue_stages=epilogue_stages,
+    )
+
+
+def ping_pong(
+    m: int, n: int, k: int = 64, *, stages: int = 4, in_flight: int = 1, epilogue_stages: int = 1
+) -> MatmulParams:
+    """Two warpgroups take turns, each with tiles of its own of ``m x n x k``."""
+    shared = cooperative(
+        2 * m, n, k, stages=stages, in_flight=in_flight, epilogue_stages=epilogue_stages
+    )
+    return replace(shared, buffering_loop_level=BufferingLoopLevel.WarpTiles)
+
+
+_COLUMNS = TileRasterizationOrder.ColumnMajor
+
+SCHEDULES: dict[str, MatmulParams] = {
+    "coop_128x256": cooperative(128, 256),
+    "coop_128x192": cooperative(128, 192),
+    "coop_128x128": cooperative(128, 128, stages=6, epilogue_stages=2),
+    "coop_128x64": cooperative(128, 64, stages=8),
+    "coop_k128": cooperative(128, 128, 128, stages=3),
+    "coop_in_flight_0": cooperative(128, 128, in_flight=0),
+    "coop_in_flight_2": cooperative(128, 128, in_flight=2),
+    "coop_2_stages": cooperative(128, 256, stages=2),
+    "coop_traversal": cooperative(128, 128, traversal=(8, 1)),
+    "coop_traversal_odd": cooperative(128, 64, traversal=(3, 1), order=_COLUMNS),
+    "coop_columns": cooperative(128, 128, order=_COLUMNS),
+    "coop_1_group": cooperative(64, 128, groups=1, registers=(40, 232)),
+    "coop_1_group_2_rows": cooperative(128, 128, groups=1, registers=(40, 232)),
+    "coop_256x128": cooperative(256, 128),
+    "coop_3_groups": cooperative(192, 128, groups=3, registers=(32, 160)),
+    "coop_24_240": cooperative(128, 256, registers=(24, 240)),
+    "coop_no_setmaxnreg": cooperative(128, 128, registers=None),
+    "tile_per_cta": cooperative(128, 128, persistent=False),
+    "tile_per_cta_256": cooperative(128, 256, persistent=False, traversal=(4, 1)),
+    "pingpong_128x128": ping_pong(128, 128),
+    "pingpong_64x256": ping_pong(64, 256),
+    "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),
+    "pingpong_in_flight_0": ping_pong(64, 128, stages=3, in_flight=0),
+}
+"""By name; all compile without spills and run on every problem whose rows are 16-byte aligned."""
+
+
+def for_result(params: MatmulParams, result: str, operand: str = "bf16") -> MatmulParams:
+    """``params`` with as many stages, up to its own, as fit beside the epilogue of ``result``."""
+    types = DataType[_TYPES[operand]], DataType[_TYPES[result]]
+    stage, epilogue = shared_bytes(params, *types)
+    options = params.circular_buffer_options
+    fit = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+    stages = min(fit, options.smem_circular_buffer_stage)
+    return replace(
+        params, circular_buffer_options=replace(options, smem_circular_buffer_stage=stages)
+    )

@@ -1,0 +1,122 @@
+"""The systems that are compared, by name, and how each is made ready for a problem."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowering.errors import UnsupportedError
+from wsched.bench.problem import Problem, definition_text
+
+__all__ = ["PEERS", "REFERENCE", "Launch", "Prepared", "Skip", "is_own", "parse_peers", "prepare"]
+
+REFERENCE = "cublas"
+"""The peer that ratios refer to."""
+
+Launch = Callable[[Any, Any, Any], Any]
+"""Launches on torch's current stream: (A [M, K], B [N, K], D [M, N]) -> the tensor with the result.
+
+The result is D, except for a system that allocates its own.
+"""
+
+
+class Skip(Exception):  # noqa: N818  (an answer, not a failure of the benchmark)
+    """A system cannot take part here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A system that is ready for one problem; ``details`` goes into the JSON."""
+
+    launch: Launch
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+# Name on the command line -> module with ``prepare(name, problem, a, b) -> Prepared``. A module is
+# imported when its peer is wanted, so that one that is not installed costs the others nothing.
+PEERS = {
+    "cublas": "wsched.bench.peer_cublas",
+    "nvfuser": "wsched.bench.peer_nvfuser",
+    "nvfuser-cooperative": "wsched.bench.peer_nvfuser",
+    "nvfuser-pingpong": "wsched.bench.peer_nvfuser",
+    "triton": "wsched.bench.peer_triton",
+    "cutlass": "wsched.bench.peer_cutlass",
+}
+
+
+def parse_peers(text: str) -> tuple[str, ...]:
+    """Parse a comma-separated list of peers; cuBLAS is always one, the ratios refer to it.
+
+    Raises:
+        UnsupportedError: a name that is not in :data:`PEERS`.
+    """
+    words = [w.strip() for w in text.split(",") if w.strip()]
+    for word in words:
+        if word not in PEERS:
+            raise UnsupportedError(f"the peer {word!r}", ", ".join(PEERS))
+    return tuple(dict.fromkeys([REFERENCE, *words]))
+
+
+def is_own(name: str) -> bool:
+    """Whether a system is wsched's: ``wsched``, or ``wsched:<name>`` with parameters of a file."""
+    return name.partition(":")[0] == "wsched"
+
+
+def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, b: Any) -> Prepared:
+    """Compile a system for a problem.
+
+    Args:
+        name: a peer, or a name for which :func:`is_own` holds.
+        params: for wsched, ``MatmulParams`` as a dict; None leaves the choice to the heuristics.
+        problem: what to compute.
+        a: CUDA tensor [M, K], in the problem's layout.
+        b: CUDA tensor [N, K].
+
+    Raises:
+        Skip: not installed, or it refuses the problem.
+    """
+    if is_own(name):
+        return _prepare_wsched(params, problem, a, b)
+    try:
+        module = importlib.import_module(PEERS[name])
+    except ImportError as error:
+        raise Skip(f"not installed: {error}") from error
+    prepared: Prepared = module.prepare(name, problem, a, b)
+    return prepared
+
+
+def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: Any) -> Prepared:
+    import wsched
+    from lowering.errors import WschedError
+    from wsched.schedule.params import MatmulParams
+
+    try:
+        chosen = None if params is None else MatmulParams.from_dict(params)
+        kernel = wsched.compile(definition_text(problem), [a, b], params=chosen)
+    except WschedError as error:
+        raise Skip(str(error)) from error
+
+    def launch(a: Any, b: Any, d: Any) -> Any:
+        kernel(a, b, out=[d])
+        return d
+
+    return Prepared(
+        launch, {"params": kernel.params.to_dict(), "resources": plain(kernel.resources)}
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a record of any kind as JSON data: dataclasses and mappings as dicts, others as text.
+    """
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    names = getattr(type(value), "__dataclass_fields__", None)
+    if names is not None:
+        return {n: plain(getattr(value, n)) for n in names}
+    return str(value)
