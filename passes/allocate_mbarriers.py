@@ -15,7 +15,9 @@ whether it has a tile or not.
 
 In a cluster whose CTAs fill each other's stages, a stage may be filled only when all its readers in
 all CTAs have released it: each release arrives at the empty barrier of every CTA that multicasts to
-ours, our own included, with cluster scope. The init is then followed by a cluster-wide sync, and
+ours, our own included. These arrivals and their waits are relaxed: what they order are reads by
+wgmma, which ``wgmma.wait`` has completed, and copies that the load thread issues after its wait; no
+ordinary memory access is published. The init is then followed by a cluster-wide sync, and
 so is the end of the roles, because a peer may still signal a CTA that has nothing left to do.
 
 After ``synchronize_wgmma``, before ``expect_tx`` (bytes) and ``step_stages`` (parity arithmetic).
@@ -57,6 +59,7 @@ from lowering.options import LoweringOptions
 __all__ = ["allocate_mbarriers"]
 
 WARPS_PER_GROUP = 4
+RELAXED = "relaxed.cluster"
 
 
 def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -148,7 +151,7 @@ def _peers(ring: CircularBuffer) -> tuple[Expr, ...]:
 
 
 def _arrive(bar: MBarrierRef, peers: tuple[Expr, ...]) -> Body:
-    return (MBarrierArrive(bar), *(MBarrierArrive(bar, cta=peer) for peer in peers))
+    return (MBarrierArrive(bar), *(MBarrierArrive(bar, cta=peer, order=RELAXED) for peer in peers))
 
 
 def _place(
@@ -161,13 +164,13 @@ def _place(
     """``body`` with the ring's steps replaced by operations on its barriers."""
     out: list[Stmt] = []
     filling: MBarrierRef | None = None
-    scope = "cluster" if ring.multicast else "cta"
+    order = RELAXED if ring.multicast else "acquire.cta"
     for stmt in body:
         match stmt:
             case Acquire(ring=name, step=m) if name == ring.name:
                 filling = MBarrierRef(full.name, m % ring.stages)
                 free = MBarrierRef(empty.name, m % ring.stages)
-                out.append(MBarrierWait(free, m // ring.stages % 2, scope=scope))
+                out.append(MBarrierWait(free, m // ring.stages % 2, order=order))
                 out.append(MBarrierExpectTx(filling))
             case WaitFull(ring=name, step=m) if name == ring.name:
                 at = MBarrierRef(full.name, m % ring.stages)

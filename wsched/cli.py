@@ -1,25 +1,42 @@
-"""The command line: ``wsched demo | run | dump | explain | bench``."""
+"""The command line: ``wsched demo | run | dump | explain | bench | version``."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from lowering.errors import WschedError
+from lowering.errors import UnsupportedError, WschedError
 from wsched import __version__
+from wsched.api import import_fusion
 from wsched.bench.cli import app as bench_app
-from wsched.inspect import Extents, explain, kernel_for, write_dumps
+from wsched.fusion import Fusion
+from wsched.inspect import Extents, explain, extents_for, kernel_for, write_dumps
+from wsched.schedule.loops import side_by_side
 
 __all__ = ["app", "main"]
 
+
+class _Group(TyperGroup):
+    """Commands whose errors of wsched are their text and exit status 2, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WschedError as e:
+            typer.echo(str(e), err=True)
+            raise typer.Exit(2) from None
+
+
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
@@ -30,8 +47,17 @@ File = Annotated[
         help="A definition as nvFuser prints it (repr(fd)).", exists=True, dir_okay=False
     ),
 ]
-Shape = Annotated[str, typer.Option("--shape", help="Problem size MxNxK.")]
-Sms = Annotated[int, typer.Option("--sms", help="Multiprocessors of the device to plan for.")]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        metavar="MxNxK",
+        help="Problem size; by default the definition's, 256x256x512 where it is symbolic.",
+    ),
+]
+Sms = Annotated[
+    int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
+]
 
 
 @app.command()
@@ -45,56 +71,66 @@ def demo() -> None:
 @app.command()
 def dump(
     file: File,
-    stage: Annotated[str, typer.Option("--stage", help="One stage; 'all' writes files.")] = "loops",
-    shape: Shape = "256x256x512",
+    stage: Annotated[
+        str,
+        typer.Option(
+            "--stage",
+            help="fusion, subdags, dot (Graphviz), loops, lower, the name of a pass, kernel, "
+            "cuda, ptx, sass; 'all' writes a file for each.",
+        ),
+    ] = "loops",
+    shape: Shape = None,
     sms: Sms = 4,
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
-    kernel = kernel_for(file.read_text(), _extents(shape), sms)
-    if stage == "all":
-        for path in write_dumps(kernel, folder / kernel.kernel.name):
-            typer.echo(path)
-    else:
+    text, _, extents = _read(file, shape)
+    kernel = kernel_for(text, extents, sms)
+    if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
+        return
+    try:
+        dumps = write_dumps(kernel, folder / kernel.kernel.name)
+    except OSError as e:
+        raise typer.BadParameter(f"{folder}: {e.strerror}", param_hint="--dir") from None
+    for path in dumps.files:
+        typer.echo(path)
+    for reason in dumps.missing:
+        typer.echo(f"without {reason}", err=True)
 
 
 @app.command()
 def run(
     file: File,
-    shape: Shape = "256x256x512",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")] = 0,
+    shape: Shape = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
-    """Run a definition on random inputs and check the result against torch."""
-    from wsched.demo import check_definition
+    """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
+    from wsched.check import check, device, multiprocessors, random_inputs
 
-    outcome = check_definition(file.read_text(), _extents(shape), seed)
-    typer.echo(outcome.text)
+    text, fusion, extents = _read(file, shape)
+    where = device()
+    kernel = kernel_for(text, extents, multiprocessors(where))
+    outcome = check(kernel, random_inputs(fusion, extents, seed, where))
+    typer.echo(outcome.text, nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
 
 @app.command(name="explain")
 def explain_command(
     file: File,
-    shape: Shape = "256x256x512",
+    shape: Shape = None,
     sms: Sms = 132,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which kernel a problem gets, with which parameters and why it is legal."""
-    found = explain(file.read_text(), _extents(shape), sms)
+    text, _, extents = _read(file, shape)
+    found = explain(text, extents, sms)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return
-    typer.echo(
-        f"{found.kernel}: {found.threads} threads, {found.shared_bytes} bytes of shared memory"
-    )
-    typer.echo(f"predicted: {found.predicted_cycles:.0f} cycles on the busiest SM")
-    typer.echo("legal because the load index follows the compute loops:")
-    for line in found.relation:
-        typer.echo(f"  {line}")
-    typer.echo("parameters:")
-    for key, value in found.params.items():
-        typer.echo(f"  {key} = {value}")
+    typer.echo(str(found))
+    typer.echo(side_by_side(kernel_for(text, extents, sms).fusion), nl=False)
 
 
 @app.command()
@@ -103,17 +139,24 @@ def version() -> None:
     typer.echo(__version__)
 
 
-def _extents(shape: str) -> Extents:
+def _read(file: Path, shape: str | None) -> tuple[str, Fusion, Extents]:
+    """Text and fusion of a definition, and the extents to look at; errors name the file."""
     try:
-        return Extents.parse(shape)
+        asked = None if shape is None else Extents.parse(shape)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--shape") from None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
+    try:
+        fusion = import_fusion(text)
+    except UnsupportedError as e:
+        typer.echo(f"{file}: {e}", err=True)
+        raise typer.Exit(2) from None
+    return text, fusion, extents_for(fusion, asked)
 
 
 def main() -> None:
-    """Run the command line; an error of wsched is its text and exit status 2, no traceback."""
-    try:
-        app()
-    except WschedError as e:
-        typer.echo(str(e), err=True)
-        sys.exit(2)
+    """Run the command line."""
+    app()

@@ -24,15 +24,29 @@ from lowering.ir.nodes import (
 __all__ = ["RULES"]
 
 
+_ARRIVE = {
+    False: {"release.cta": ""},
+    True: {"release.cluster": "_remote", "relaxed.cluster": "_remote_relaxed"},
+}
+"""By whether the barrier is in another CTA: PTX order -> end of the wrapper's name."""
+
+_WAIT = {"acquire.cta": "", "acquire.cluster": "_cluster", "relaxed.cluster": "_relaxed"}
+
+
+def _order(s: Stmt, order: str, suffixes: dict[str, str]) -> str:
+    if order not in suffixes:
+        raise InternalError("emit_cuda", f"{s.OP} with order {order}, not {', '.join(suffixes)}")
+    return suffixes[order]
+
+
 def _mbarrier_init(e: Emitter, s: MBarrierInit) -> None:
     e.out.line(f"ptx::mbarrier_init({e.mbarrier(s.bar)}, {s.arrivals});")
 
 
 def _mbarrier_arrive(e: Emitter, s: MBarrierArrive) -> None:
-    if s.cta is None:
-        e.out.line(f"ptx::mbarrier_arrive({e.mbarrier(s.bar)});")
-    else:
-        e.out.line(f"ptx::mbarrier_arrive_remote({e.mbarrier(s.bar)}, {e.arg(s.cta)});")
+    suffix = _order(s, s.order, _ARRIVE[s.cta is not None])
+    cta = "" if s.cta is None else f", {e.arg(s.cta)}"
+    e.out.line(f"ptx::mbarrier_arrive{suffix}({e.mbarrier(s.bar)}{cta});")
 
 
 def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
@@ -42,11 +56,8 @@ def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
 
 
 def _mbarrier_wait(e: Emitter, s: MBarrierWait) -> None:
-    scopes = {"cta": "", "cluster": "_cluster"}
-    if s.scope not in scopes:
-        raise InternalError("emit_cuda", f"mbarrier.wait with scope {s.scope}")
-    function = f"ptx::mbarrier_wait{scopes[s.scope]}"
-    e.out.line(f"{function}({e.mbarrier(s.bar)}, {e.arg(s.parity)});")
+    suffix = _order(s, s.order, _WAIT)
+    e.out.line(f"ptx::mbarrier_wait{suffix}({e.mbarrier(s.bar)}, {e.arg(s.parity)});")
 
 
 def _mbarrier_inval(e: Emitter, s: MBarrierInval) -> None:

@@ -61,6 +61,14 @@ PTX void mbarrier_arrive_remote(unsigned bar, int cta) {
       : "memory");
 }
 
+PTX void mbarrier_arrive_remote_relaxed(unsigned bar, int cta) {
+  asm volatile(
+      "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
+      " mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(bar),
+      "r"(cta)
+      : "memory");
+}
+
 PTX void mbarrier_arrive_expect_tx(unsigned bar, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
                "r"(bytes)
@@ -89,6 +97,17 @@ PTX bool mbarrier_try_wait_parity_cluster(unsigned bar, int parity) {
   return done != 0;
 }
 
+PTX bool mbarrier_try_wait_parity_relaxed(unsigned bar, int parity) {
+  unsigned done;
+  asm volatile(
+      "{\n .reg .pred p;\n mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
+      " selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(bar), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 PTX void mbarrier_wait(unsigned bar, int parity) {
   while (!mbarrier_try_wait_parity(bar, parity)) {
   }
@@ -96,6 +115,11 @@ PTX void mbarrier_wait(unsigned bar, int parity) {
 
 PTX void mbarrier_wait_cluster(unsigned bar, int parity) {
   while (!mbarrier_try_wait_parity_cluster(bar, parity)) {
+  }
+}
+
+PTX void mbarrier_wait_relaxed(unsigned bar, int parity) {
+  while (!mbarrier_try_wait_parity_relaxed(bar, parity)) {
   }
 }
 

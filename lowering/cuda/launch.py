@@ -115,7 +115,8 @@ class LoadedKernel:
         device = -1
         for i, m in enumerate(self.kernel.tensor_maps):
             t = _argument(tensors, m.name)
-            key = (i, t.data_ptr(), t.shape, t.stride(), t.dtype, t.device)
+            # With unified addressing the address also tells the device.
+            key = (i, t.data_ptr(), t.shape, t.stride(), t.dtype)
             descriptor, where = self._described.get(key) or self._describe(key, t)
             if device not in (-1, where):
                 raise UnsupportedError("tensors of several devices", "tensors of one device")

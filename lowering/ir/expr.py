@@ -213,11 +213,15 @@ def maximum(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
-    """``then if cond else other``, folded when the condition is constant or both sides agree."""
-    then, other = as_expr(then), as_expr(other)
-    if isinstance(cond, Const):
-        return then if cond.value else other
-    return then if then == other else Select(cond, then, other)
+    """``then if cond else other``, folded when the condition is constant or both sides agree.
+
+    The type stays, as in :func:`binary`.
+    """
+    plain = Select(cond, as_expr(then), as_expr(other))
+    if not isinstance(cond, Const) and plain.then != plain.other:
+        return plain
+    chosen = plain.other if cond == FALSE or cond == ZERO else plain.then
+    return chosen if type_of(chosen) is type_of(plain) else plain
 
 
 def type_of(e: Expr) -> ScalarType:

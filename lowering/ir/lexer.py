@@ -24,11 +24,15 @@ from lowering.ir.operands import Frag
 
 __all__ = ["IRSyntaxError", "Lexer"]
 
+_SPACE = re.compile(r"\s*(?:#[^\n]*\n?\s*)*")
 _TOKEN = re.compile(
-    r"\s*(?:#[^\n]*\n?\s*)*"
-    r"(?P<token>%[a-z][\w.]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+x\d+|\d+|->|\.\.|//|<<|<=|==|!=|[-+*%^<>=(){}\[\],:])"
+    r"%[a-z][\w.]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|\d+x\d+|\d+"
+    r"|->|\.\.|//|<<|<=|==|!=|[-+*%^<>=(){}\[\],:]"
 )
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan")
+
+_SCALAR_TYPES = tuple(t.value for t in ScalarType)
 
 
 class IRSyntaxError(WschedError):
@@ -39,6 +43,12 @@ class IRSyntaxError(WschedError):
         super().__init__(f"line {line}: found {found!r}, expected {expected}")
 
 
+def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    """Where the match of ``pattern`` at ``position`` ends; ``position`` itself if there is none."""
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
 class Lexer:
     """A cursor over the tokens of a text, with the names in scope; parses expressions."""
 
@@ -46,22 +56,23 @@ class Lexer:
         self.tokens: list[tuple[str, int]] = []
         self.at = 0
         self.scope: dict[str, Var | Frag] = {}
-        position, end = 0, len(text.rstrip())
-        while position < end:
-            match = _TOKEN.match(text, position)
-            if match is None:
-                if not re.sub(r"#[^\n]*", "", text[position:]).strip():
-                    break
-                line = text.count("\n", 0, position) + 1
-                raise IRSyntaxError(line, text[position : position + 20].strip(), "a token")
-            line = text.count("\n", 0, match.start("token")) + 1
-            self.tokens.append((match["token"], line))
-            position = match.end()
+        line, position = 1, 0
+        while (start := _end(_SPACE, text, position)) < len(text):
+            line += text.count("\n", position, start)
+            position = _end(_TOKEN, text, start)
+            if position == start:
+                raise IRSyntaxError(line, text[start : start + 20].split()[0], "a token")
+            self.tokens.append((text[start:position], line))
 
     @property
     def peek(self) -> str:
         """The next token, empty at the end."""
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def ahead(self, *tokens: str) -> bool:
+        """Whether ``tokens`` follow the next token."""
+        after = self.tokens[self.at + 1 : self.at + 1 + len(tokens)]
+        return tuple(token for token, _ in after) == tokens
 
     def fail(self, expected: str) -> IRSyntaxError:
         """The error for the token at hand."""
@@ -94,6 +105,19 @@ class Lexer:
             raise self.fail("an integer")
         return sign * int(self.next())
 
+    def number(self) -> float:
+        """Take a number, which may have a sign, a fraction and an exponent."""
+        sign = -1.0 if self.accept("-") else 1.0
+        if not _NUMBER.fullmatch(self.peek):
+            raise self.fail("a number")
+        return sign * float(self.next())
+
+    def scalar_type(self) -> ScalarType:
+        """Take the type of a scalar."""
+        if self.peek not in _SCALAR_TYPES:
+            raise self.fail("a scalar type: " + ", ".join(_SCALAR_TYPES))
+        return ScalarType(self.next())
+
     def name(self) -> str:
         """Take a name."""
         if not re.match(r"[A-Za-z_]", self.peek):
@@ -107,6 +131,15 @@ class Lexer:
             if found:
                 self.expect(",")
             found.append(one())
+        return tuple(found)
+
+    def arguments(self, count: int) -> tuple[Expr, ...]:
+        """Take ``count`` expressions and the closing parenthesis."""
+        found = [self.expr()]
+        while len(found) < count:
+            self.expect(",")
+            found.append(self.expr())
+        self.expect(")")
         return tuple(found)
 
     def expr(self, level: int = 1) -> Expr:
@@ -124,7 +157,7 @@ class Lexer:
         token = self.peek
         if token.isdigit() or token == "-":
             value = self.integer()
-            return Const(value, ScalarType(self.next())) if self.accept(":") else Const(value)
+            return Const(value, self.scalar_type()) if self.accept(":") else Const(value)
         self.at += 1
         if token == "(":
             inner = self.expr()
@@ -136,11 +169,10 @@ class Lexer:
             return Special(token[1:])
         if self.peek == "(" and token in OPS:
             self.at += 1
-            a, b = self.items(self.expr, ")")
-            return Binary(token, a, b)
+            return Binary(token, *self.arguments(2))
         if self.peek == "(" and token == "select":
             self.at += 1
-            return Select(*self.items(self.expr, ")"))
+            return Select(*self.arguments(3))
         found = self.scope.get(token)
         if isinstance(found, Var):
             return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from lowering.ir import nodes
-from lowering.ir.expr import ONE, Expr, ScalarType, Var
+from lowering.ir.expr import ONE, Expr, Var
 from lowering.ir.kernel import (
     CircularBuffer,
     Kernel,
@@ -45,6 +45,8 @@ _PLAIN: dict[str, type[Stmt]] = {
     if isinstance(cls, type) and issubclass(cls, Stmt) and cls.OP and cls.OP not in _BLOCKS
 }
 
+Value = TypeVar("Value", Var, Frag)
+
 
 def parse_kernel(text: str) -> Kernel:
     """The kernel that ``print_kernel`` printed as ``text``; ``#`` starts a comment.
@@ -75,6 +77,7 @@ class _Parser(Lexer):
             word = self.next()
             groups[word].append(_DECLARATIONS[word](self))
         body = self.body()
+        self.expect("}")
         if self.peek:
             raise self.fail("the end of the text")
         self.at = mark
@@ -94,10 +97,14 @@ class _Parser(Lexer):
             circular_buffers=tuple(groups["circular_buffer"]),
         )
 
-    def param(self) -> Var:
-        var = self.typed()
-        assert isinstance(var, Var)
-        return var
+    def scalar(self) -> Var:
+        name = self.name()
+        self.expect(":")
+        return self.define(Var(name, self.scalar_type()))
+
+    def define(self, value: Value) -> Value:
+        self.scope[value.name] = value
+        return value
 
     def pair(self) -> tuple[int, int]:
         rows, _, cols = self.peek.partition("x")
@@ -114,7 +121,12 @@ class _Parser(Lexer):
             raise self.fail("an element type: " + ", ".join(d.value for d in DType)) from None
 
     def swizzle(self) -> Swizzle:
-        return Swizzle(self.integer()) if self.accept("swizzle") else Swizzle.NONE
+        if not self.accept("swizzle"):
+            return Swizzle.NONE
+        spans = [str(s.value) for s in Swizzle]
+        if self.peek not in spans:
+            raise self.fail("a swizzle: " + ", ".join(spans))
+        return Swizzle(self.integer())
 
     def offset(self) -> int | None:
         return self.integer() if self.accept("at") else None
@@ -174,15 +186,15 @@ class _Parser(Lexer):
 
     def body(self) -> Body:
         found = []
-        while self.peek not in ("}", "yield"):
+        while self.peek not in ("}", "yield", ""):
             found.append(self.stmt())
-        if self.peek == "}":
-            self.at += 1
         return tuple(found)
 
     def block(self) -> Body:
         self.expect("{")
-        return self.body()
+        body = self.body()
+        self.expect("}")
+        return body
 
     def stmt(self) -> Stmt:
         word = self.peek
@@ -190,16 +202,18 @@ class _Parser(Lexer):
             self.at += 1
             return _CONTROL[word](self)
         out = None
-        if word not in _PLAIN:
-            out = self.typed()
+        if word not in _PLAIN and self.ahead(":"):
+            out = self.result()
             self.expect("=")
         cls = _PLAIN.get(self.peek)
         if cls is None:
             raise self.fail("a statement")
+        if (out is None) == any(f.name == "out" for f in fields(cls)):
+            raise self.fail("a statement without a result" if out else "a result before it")
         self.at += 1
         return self.plain(cls, out)
 
-    def plain(self, cls: type[Stmt], out: Var | Frag | None) -> Stmt:
+    def plain(self, cls: type[Stmt], out: Frag | None) -> Stmt:
         hints = get_type_hints(cls)
         values: dict[str, Any] = {}
         named = [f.name for f in fields(cls) if f.default is not MISSING]
@@ -227,13 +241,15 @@ class _Parser(Lexer):
     def operand(self, hint: Any) -> Any:
         text = str(hint)
         if hint is bool:
-            return self.name() == "true"
+            if self.peek not in ("true", "false"):
+                raise self.fail("'true' or 'false'")
+            return self.next() == "true"
         if "Expr" in text:
             return self.expr()
         if hint is int or text.startswith("int |"):
             return self.integer()
         if hint is float:
-            return float(self.next())
+            return self.number()
         if hint is str:
             return self.name()
         if hint is Frag:
@@ -255,31 +271,20 @@ class _Parser(Lexer):
         self.at += 1
         return found
 
-    def typed(self) -> Var | Frag:
+    def result(self) -> Frag:
         name = self.name()
-        self.expect(":")
-        value: Var | Frag
-        if self.accept("frag"):
-            self.expect("<")
-            dtype = self.dtype()
-            self.expect(",")
-            rows, cols = self.pair()
-            flying = self.accept(",")
-            if flying:
-                self.expect("async")
-            self.expect(">")
-            value = Frag(name, FragmentType(dtype, rows, cols, flying))
-        elif self.peek in {t.value for t in ScalarType}:
-            value = Var(name, ScalarType(self.next()))
-        else:
-            raise self.fail("a type")
-        self.scope[name] = value
-        return value
+        self.expect(":", "frag", "<")
+        dtype = self.dtype()
+        self.expect(",")
+        rows, cols = self.pair()
+        flying = self.accept(",")
+        if flying:
+            self.expect("async")
+        self.expect(">")
+        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying)))
 
     def let(self) -> Let:
-        mark = self.at
-        var = self.typed()
-        assert isinstance(var, Var), mark
+        var = self.scalar()
         self.expect("=")
         return Let(var, self.expr())
 
@@ -296,7 +301,8 @@ class _Parser(Lexer):
             self.expect("(")
             halves = self.items(self.carry, ")")
         unroll = self.accept("unroll")
-        body = self.block()
+        self.expect("{")
+        body = self.body()
         yields: list[Expr | Frag] = []
         if halves:
             self.expect("yield")
@@ -304,7 +310,7 @@ class _Parser(Lexer):
                 if i:
                     self.expect(",")
                 yields.append(self.value())
-            self.expect("}")
+        self.expect("}")
         carries = []
         for inner, init, result_name in halves:
             result = type(inner)(result_name, inner.type)
@@ -313,12 +319,8 @@ class _Parser(Lexer):
         return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll)
 
     def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
-        mark = self.at
-        self.name()
-        self.expect(":")
-        self.at = mark
         before = dict(self.scope)
-        var = self.typed()
+        var: Var | Frag = self.result() if self.ahead(":", "frag") else self.scalar()
         inside, self.scope = self.scope, before
         self.expect("=")
         init = self.value()
@@ -364,7 +366,7 @@ class _Parser(Lexer):
 
 
 _DECLARATIONS: dict[str, Callable[[_Parser], Any]] = {
-    "param": _Parser.param,
+    "param": _Parser.scalar,
     "tensormap": _Parser.tensor_map,
     "shared": _Parser.shared_buffer,
     "mbarrier": _Parser.mbarrier,

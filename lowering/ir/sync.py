@@ -93,14 +93,18 @@ class MBarrierInit(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class MBarrierArrive(Stmt):
-    """``mbarrier.arrive.release``: one arrival by each executing thread (so usually in ``elect``).
+    """``mbarrier.arrive``: one arrival by each executing thread (so usually in ``elect``).
 
-    With ``cta`` the barrier of that CTA of the cluster is arrived at (``mapa``, release.cluster).
+    With ``cta`` the barrier of that CTA of the cluster is arrived at (``mapa``). ``order`` is PTX's
+    semantics and scope: ``release.cta`` (only at a barrier of our own CTA), ``release.cluster``, or
+    ``relaxed.cluster`` where nothing but completed asynchronous reads is announced; a release at
+    cluster scope costs a fence of all of the thread's memory operations.
     """
 
     OP: ClassVar[str] = "mbarrier.arrive"
     bar: MBarrierRef
     cta: Expr | None = None
+    order: str = "release.cta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +122,17 @@ class MBarrierExpectTx(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class MBarrierWait(Stmt):
-    """``mbarrier.try_wait.parity`` until the phase of that parity has completed (acquire).
+    """``mbarrier.try_wait.parity`` until the phase of that parity has completed.
 
     Parity ``p`` is satisfied while the current phase's parity is ``p ^ 1``. Phase 0 has parity 0.
-    Every executing thread waits. ``scope`` is ``cta``, or ``cluster`` if peers arrive remotely.
+    Every executing thread waits. ``order`` is PTX's semantics and scope: ``acquire.cta``, or, where
+    peers arrive, ``acquire.cluster`` (which invalidates the L1) or ``relaxed.cluster``.
     """
 
     OP: ClassVar[str] = "mbarrier.wait"
     bar: MBarrierRef
     parity: Expr
-    scope: str = "cta"
+    order: str = "acquire.cta"
 
 
 @dataclass(frozen=True, slots=True)

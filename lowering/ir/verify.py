@@ -1,9 +1,9 @@
 """What every well-formed kernel satisfies; run before the first pass and after every pass.
 
 Rules: names are defined once and before use, with their type; references name storage that
-exists; an accumulator is consumed at most once; nothing but wgmma and ``wgmma.wait`` touches a
-value in flight; loops yield what they carry; collective operations do not stand under ``elect``,
-and operations of one thread stand only there.
+exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
+wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
+operations do not stand under ``elect``, and operations of one thread stand only there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lowering.ir.control import Elect, For, Let
 from lowering.ir.expr import Expr, Var, children, type_of
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import (
+    Acquire,
     BarArrive,
     BarSync,
     Body,
@@ -33,7 +34,9 @@ from lowering.ir.nodes import (
     MBarrierRef,
     MmaTile,
     NamedBarrierRef,
+    PrefetchTensorMap,
     Produce,
+    Release,
     Roles,
     Section,
     SetMaxNReg,
@@ -44,6 +47,7 @@ from lowering.ir.nodes import (
     StShared,
     TmaLoad,
     TmaStore,
+    WaitFull,
     Wgmma,
     WgmmaCommit,
     WgmmaFence,
@@ -62,6 +66,7 @@ COLLECTIVE = (
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
 )  # fmt: skip
+STEPS = (Acquire, Consume, Produce, Release, WaitFull)
 CONSUMING = (MmaTile, Wgmma, WgmmaWait)
 SETTLED_ONLY = (FragCast, FragColumns, StMatrix, StShared, StoreTile)
 
@@ -76,6 +81,7 @@ class _Verifier:
         self.kernel = kernel
         self.names: set[str] = set()
         self.consumed: set[str] = set()
+        self.before_loop: set[str] = set()
         self.specialized = any(isinstance(s, Roles) for s in kernel.body)
         self.storage = {
             SmemRef: {b.name for b in kernel.shared},
@@ -109,7 +115,7 @@ class _Verifier:
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
             if type_of(stmt.value) != stmt.var.type:
-                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {type_of(stmt.value)}"
+                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {type_of(stmt.value).value}"
             return
         if isinstance(stmt, For):
             yield from self.loop(stmt, scope, inside, one_thread)
@@ -123,8 +129,12 @@ class _Verifier:
             return
         if isinstance(stmt, Section) and stmt.group:
             yield from self.define(inside, stmt.group.name, stmt.group.type)
+        before, after = self.consumed, set(self.consumed)
         for inner in bodies(stmt):
+            self.consumed = set(before)  # of two branches only one is executed
             yield from self.body(inner, inside, one_thread or isinstance(stmt, Elect))
+            after |= self.consumed
+        self.consumed = after
         out = getattr(stmt, "out", None)
         if isinstance(out, Frag):
             yield from self.define(scope, out.name, out.type)
@@ -138,6 +148,7 @@ class _Verifier:
         if len(loop.yields) != len(loop.carries):
             yield f"{len(loop.yields)} yields for {len(loop.carries)} carried values"
         inner = dict(inside)
+        outside, self.before_loop = self.before_loop, set(scope)
         for stmt in loop.body:
             yield from self.stmt(stmt, inner, one_thread)
         for carry, value in zip(loop.carries, loop.yields, strict=False):
@@ -147,6 +158,8 @@ class _Verifier:
             if isinstance(value, Frag) and isinstance(carry.var, Frag):
                 yield from self.assignable(value.type, carry.var.type, value.name)
                 yield from self.consume(value.name)
+        self.before_loop = outside
+        for carry in loop.carries:
             if isinstance(carry.init, Frag) and isinstance(carry.var, Frag):
                 yield from self.assignable(carry.init.type, carry.var.type, carry.init.name)
                 yield from self.consume(carry.init.name)
@@ -165,8 +178,7 @@ class _Verifier:
             names = self.storage.get(type(value))
             if names is not None:
                 where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
-                if where not in names:
-                    yield f"no storage named {where}"
+                yield from self.stored(where, names)
             if isinstance(value, Frag) and field.name != "out":
                 if scope.get(value.name, value.type) != value.type:
                     yield f"{value.name} is {scope[value.name]}, used as {value.type}"
@@ -174,11 +186,16 @@ class _Verifier:
                     yield f"{value.name} is in flight"
                 if isinstance(stmt, CONSUMING):
                     yield from self.consume(value.name)
+        if isinstance(stmt, PrefetchTensorMap):
+            yield from self.stored(stmt.map, self.storage[GmemRef])
         ring = getattr(stmt, "ring", None)
-        if isinstance(stmt, (Produce, Consume)) and ring not in {
-            r.name for r in self.kernel.circular_buffers
-        }:
+        if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
+
+    @staticmethod
+    def stored(name: str, names: set[str]) -> Iterator[str]:
+        if name not in names:
+            yield f"no storage named {name}"
 
     def define(self, scope: dict[str, object], name: str, kind: object) -> Iterator[str]:
         if name in self.names:
@@ -189,6 +206,8 @@ class _Verifier:
     def consume(self, name: str) -> Iterator[str]:
         if name in self.consumed:
             yield f"{name} is consumed twice"
+        elif name in self.before_loop:
+            yield f"{name} is consumed in a loop that it stands before"
         self.consumed.add(name)
 
     @staticmethod

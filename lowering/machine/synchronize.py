@@ -115,10 +115,8 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
         yield None
         while not bar.passed(wanted):
             yield Blocked(bar, lambda: bar.text(wanted))
-        if bar.remote and stmt.scope != "cluster":
-            raise FaultError(
-                f"peers arrive at {bar.name}, but it is waited for with scope {stmt.scope}"
-            )
+        if bar.remote and not stmt.order.endswith(".cluster"):
+            raise FaultError(f"peers arrive at {bar.name}, but it is waited for with {stmt.order}")
 
     return run
 

@@ -117,9 +117,9 @@ def test_tma_with_boxes_multicast_and_cluster() -> None:
         """
         elect {
           tma.load S[1, 0, 64], T[K, K * 2], bar=full[1], multicast=3
-          mbarrier.arrive full[1], cta=%cluster.ctarank ^ 1
+          mbarrier.arrive full[1], cta=%cluster.ctarank ^ 1, order=release.cluster
         }
-        mbarrier.wait full[1], 0, scope=cluster
+        mbarrier.wait full[1], 0, order=acquire.cluster
         cluster.sync
         """,
         cluster=2,
@@ -195,7 +195,7 @@ def test_error_text() -> None:
         ("tma.load S[0, 0, 0], T[0, 0]", "a TMA load has no mbarrier"),
         ("tma.store T[0, 0], S[0, 0, 8]", "TMA box in S starts at column 8"),
         ("for i in 0 .. K unroll { cta.sync }", "unrolled loop i has no constant bounds"),
-        ("mbarrier.wait full[0], 0, scope=gpu", "mbarrier.wait with scope gpu"),
+        ("mbarrier.wait full[0], 0, order=acquire.gpu", "mbarrier.wait with order acquire.gpu, not acquire.cta, acquire.cluster, relaxed.cluster"),
         ("tma.store T[0, 0], X[0, 0, 0]", "no shared buffer X"),
         ("roles { role a warps 0 .. 4 { cta.sync } }", "roles cover 4 of 8 warps"),
         (

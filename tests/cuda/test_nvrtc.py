@@ -66,11 +66,11 @@ def test_every_function_of_the_header_compiles() -> None:
           if big == 0 {
             elect {
               tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=3
-              mbarrier.arrive full[0], cta=%cluster.ctarank ^ 1
+              mbarrier.arrive full[0], cta=%cluster.ctarank ^ 1, order=release.cluster
               bulk.wait 0
             }
           }
-          mbarrier.wait full[0], 0, scope=cluster
+          mbarrier.wait full[0], 0, order=acquire.cluster
           bar.arrive turn[0]
           bar.sync turn[0]
           cluster.sync

@@ -14,7 +14,8 @@ SPECIALS = (Special("ctaid.x"), Special("warpgroup.warp"))
 
 LOGIC = ("and", "or")
 RELATIONS = tuple(sorted(COMPARISONS - set(LOGIC)))
-ARITHMETIC = tuple(sorted(set(OPS) - COMPARISONS))
+ARITHMETIC = tuple(sorted(set(OPS) - COMPARISONS - {"<<"}))
+BOOLEANS = tuple(Const(i, ScalarType.PRED) for i in (0, 1))
 
 values = st.integers(-9, 9)
 environments = st.fixed_dictionaries(
@@ -29,7 +30,7 @@ def expressions(draw: st.DrawFn, depth: int = 3, predicate: bool = False) -> Exp
     """A well-typed tree of at most ``depth`` operators, built verbatim."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         if predicate:
-            return draw(st.sampled_from((*PREDICATES, *(Const(i, ScalarType.PRED) for i in (0, 1)))))
+            return draw(st.sampled_from((*PREDICATES, *BOOLEANS)))
         constants = st.builds(Const, values, st.sampled_from((ScalarType.I32, ScalarType.I64)))
         return draw(st.sampled_from((*INTEGERS, WIDE, *SPECIALS)) | constants)
 
@@ -38,6 +39,8 @@ def expressions(draw: st.DrawFn, depth: int = 3, predicate: bool = False) -> Exp
 
     if draw(st.integers(0, 5)) == 0:
         return Select(part(True), part(predicate), part(predicate))
+    if not predicate and draw(st.integers(0, 9)) == 0:
+        return Binary("<<", part(False), Const(draw(st.integers(0, 4))))
     if not predicate:
         return Binary(draw(st.sampled_from(ARITHMETIC)), part(False), part(False))
     logical = draw(st.booleans())

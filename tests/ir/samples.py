@@ -17,7 +17,7 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
   circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1
-  circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0
+  circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   prefetch.tensormap A
@@ -47,7 +47,7 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
       sum: frag<f32, 64x64> = mma.tile inf, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd
       for k in 0 .. 4 carry (acc: frag<f32, 64x64, async> = zero -> last) unroll {
         mbarrier.wait full[k], k // 4 % 2
-        mbarrier.wait full[k], 1, scope=cluster
+        mbarrier.wait full[k], 1, order=acquire.cluster
         wgmma.fence
         one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 64, 0], accumulate=0 < k
         two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16]
@@ -78,9 +78,9 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
           mbarrier.expect_tx full[0]
           mbarrier.expect_tx full[0], bytes=16384
           tma.load A_s[0, 0, 0], A[0, 0]
-          tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=1 ^ %cluster.ctarank
+          tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
           mbarrier.arrive empty[0]
-          mbarrier.arrive empty[0], cta=1
+          mbarrier.arrive empty[0], cta=1, order=release.cluster
           mbarrier.inval full[0]
         }
       } else {

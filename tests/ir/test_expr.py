@@ -185,5 +185,5 @@ def test_parts() -> None:
 
 
 def test_evaluate_refuses_what_is_no_expression() -> None:
-    with pytest.raises(TypeError, match="^not an expression: 'a'$"):
+    with pytest.raises(TypeError, match=r"^not an expression: 'a'$"):
         evaluate("a", {})  # type: ignore[arg-type]

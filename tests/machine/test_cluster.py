@@ -42,8 +42,8 @@ kernel pair threads 128 cluster 2 grid 2 {
   w3: frag<f32, 64x64, async> = wgmma w2, a_s[0, 0, 48], b_s[0, 0, 48]
   wgmma.commit
   sum: frag<f32, 64x64> = wgmma.wait w3, 0
-  elect { mbarrier.arrive empty[0], cta=0 }
-  if %cluster.ctarank == 0 { mbarrier.wait empty[0], 0, scope=cluster }
+  elect { mbarrier.arrive empty[0], cta=0, order=release.cluster }
+  if %cluster.ctarank == 0 { mbarrier.wait empty[0], 0, order=acquire.cluster }
   st.shared d_s[0, 0, 0], sum
   fence.proxy.async
   cta.sync
@@ -82,8 +82,8 @@ def fault(old: str, new: str) -> str:
 
 
 def test_scope_of_a_wait_that_peers_satisfy() -> None:
-    assert fault(", scope=cluster", "") == (
-        "peers arrive at empty[0], but it is waited for with scope cta"
+    assert fault(", order=acquire.cluster", "") == (
+        "peers arrive at empty[0], but it is waited for with acquire.cta"
     )
 
 
@@ -91,7 +91,7 @@ def test_peer_that_has_left() -> None:
     """CTA 0 neither waits for the arrivals of CTA 1 nor meets it at the end."""
     leave = TEXT.replace("    bulk.wait 0\n  } }\n  cluster.sync", "    bulk.wait 0\n  } }")
     text = leave.replace(
-        "  if %cluster.ctarank == 0 { mbarrier.wait empty[0], 0, scope=cluster }\n", ""
+        "  if %cluster.ctarank == 0 { mbarrier.wait empty[0], 0, order=acquire.cluster }\n", ""
     )
     with pytest.raises(MachineError) as error:
         for seed in range(8):

@@ -20,6 +20,7 @@ from wsched.schedule import (
 
 TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 ON_TIDY = WarpSpecialized(ParallelType.TIDy)
+LOADS = ("T6", "T7")
 
 COOPERATIVE = MatmulParams()
 PING_PONG = MatmulParams(
@@ -92,3 +93,16 @@ def buffered(s: Schedule) -> Fusion:
     for tv in ("T6", "T7"):
         s.circular_buffer(tv, 4, 2, ON_TIDY)
     return s.fusion
+
+
+def split_tile(s: Schedule, tensors: tuple[str, ...], factor: int) -> None:
+    """[cta, tile, k, ...] to [cta, tile, group, k, ...]."""
+    for tv in tensors:
+        s.split(tv, 1, factor, labels=("tile", "group"))
+
+
+def merged(strided: bool = True) -> Schedule:
+    s = tiled(strided=strided)
+    for tv in LOADS:
+        s.merge(tv, 1)
+    return s

@@ -46,7 +46,7 @@ def tiles(m: int, n: int, groups: int, **changes: Any) -> MatmulParams:
         tiles(256, 200, 2, num_registers=(40, 232)),
         tiles(256, 208, 2, num_registers=(24, 240)),
         tiles(192, 192, 3, num_registers=(32, 160)),
-        tiles(64, 256, 1, num_registers=(40, 232)),
+        tiles(64, 256, 1, num_registers=None),
         tiles(128, 8, 2),
     ],
 )

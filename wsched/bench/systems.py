@@ -108,8 +108,7 @@ def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: 
 
 
 def plain(value: Any) -> Any:
-    """Return a record of any kind as JSON data: dataclasses and mappings as dicts, others as text.
-    """
+    """Return a record of any kind as JSON data: dataclasses and mappings as dicts, others as text."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     if isinstance(value, dict):

@@ -18,7 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowering.errors import ScheduleError
-from lowering.hopper import WARPGROUP, register_pair_fits, registers_at_entry
+from lowering.hopper import (
+    REGISTER_STEP,
+    SETMAXNREG_RANGE,
+    WARPGROUP,
+    register_pair_fits,
+    registers_at_entry,
+)
 from lowering.ir.expr import Const, Expr, Special, Var
 from lowering.ir.poly import linear_in, poly
 from wsched.fusion import (
@@ -37,6 +43,9 @@ from wsched.schedule.relation import LoadRelation, StepLoop
 from wsched.schedule.tail import find_tail
 
 __all__ = ["load_relation"]
+
+# A load warpgroup needs few registers: 24 is the least that setmaxnreg takes, 40 does not spill.
+_LOAD_REGISTERS = (24, 40)
 
 _ON_CTAS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 _CTA_INDEX = {
@@ -266,18 +275,40 @@ def _roles(sides: _Sides, steps: Sequence[StepLoop]) -> int:
 
 
 def _check_registers(sides: _Sides, roles: int) -> None:
-    """The pair after ``setmaxnreg`` fits what the CTA starts with."""
+    """The pair after ``setmaxnreg``: down for load, up for compute, no more than the CTA has."""
     kind = sides.buffer.type
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
     load, compute = kind.num_registers
     threads = WARPGROUP * (roles + 1)
+    entry = registers_at_entry(threads)
+    legal = _register_pairs(roles)
+    if not load <= entry <= compute:
+        raise sides.refuse(
+            "registers",
+            f"num_registers {load}/{compute} must lie on either side of the {entry} registers that "
+            f"{threads} threads start with",
+            legal,
+        )
     per_role = ((WARPGROUP, load), (WARPGROUP * roles, compute))
     if not register_pair_fits(threads, per_role):
-        pool = registers_at_entry(threads)
-        want = WARPGROUP * load + WARPGROUP * roles * compute
+        want = sum(n * registers for n, registers in per_role)
         raise sides.refuse(
             "registers",
             f"num_registers {load}/{compute} needs {want} registers for 1 load and {roles} compute "
-            f"warpgroups, the CTA has {threads} * {pool} = {threads * pool}",
+            f"warpgroups, the CTA has {threads} * {entry} = {threads * entry}",
+            legal,
         )
+
+
+def _register_pairs(roles: int) -> tuple[str, ...]:
+    """Pairs that leave the compute warpgroups as much as possible; None if setmaxnreg is no use."""
+    threads = WARPGROUP * (roles + 1)
+    entry = registers_at_entry(threads)
+    pairs = []
+    for load in _LOAD_REGISTERS:
+        left = (threads * entry - WARPGROUP * load) // (WARPGROUP * roles)
+        compute = min(left // REGISTER_STEP * REGISTER_STEP, SETMAXNREG_RANGE[1])
+        if load <= entry <= compute:
+            pairs.append(f"num_registers=({load}, {compute})")
+    return tuple(pairs) or ("num_registers=None",)

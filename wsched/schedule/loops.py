@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 
 from lowering.ir.expr import Binary, Expr, Var
 from wsched.fusion import (
@@ -21,7 +22,7 @@ from wsched.schedule.circular_buffer import serial_left_of_slice
 from wsched.schedule.graph import TransformGraph
 from wsched.schedule.subdags import subdags
 
-__all__ = ["loops_text"]
+__all__ = ["loops_text", "side_by_side"]
 
 _BOX = (ParallelType.Bulk, ParallelType.Mma)
 
@@ -35,14 +36,50 @@ def loops_text(fusion: Fusion) -> str:
     parts, graph = subdags(fusion), TransformGraph(fusion)
     words = _words(graph)
     lines = [f"{word.name} = {extent}" for extent, word in words.items()]
-    how = next((t.circular_buffer for t in fusion.loads if t.circular_buffer is not None), None)
-    loaded = "load sub-DAG" if how is None else f"load sub-DAG, {type_text(how.type)}"
-    for title, names in ((loaded, parts.load), ("compute sub-DAG", parts.compute)):
+    for title, names in ((_load_title(fusion), parts.load), ("compute sub-DAG", parts.compute)):
         lines.append(title)
-        order = [e.output for e in fusion.exprs if e.output in names]
-        scheduled = [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
-        lines += _nest(fusion, graph, scheduled, words)
+        for depth, t, d in _nest(graph, _scheduled(fusion, names)):
+            text = f"{t.head} = {fusion.definition(t.name)}{_box(t)}"
+            if d is not None:
+                short = replace(d, extent=_in_words(d.extent, words))
+                text = loop_text(short, _note(t, d, ", circular buffer"))
+            lines.append("  " * (depth + 1) + text)
     return "\n".join(lines) + "\n"
+
+
+def side_by_side(fusion: Fusion) -> str:
+    """Both nests beside each other, loops by their labels; the extents of all loops below.
+
+    A loop without a mark is serial, an expression ends with the box or fragment that it moves.
+    """
+    parts, graph = subdags(fusion), TransformGraph(fusion)
+    words = _words(graph)
+    extents = {word.name: str(extent) for extent, word in words.items()}
+    columns = []
+    for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
+        lines = [title, "-" * len(title)]
+        for depth, t, d in _nest(graph, _scheduled(fusion, names)):
+            text = f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
+            if d is not None:
+                text = f"for {d.label}{_mark(t, d)}"
+                extents[d.label] = str(_in_words(d.extent, words))
+            lines.append("  " * depth + text)
+        columns.append(lines)
+    wide, name = max(map(len, columns[0])), max(map(len, extents))
+    rows = [f"{a:{wide}}   {b}".rstrip() for a, b in zip_longest(*columns, fillvalue="")]
+    below = [f"  {label:{name}} = {extent}" for label, extent in extents.items()]
+    return "\n".join([*rows, "", "extents", *below]) + "\n"
+
+
+def _load_title(fusion: Fusion) -> str:
+    how = next((t.circular_buffer for t in fusion.loads if t.circular_buffer is not None), None)
+    return "load sub-DAG" if how is None else f"load sub-DAG, {type_text(how.type)}"
+
+
+def _scheduled(fusion: Fusion, names: tuple[str, ...]) -> list[TensorView]:
+    """The tensors of a sub-DAG that have a loop nest, in topological order."""
+    order = [e.output for e in fusion.exprs if e.output in names]
+    return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
 
 
 def _words(graph: TransformGraph) -> dict[Expr, Var]:
@@ -62,22 +99,17 @@ def _in_words(e: Expr, words: Mapping[Expr, Var]) -> Expr:
 
 
 def _nest(
-    fusion: Fusion,
-    graph: TransformGraph,
-    tensors: list[TensorView],
-    words: Mapping[Expr, Var],
-) -> list[str]:
-    lines: list[str] = []
+    graph: TransformGraph, tensors: list[TensorView]
+) -> Iterator[tuple[int, TensorView, IterDomain | None]]:
+    """Depth, tensor and loop of each line; without a loop it is the tensor's expression."""
     previous: TensorView | None = None
     for t in tensors:
         loops = [d for d in t.loop if d.parallel not in _BOX]
         shared = 0 if previous is None else _shared(graph, previous, t)
         for depth, d in enumerate(loops[shared:], shared):
-            short = replace(d, extent=_in_words(d.extent, words))
-            lines.append("  " * (depth + 1) + loop_text(short, _note(t, d)))
-        lines.append("  " * (len(loops) + 1) + f"{t.head} = {fusion.definition(t.name)}{_box(t)}")
+            yield depth, t, d
+        yield len(loops), t, None
         previous = t
-    return lines
 
 
 def _shared(graph: TransformGraph, a: TensorView, b: TensorView) -> int:
@@ -92,15 +124,31 @@ def _shared(graph: TransformGraph, a: TensorView, b: TensorView) -> int:
     return same
 
 
+def _boxed(t: TensorView) -> list[IterDomain]:
+    """Dimensions of the box or fragment of one execution; broadcasts are none of it."""
+    return [d for d in t.loop if d.parallel in _BOX and d.iter_type is not IterType.Broadcast]
+
+
+def _size(t: TensorView) -> str:
+    """The box or fragment that one execution moves, e.g. ``128 x 64``."""
+    return " x ".join(str(d.extent) for d in _boxed(t))
+
+
 def _box(t: TensorView) -> str:
-    """The box or fragment that one execution moves; broadcast dimensions are none of it."""
-    dims = [d for d in t.loop if d.parallel in _BOX and d.iter_type is not IterType.Broadcast]
-    kinds = " and ".join(dict.fromkeys(str(d.parallel) for d in dims))
-    return f"  {' x '.join(str(d.extent) for d in dims)} [{kinds}]" if dims else ""
+    """The same with who moves it."""
+    kinds = " and ".join(dict.fromkeys(str(d.parallel) for d in _boxed(t)))
+    return f"  {_size(t)} [{kinds}]" if kinds else ""
 
 
-def _note(t: TensorView, d: IterDomain) -> str:
-    """Mark of the loop that steps through stages."""
+def _mark(t: TensorView, d: IterDomain) -> str:
+    """Parallel type of a loop if it is not serial, and the stages of a circular buffer."""
+    word = "" if d.parallel is ParallelType.Serial else f" [{d.parallel}]"
+    stages = _note(t, d, "")
+    return f"{word} [{stages.lstrip()}]" if stages else word
+
+
+def _note(t: TensorView, d: IterDomain, what: str) -> str:
+    """``what`` and the number of stages, at the loop that steps through them."""
     if t.circular_buffer is None or d not in [t.loop[p] for p in serial_left_of_slice(t)]:
         return ""
-    return f", circular buffer {t.circular_buffer.stages} stages"
+    return f"{what} {t.circular_buffer.stages} stages"

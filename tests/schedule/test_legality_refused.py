@@ -1,0 +1,344 @@
+"""Illegal relations between load and compute side: one schedule for each refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lowering.errors import ScheduleError
+from lowering.ir.expr import Special
+from tests.schedule.fusions import (
+    LOADS,
+    ON_TIDY,
+    buffered,
+    linear,
+    merged,
+    split_tile,
+    tiled,
+)
+from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
+from wsched.schedule import Schedule, load_relation
+
+
+def reversed_order(s: Schedule) -> None:
+    for tv in LOADS:
+        s.merge(tv, 2, 1)
+        s.reorder(tv, {1: 1})
+
+
+def different_factors(s: Schedule) -> None:
+    split_tile(s, LOADS, 2)
+    split_tile(s, ("T4",), 3)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+
+
+def group_below_k(s: Schedule) -> None:
+    split_tile(s, (*LOADS, "T4"), 2)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1, 3)
+        s.merge(tv, 1, 2)
+
+
+def role_not_in_the_load(s: Schedule) -> None:
+    split_tile(s, (*LOADS, "T4"), 2)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.parallelize(tv, 2, ParallelType.TIDz)
+        s.merge(tv, 1, 3)
+
+
+def unrolled_tiles(s: Schedule) -> None:
+    for tv in LOADS:
+        s.merge(tv, 1)
+    s.parallelize("T4", 1, ParallelType.Unroll)
+
+
+def other_ctas(s: Schedule) -> None:
+    for tv in LOADS:
+        s.merge(tv, 1)
+    s.parallelize("T4", 0, ParallelType.BIDy)
+
+
+def no_cta_on_compute(s: Schedule) -> None:
+    for tv in LOADS:
+        s.merge(tv, 1)
+    s.parallelize("T4", 0, ParallelType.Serial)
+
+
+def load_merges_ctas(s: Schedule) -> None:
+    for tv in LOADS:
+        s.parallelize(tv, 0, ParallelType.Serial)
+        s.merge(tv, 1, 0)
+        s.merge(tv, 0)
+
+
+def two_tile_loops(s: Schedule) -> None:
+    for tv in (*LOADS, "T4"):
+        s.split(tv, 1, 3, labels=("tileo", "tilei"))
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+
+
+def overlapping_k(s: Schedule) -> None:
+    s.split("T4", 2, 3, labels=("ko", "ki"))
+    for tv in LOADS:
+        s.merge(tv, 1)
+
+
+def regrouped_tiles(s: Schedule) -> None:
+    for tv in (*LOADS, "T4"):
+        s.split(tv, 1, 2)
+        s.merge(tv, 1)
+        s.split(tv, 1, 3)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+
+
+TILES = "ceildiv(M, 128) * ceildiv(N, 256)"
+
+ILLEGAL: dict[str, tuple[Callable[[Schedule], None], str, str, tuple[str, ...]]] = {
+    "reversed_order": (
+        reversed_order,
+        "load-order",
+        "the load index counts tile, k from fastest to slowest, T4 nests them otherwise: it would "
+        "want a stage before it is loaded",
+        ("merge the load loops as tile·k",),
+    ),
+    "different_factors": (
+        different_factors,
+        "load-index",
+        "the load index tile·group·k = ((i52 * 3 + i53) // 2 * 2 + (i52 * 3 + i53) % 2) * "
+        "ceildiv(K, 64) + i39 is no sum of multiples of the loops of T4",
+        ("split both sides by the same factors",),
+    ),
+    "group_below_k": (
+        group_below_k,
+        "load-bound",
+        f"tiles < {TILES} would cut load steps out of the middle of the load loop, not off its end",
+        ("merge the load loops with k innermost",),
+    ),
+    "role_not_in_the_load": (
+        role_not_in_the_load,
+        "load-cover",
+        "loop group [TIDy] of T4 is neither in the load index tile·k nor inside a stage: each load "
+        "step would be consumed 2 times",
+        (),
+    ),
+    "unrolled_tiles": (
+        unrolled_tiles,
+        "load-index",
+        "loop tile of T4 steps the load index and runs on Unroll; only serial loops and TIDy can "
+        "follow it",
+        (),
+    ),
+    "other_ctas": (
+        other_ctas,
+        "load-cover",
+        "loop cta [BIDx] of T6 is no loop of T4 on the same CTAs",
+        (),
+    ),
+    "no_cta_on_compute": (
+        no_cta_on_compute,
+        "load-cover",
+        "loop cta [Serial] of T4 is neither in the load index tile·k nor inside a stage: each load "
+        "step would be consumed %nctaid.x times",
+        (),
+    ),
+    "load_merges_ctas": (
+        load_merges_ctas,
+        "load-index",
+        "the load index tile·cta·k = (i46 * %nctaid.x + %ctaid.x) * ceildiv(K, 64) + i39 starts at "
+        "%ctaid.x * ceildiv(K, 64), not at 0",
+        ("parallelize the loop over CTAs on both sides, leave it out of the merge",),
+    ),
+    "two_tile_loops": (
+        two_tile_loops,
+        "load-bound",
+        f"tiles < {TILES} ends two loops early: tilei and tileo",
+        (),
+    ),
+    "overlapping_k": (
+        overlapping_k,
+        "load-cover",
+        "the load steps are not covered exactly once: a loop must step by "
+        "ceildiv(ceildiv(K, 64), 3) * 3, but there is ceildiv(K, 64) * tile",
+        (),
+    ),
+    "regrouped_tiles": (
+        regrouped_tiles,
+        "load-bound",
+        f"tiles < {TILES} does not follow from the load index",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal(name: str) -> None:
+    rewrite, rule, why, legal = ILLEGAL[name]
+    s = tiled()
+    rewrite(s)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(buffered(s))
+    assert (error.value.rule, error.value.why, error.value.legal) == (rule, why, legal)
+
+
+def test_full_text_shows_both_nests(golden: object) -> None:
+    s = tiled()
+    reversed_order(s)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(buffered(s))
+    assert str(error.value) == golden
+
+
+def test_two_tails() -> None:
+    s = tiled(strided=False)
+    split_tile(s, (*LOADS, "T4"), 2)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(buffered(s))
+    assert (error.value.rule, error.value.why) == (
+        "load-bound",
+        "tile and tiles end early independently of each other",
+    )
+
+
+def test_every_load_is_buffered() -> None:
+    s = merged()
+    s.circular_buffer("T6", 4, 2, ON_TIDY)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(s.fusion)
+    assert (error.value.rule, error.value.why) == (
+        "circular-buffer",
+        "every TMA cacheAfter tensor is circular-buffered; T7 is not",
+    )
+    with pytest.raises(ScheduleError) as error:
+        load_relation(linear())
+    assert str(error.value) == (
+        "ScheduleError[circular-buffer]: no circular_buffer: no tensor is loaded by TMA: "
+        "cache_after the operands of the mma"
+    )
+
+
+def test_loads_are_buffered_alike() -> None:
+    s = merged()
+    s.circular_buffer("T6", 4, 2, ON_TIDY)
+    s.circular_buffer("T7", 3, 2, ON_TIDY)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(s.fusion)
+    assert (error.value.rule, error.value.why) == (
+        "circular-buffer",
+        "the operands of one mma are circular-buffered alike, these are not",
+    )
+    assert error.value.legal == (
+        "circular_buffer('T7', 4, 2, WarpSpecialized(on=ParallelType.TIDy, num_registers=None, "
+        "stage_slice_position=None))",
+    )
+
+
+def test_loads_share_one_loop() -> None:
+    s = tiled()
+    s.merge("T6", 1)
+    s.merge("T7", 2, 1)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(buffered(s))
+    assert (error.value.rule, error.value.why) == (
+        "load-loop",
+        "T6 and T7 fill one stage together, but their loops left of the stage differ: "
+        "cta [BIDx], tile·k [Serial] and cta [BIDx], k·tile [Serial]",
+    )
+
+
+def test_pipelined_loads_leave_nobody_out() -> None:
+    s = tiled()
+    split_tile(s, (*LOADS, "T4"), 2)
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+        s.circular_buffer(tv, 4, 2, Pipelined())
+    with pytest.raises(ScheduleError) as error:
+        load_relation(s.fusion)
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "role",
+        "group deals load steps out to warpgroups that also load: without a load warpgroup all of "
+        "them take part in every step",
+        ("WarpSpecialized(ParallelType.TIDy)",),
+    )
+
+
+def test_number_of_warpgroups_is_a_constant() -> None:
+    s = tiled()
+    for tv in (*LOADS, "T4"):
+        s.split(tv, 1, Special("nctaid.x"), labels=("tile", "group"))
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(buffered(s))
+    assert (error.value.rule, error.value.why) == (
+        "role",
+        "the number of warpgroups %nctaid.x is not a constant",
+    )
+
+
+def with_registers(groups: int, pair: tuple[int, int]) -> Fusion:
+    """The rows of a tile dealt out to ``groups`` warpgroups, all of which take every load step."""
+    s = merged()
+    s.parallelize("T4", 3, ParallelType.Serial)
+    s.split("T4", 3, 128 // groups, labels=("group", "Mi"))
+    s.parallelize("T4", 3, ParallelType.TIDy)
+    for tv in LOADS:
+        s.circular_buffer(tv, 4, 2, WarpSpecialized(ParallelType.TIDy, pair))
+    return s.fusion
+
+
+@pytest.mark.parametrize(
+    ("groups", "pair", "why", "legal"),
+    [
+        (
+            2,
+            (40, 240),
+            "num_registers 40/240 needs 66560 registers for 1 load and 2 compute warpgroups, the "
+            "CTA has 384 * 168 = 64512",
+            ("num_registers=(24, 240)", "num_registers=(40, 232)"),
+        ),
+        (
+            4,
+            (24, 88),
+            "num_registers 24/88 must lie on either side of the 96 registers that 640 threads "
+            "start with",
+            ("num_registers=(24, 112)", "num_registers=(40, 104)"),
+        ),
+        (
+            1,
+            (40, 232),
+            "num_registers 40/232 must lie on either side of the 255 registers that 256 threads "
+            "start with",
+            ("num_registers=None",),
+        ),
+    ],
+)
+def test_register_pair(
+    groups: int, pair: tuple[int, int], why: str, legal: tuple[str, ...]
+) -> None:
+    with pytest.raises(ScheduleError) as error:
+        load_relation(with_registers(groups, pair))
+    assert (error.value.rule, error.value.why, error.value.legal) == ("registers", why, legal)
+
+
+@pytest.mark.parametrize(("groups", "pair"), [(2, (40, 232)), (2, (24, 240)), (4, (40, 104))])
+def test_register_pairs_that_fit(groups: int, pair: tuple[int, int]) -> None:
+    assert load_relation(with_registers(groups, pair)).roles >= groups

@@ -1,0 +1,186 @@
+"""``wsched bench``: measure, and show what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lowering.errors import UnsupportedError, WschedError
+from wsched.bench.measure import METHOD, Plan
+from wsched.bench.plot import plot
+from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
+from wsched.bench.report import markdown, notes, table
+from wsched.bench.results import Summary, from_json, summarize, to_json
+from wsched.bench.systems import PEERS, parse_peers
+from wsched.bench.watch import Job, run_process
+
+__all__ = ["app", "job_of", "read_params"]
+
+app = typer.Typer(
+    help="Measure kernels beside other libraries'.", no_args_is_help=True, add_completion=False
+)
+
+_PARAMS = typer.Option([], "--params", help="MatmulParams as JSON; may be given several times.")
+_JSON = typer.Option(None, "--json", help="Write everything that was measured.")
+_PLOT = typer.Option(None, "--plot", help="Write the ratios as a PNG.")
+_MARKDOWN = typer.Option(None, "--markdown", help="Write the table for a document.")
+
+
+@app.command()
+def gemm(
+    shapes: str = typer.Option("anchors", help="MxNxK,... or anchors, the eight of the figures."),
+    dtype: str = typer.Option("bf16", help=" or ".join(DTYPES)),
+    layout: str = typer.Option("tn", help="A and B in BLAS letters: " + ", ".join(LAYOUTS)),
+    peers: str = typer.Option(
+        "cublas,nvfuser,nvfuser-pingpong,triton,cutlass", help="Of " + ", ".join(PEERS)
+    ),
+    params: list[Path] = _PARAMS,
+    rounds: int = typer.Option(10, min=1, help="Counted rounds."),
+    processes: int = typer.Option(3, min=1, help="Fresh processes."),
+    replay_ms: float = typer.Option(25.0, min=0.1, help="Time of a system in a round."),
+    energy: float = typer.Option(0.0, min=0.0, help="Seconds that each runs alone for its energy."),
+    timeout: float = typer.Option(120.0, min=1.0, help="Seconds of silence until a hang is told."),
+    seed: int = typer.Option(0, help="Of the operands."),
+    json_path: Path | None = _JSON,
+    plot_path: Path | None = _PLOT,
+    markdown_path: Path | None = _MARKDOWN,
+) -> None:
+    """Compare D = A · Bᵀ with cuBLAS, nvFuser, Triton and CUTLASS in interleaved rounds."""
+    with _told():
+        plan = Plan(rounds, replay_ms, energy)
+        job = job_of(shapes, dtype, layout, peers, params, plan, seed)
+        runs = _run(job, processes, timeout)
+        summary = summarize(job.shapes, list(job.systems), runs)
+        method = METHOD.format(processes=processes, **asdict(plan))
+        command = job.to_dict() | {"processes": processes}
+        data = to_json(command, method, runs, summary)
+        if json_path is not None:
+            json_path.write_text(json.dumps(data, indent=1) + "\n")
+        _show(data, summary, runs, plot_path, markdown_path)
+
+
+@app.command()
+def show(
+    path: Path = typer.Argument(help="A file that `wsched bench gemm --json` wrote."),
+    plot_path: Path | None = _PLOT,
+    markdown_path: Path | None = _MARKDOWN,
+) -> None:
+    """Show the table of an earlier run again."""
+    with _told():
+        try:
+            data = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise UnsupportedError(
+                f"{path} ({error})", "a file of `wsched bench gemm --json`"
+            ) from error
+        summary, runs = from_json(data)
+        _show(data, summary, runs, plot_path, markdown_path)
+
+
+def job_of(
+    shapes: str, dtype: str, layout: str, peers: str, params: list[Path], plan: Plan, seed: int
+) -> Job:
+    """Return what the command line asks for.
+
+    wsched comes first, with its heuristics or once for each file of parameters; cuBLAS is always
+    a peer.
+
+    Raises:
+        UnsupportedError: a word of it that is not known.
+    """
+    if dtype not in DTYPES:
+        raise UnsupportedError(f"--dtype {dtype}", ", ".join(DTYPES))
+    if layout not in LAYOUTS:
+        raise UnsupportedError(f"--layout {layout}", ", ".join(LAYOUTS))
+    systems: dict[str, dict[str, Any] | None] = dict.fromkeys(parse_peers(peers))
+    own = {f"wsched:{path.stem}": read_params(path) for path in params} or {"wsched": None}
+    return Job(parse_shapes(shapes), dtype, layout, systems | own, asdict(plan), seed)
+
+
+def read_params(path: Path) -> dict[str, Any]:
+    """Return a file's ``MatmulParams`` as a dict, checked to be one.
+
+    Raises:
+        UnsupportedError: the file cannot be read or holds no JSON object.
+        ScheduleError: a field or a name that does not exist.
+    """
+    from wsched.schedule.params import MatmulParams
+
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UnsupportedError(
+            f"--params {path} ({error})", "a JSON file of MatmulParams"
+        ) from error
+    if not isinstance(data, dict):
+        raise UnsupportedError(
+            f"--params {path}", "one JSON object, as MatmulParams.to_dict() makes"
+        )
+    checked: dict[str, Any] = MatmulParams.from_dict(data).to_dict()
+    return checked
+
+
+def _run(job: Job, processes: int, timeout_s: float) -> list[dict[str, Any]]:
+    """The processes, one after another, with a bar that says what runs."""
+    runs = []
+    with _bar(processes * len(job.shapes)) as (at, done):
+        for number in range(processes):
+            seen: list[str] = []
+
+            def progress(shape: str, system: str, step: str) -> None:
+                if shape not in seen:
+                    done(number * len(job.shapes) + len(seen))  # noqa: B023
+                    seen.append(shape)  # noqa: B023
+                at(f"process {number + 1}/{processes}, {shape}, {system}: {step}")  # noqa: B023
+
+            run, job = run_process(job, timeout_s, progress)
+            runs.append(run)
+    return runs
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("start", total=total)
+        yield (
+            lambda text: bar.update(task, description=text),
+            lambda completed: bar.update(task, completed=completed),
+        )
+
+
+def _show(
+    data: dict[str, Any],
+    summary: Summary,
+    runs: list[dict[str, Any]],
+    plot_path: Path | None,
+    markdown_path: Path | None,
+) -> None:
+    console = Console()
+    command = data["command"]
+    title = f"{data['device'].get('name', '?')}, {command['dtype']}, {command['layout'].upper()}"
+    console.print(table(summary, f"{title}: TFLOP/s (ratio to cuBLAS)"))
+    for line in notes(summary, runs):
+        console.print(line, markup=False, highlight=False)
+    if markdown_path is not None:
+        markdown_path.write_text(markdown(summary))
+    if plot_path is not None:
+        plot(summary, title, plot_path)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Print an error of wsched as its text and end with status 1."""
+    try:
+        yield
+    except WschedError as error:
+        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error

@@ -1,0 +1,85 @@
+"""A fresh process that measures shapes: ``python -m wsched.bench.worker``.
+
+It reads a job as JSON from standard input and writes one JSON object per line to standard output:
+
+- ``{"event": "start", "device", "versions"}``, or ``{"event": "refused", "reason"}`` and the end;
+- ``{"event": "step", "shape", "system", "step"}`` before everything that may take long or hang;
+- ``{"event": "shape", "shape", "result"}``, see :func:`wsched.bench.measure.measure_shape`;
+- ``{"event": "broken", "shape", "system", "reason"}`` when the CUDA context is lost, and the end.
+
+What libraries print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from wsched.bench.clocks import ClockSampler
+from wsched.bench.gpu import CudaGpu, no_gpu_reason, versions
+from wsched.bench.measure import Broken, Gpu, Plan, Sampler, measure_shape
+from wsched.bench.peer_nvfuser import ENVIRONMENT
+from wsched.bench.problem import Problem, Shape
+
+__all__ = ["main", "run_job"]
+
+Write = Callable[[dict[str, Any]], None]
+
+
+def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> None:
+    """Measure the job's shapes one after another.
+
+    Args:
+        job: ``shapes`` ([m, n, k] each), ``dtype``, ``layout``, ``systems`` (name -> parameters or
+            None), ``excluded`` (shape text -> names to leave out), ``plan`` (fields of ``Plan``).
+        gpu: the device.
+        sampler: of clocks and power.
+        write: takes the events.
+    """
+    plan = Plan(**job["plan"])
+    at = {"shape": "", "system": ""}
+
+    def tell(system: str, step: str) -> None:
+        at["system"] = system
+        write({"event": "step", **at, "step": step})
+
+    for sizes in job["shapes"]:
+        shape = Shape(*sizes)
+        problem = Problem(shape, job["dtype"], job["layout"])
+        excluded = job["excluded"].get(str(shape), ())
+        systems = {n: p for n, p in job["systems"].items() if n not in excluded}
+        at["shape"] = str(shape)
+        try:
+            result = measure_shape(gpu, problem, systems, plan, sampler, tell)
+        except (Broken, RuntimeError) as error:
+            # An error after the capture is CUDA's: what the systems queued has failed.
+            write({"event": "broken", **at, "reason": str(error)})
+            return
+        write({"event": "shape", "shape": str(shape), "result": result})
+
+
+def main() -> None:
+    """Run the job from standard input."""
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def write(event: dict[str, Any]) -> None:
+        events.write(json.dumps(event) + "\n")
+        events.flush()
+
+    job = json.load(sys.stdin)
+    os.environ.update(ENVIRONMENT)
+    reason = no_gpu_reason()
+    if reason:
+        write({"event": "refused", "reason": reason})
+        return
+    gpu = CudaGpu(job["seed"])
+    write({"event": "start", "device": gpu.describe(), "versions": versions()})
+    run_job(job, gpu, ClockSampler(gpu.uuid), write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Run a kernel on random inputs and compare it with a plain matmul in fp32.
+
+With torch the kernel runs as ``wsched.execute`` runs it; without torch it runs on the machine model
+with NumPy, so that a checkout without nvFuser and torch can still be tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lowering.errors import UnsupportedError
+from lowering.ir.expr import evaluate
+from wsched.compiled import CompiledFusion
+from wsched.cpu import MULTIPROCESSORS
+from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.inspect import Extents
+
+__all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
+
+TOLERANCE = {DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5}
+"""Relative Frobenius error against fp32 that rounding to a type may cause."""
+
+_NUMPY = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a check; ``text`` says what was compared and how it came out.
+
+    Args:
+        passed: whether ``error`` is below ``limit``.
+        error: relative Frobenius error against a matmul of the same inputs in fp32.
+        limit: the tolerance of the coarsest type that the result was rounded to.
+        seconds: wall time of the run, without compiling.
+        text: for people, a few lines.
+    """
+
+    passed: bool
+    error: float
+    limit: float
+    seconds: float
+    text: str
+
+
+def device() -> str:
+    """``cuda`` if torch sees a GPU of compute capability 9.0, else ``cpu``."""
+    if find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    usable = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+    return "cuda" if usable else "cpu"
+
+
+def multiprocessors(where: str) -> int:
+    """SMs of the device, those that the machine model pretends to have on ``cpu``."""
+    if where == "cpu":
+        return MULTIPROCESSORS
+    import torch
+
+    return int(torch.cuda.get_device_properties(where).multi_processor_count)
+
+
+def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
+    """Normally distributed inputs in the order of the definition, K innermost in memory.
+
+    Torch tensors on device ``where``, or NumPy arrays if there is no torch.
+    """
+    generator = np.random.default_rng(seed)
+    found = []
+    for binding in fusion.inputs:
+        order = _stored(fusion, binding)
+        values = generator.standard_normal([extents.of(a) for a in order], dtype=np.float32)
+        axes = [order.index(a) for a in binding.axes]
+        if find_spec("torch") is None:
+            found.append(_rounded(values, binding.dtype).transpose(axes))
+            continue
+        import torch
+
+        from wsched.arguments import torch_dtype
+
+        tensor = torch.from_numpy(values).to(torch_dtype(binding.dtype)).to(where)
+        found.append(tensor.permute(axes))
+    return found
+
+
+def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
+    """Run ``kernel`` on ``inputs`` and compare the result with a matmul in fp32.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+        UnsupportedError: a layout or size that the device or the machine model does not take.
+    """
+    fusion = kernel.fusion
+    if isinstance(inputs[0], np.ndarray):
+        where, by = "the machine model (CPU, byte for byte)", "NumPy"
+        got, seconds = _run_numpy(kernel, inputs)
+        wide = [np.asarray(x, np.float32) for x in inputs]
+        expected = np.einsum(_formula(fusion), *wide, optimize=True)
+    else:
+        import torch
+
+        on_gpu = inputs[0].is_cuda
+        where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
+        by = "torch"
+        got, seconds = _run_torch(kernel, inputs)
+        expected = torch.einsum(_formula(fusion), *(x.float() for x in inputs)).cpu().numpy()
+    scale = float(np.linalg.norm(expected)) or 1.0
+    error = float(np.linalg.norm(got - expected)) / scale
+    limit = max(TOLERANCE[t.dtype] for t in (fusion.tensor(n) for n in _results(fusion)))
+    passed = error < limit
+    shape, kind = " x ".join(map(str, got.shape)), fusion.outputs[0].dtype
+    text = (
+        f"{'RIGHT' if passed else 'WRONG'}: {shape} {kind} result against {by} in fp32\n"
+        f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}\n"
+        f"  {kernel.kernel.name}\n"
+        f"  ran on {where} in {seconds:.2g} s\n"
+    )
+    return Outcome(passed, error, limit, seconds, text)
+
+
+def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """Axes of a tensor in the order of memory, innermost last."""
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+
+
+def _results(fusion: Fusion) -> list[str]:
+    """The accumulator and all that it is rounded to."""
+    order = [e.output for e in fusion.exprs]
+    return order[order.index(fusion.mma.output) :]
+
+
+def _formula(fusion: Fusion) -> str:
+    """The matmul in the caller's order of dimensions, for ``einsum``."""
+    operands = ",".join("".join(b.axes).lower() for b in fusion.inputs)
+    return f"{operands}->{''.join(fusion.outputs[0].axes).lower()}"
+
+
+def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
+    import torch
+
+    if inputs[0].is_cuda:
+        kernel(*inputs)  # compiles and loads
+    start = perf_counter()
+    (result,) = kernel(*inputs)
+    if result.is_cuda:
+        torch.cuda.synchronize()
+    seconds = perf_counter() - start
+    return result.float().cpu().numpy(), seconds
+
+
+def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
+    from lowering.machine.run import run_kernel
+
+    fusion = kernel.fusion
+    extents: dict[str, int] = {}
+    arrays = {}
+    for binding, x in zip(fusion.inputs, inputs, strict=True):
+        extents |= dict(zip(binding.axes, x.shape, strict=True))
+        order = _stored(fusion, binding)
+        arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
+    output = fusion.outputs[0]
+    shape = [extents[a] for a in output.axes]
+    result = _rounded(np.full(shape, np.nan, np.float32), output.dtype)
+    arrays[output.tensor] = result
+    grid = evaluate(kernel.kernel.grid, extents | {"sms": MULTIPROCESSORS})
+    start = perf_counter()
+    if result.size:
+        run_kernel(kernel.kernel, arrays, extents, grid)
+    return result.astype(np.float32), perf_counter() - start
+
+
+def _rounded(values: Any, dtype: DataType) -> Any:
+    """``values`` in the NumPy type of ``dtype``; bfloat16 is that of ml_dtypes."""
+    if dtype is not DataType.BFloat16:
+        return values.astype(_NUMPY[dtype])
+    try:
+        import ml_dtypes
+    except ImportError as e:
+        raise UnsupportedError(
+            "bfloat16 without torch and ml_dtypes", "either of them", "Install ml_dtypes"
+        ) from e
+    return values.astype(ml_dtypes.bfloat16)
