@@ -15,6 +15,8 @@ from dataclasses import replace
 from lowering import hopper
 from lowering.errors import ScheduleError
 from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.nodes import TmaLoad
+from lowering.ir.visit import walk
 from lowering.options import LoweringOptions
 
 __all__ = ["allocate_shared"]
@@ -64,7 +66,8 @@ def _refuse(kernel: Kernel, total: int) -> None:
     def size(b: SharedBuffer) -> int:
         return b.stages * b.stage_bytes
 
-    ring = [b for b in kernel.shared if b.stages == max(x.stages for x in kernel.shared)]
+    loaded = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, TmaLoad)}
+    ring = [b for b in kernel.shared if b.name in loaded] or list(kernel.shared)
     per_stage = sum(b.stage_bytes for b in ring)
     rest = total - sum(size(b) for b in ring)
     most = (hopper.SHARED_BYTES - rest) // per_stage

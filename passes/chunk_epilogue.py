@@ -144,7 +144,7 @@ def _turn(loop: For | None, buffers: int) -> Expr:
     chunks = 1
     if loop is not None and loop.unroll and isinstance(loop.stop, Const):
         chunks = loop.stop.value
-    if chunks % buffers:
+    if buffers < 1 or chunks % buffers:
         raise ScheduleError(
             "store-buffers",
             f"store_buffers={buffers}",

@@ -62,6 +62,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Raises:
         UnsupportedError: more than two groups.
+        InternalError: a consuming role without a group index or without a tile loop.
     """
     for ring in kernel.circular_buffers:
         if ring.consumers < ring.groups:
@@ -81,7 +82,12 @@ def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
-        return replace(r, body=_take_turns(r.body, ring, order, r.group))
+        body = _take_turns(r.body, ring, order, r.group)
+        if body == r.body:
+            raise InternalError(
+                "order_pingpong", f"role {r.name} has no tile loop around its main loop"
+            )
+        return replace(r, body=body)
 
     kernel = replace(kernel, named_barriers=(*kernel.named_barriers, order))
     return map_roles(kernel, role)
@@ -94,15 +100,16 @@ def _consumes(body: Body, ring: CircularBuffer) -> bool:
 def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: Var) -> Body:
     out: list[Stmt] = []
     for stmt in body:
-        if not (isinstance(stmt, For) and _consumes(stmt.body, ring)):
+        inside = stmt.body if isinstance(stmt, For) else ()
+        main = [i for i, s in enumerate(inside) if _in_main_loop(s, ring)]
+        if not (isinstance(stmt, For) and main):
             out.append(stmt)
             continue
         partner: Expr = 1 - wg
         turns = substitute(stmt.stop, {wg: partner})
         begin = wg.eq(1).logical_and(substitute(stmt.stop, {wg: ZERO}) > ZERO)
         out.append(If(begin, (BarArrive(NamedBarrierRef(order.name, ZERO)),)))
-        at = max(i for i, s in enumerate(stmt.body) if _in_main_loop(s, ring)) + 1
-        start = next(i for i, s in enumerate(stmt.body) if _in_main_loop(s, ring))
+        start, at = main[0], main[-1] + 1
         enter = BarSync(NamedBarrierRef(order.name, wg))
         leave = If(stmt.var + wg < turns, (BarArrive(NamedBarrierRef(order.name, partner)),))
         new = (*stmt.body[:start], enter, *stmt.body[start:at], leave, *stmt.body[at:])

@@ -14,6 +14,7 @@ Before ``circular_buffer``, which counts on loads being single copies only when 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from lowering import hopper
 from lowering.errors import ScheduleError
@@ -52,15 +53,18 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     buffers: dict[str, SharedBuffer] = {}
     maps: dict[str, TensorMap] = {}
+    rows: dict[str, int] = {}
     for load in walk(kernel.body):
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
             buffer = replace(buffer, swizzle=widest_swizzle(buffer.name, buffer.dtype, buffer.cols))
             buffers[buffer.name] = buffer
-            rows = min(buffer.rows // _share(kernel, buffer.name)[0], hopper.TMA_BOX_MAX)
-            tensor_map = kernel.tensor_map(load.src.map)
-            maps[tensor_map.name] = replace(
-                tensor_map, box=(rows, buffer.box_cols), swizzle=buffer.swizzle
+            name = load.src.map
+            rows[name] = gcd(rows.get(name, 0), _slice_rows(kernel, buffer))
+            maps[name] = replace(
+                kernel.tensor_map(name),
+                box=(_box_rows(rows[name]), buffer.box_cols),
+                swizzle=buffer.swizzle,
             )
     kernel = replace(
         kernel,
@@ -96,14 +100,10 @@ def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     return 1, 1
 
 
-def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
-    if not isinstance(stmt, LoadTile):
-        return None
-    buffer = kernel.buffer(stmt.dst.buffer)
-    rows, cols = kernel.tensor_map(stmt.src.map).box
-    count, stride = _share(kernel, buffer.name)
-    slice_rows = buffer.rows // count
-    if buffer.rows % count or slice_rows % SWIZZLE_ROWS:
+def _slice_rows(kernel: Kernel, buffer: SharedBuffer) -> int:
+    """Rows that one CTA loads of a tile."""
+    count, _ = _share(kernel, buffer.name)
+    if buffer.rows % (count * SWIZZLE_ROWS):
         raise ScheduleError(
             "multicast",
             f"a shared tile {buffer.name} of {buffer.rows} rows, loaded by {count} CTAs together",
@@ -111,6 +111,26 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
             f"{SWIZZLE_ROWS} rows",
             (f"rows a multiple of {count * SWIZZLE_ROWS}",),
         )
+    return buffer.rows // count
+
+
+def _box_rows(rows: int) -> int:
+    """Rows of the largest box that fills ``rows`` a whole number of times.
+
+    One tensor map may serve tiles of different height (both operands from one tensor); ``rows`` is
+    then their greatest common divisor.
+    """
+    largest = min(rows, hopper.TMA_BOX_MAX) // SWIZZLE_ROWS * SWIZZLE_ROWS
+    return next(r for r in range(largest, 0, -SWIZZLE_ROWS) if rows % r == 0)
+
+
+def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
+    if not isinstance(stmt, LoadTile):
+        return None
+    buffer = kernel.buffer(stmt.dst.buffer)
+    rows, cols = kernel.tensor_map(stmt.src.map).box
+    count, stride = _share(kernel, buffer.name)
+    slice_rows = _slice_rows(kernel, buffer)
     first: Expr = ZERO
     mask: Expr | None = None
     if count > 1:

@@ -49,8 +49,9 @@ def definition(operand: str = "bf16", result: str = "bf16", op: str = "linear") 
             columns = tensor.replace("contiguity", "stride_order=[0, 1], contiguity")
             lines += [f"    w = {columns}", "    d = fd.ops.matmul(x, w)"]
     if result != operand:
-        lines += [f"    d = fd.ops.cast(d, dtype=DataType.{_TYPES[result]})"]
-    return "\n".join([*lines, "    fd.add_output(d)", ""])
+        lines += [f"    c = fd.ops.cast(d, dtype=DataType.{_TYPES[result]})"]
+    output = "d" if result == operand else "c"
+    return "\n".join([*lines, f"    fd.add_output({output})", ""])
 
 
 def cooperative(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from wsched.arguments import extents_of
+from wsched.arguments import InputError, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -58,6 +58,8 @@ def compile(
     fusion = import_fusion(definition)
     if params is None:
         params = choose_params(_problem(fusion, inputs))
+    elif not isinstance(params, MatmulParams):
+        raise InputError(f"params is a {type(params).__name__}, not a MatmulParams")
     key = fusion, params
     found = _kernels.get(key)
     if found is None:
@@ -68,10 +70,13 @@ def compile(
 
 def import_fusion(definition: Any) -> Fusion:
     """The fusion of a live definition or of a definition's text; kept, so that it is read once."""
-    known: Any = _texts if isinstance(definition, str) else _live
-    fusion: Fusion | None = known.get(definition)
+    text = isinstance(definition, str)
+    known: Any = _texts if text else _live
+    try:
+        fusion: Fusion | None = known.get(definition)
+    except TypeError:  # no weak reference to it is possible, so it is no definition
+        fusion = None
     if fusion is None:
-        text = isinstance(definition, str)
         fusion = build_fusion(record_text(definition) if text else definition_of(definition))
         known[definition] = fusion
     return fusion

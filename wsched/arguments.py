@@ -50,7 +50,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
 
     Raises:
         InputError: number, rank, type, sizes or devices do not fit.
-        UnsupportedError: a layout that TMA cannot address.
+        UnsupportedError: a layout that TMA cannot address, or a device that is neither the CPU
+            (the machine model) nor a GPU.
     """
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
@@ -64,20 +65,28 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         raise InputError(
             f"inputs are on {' and '.join(sorted(map(str, devices)))}, not on one device"
         )
-    return Arguments(extents, matrices, devices.pop())
+    device = devices.pop()
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"running on {device}", "tensors on cuda or cpu")
+    return Arguments(extents, matrices, device)
 
 
 def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     """The extents that the inputs' shapes give to the fusion's symbols.
 
     Raises:
-        InputError: number or rank is wrong, or sizes contradict each other or the definition.
+        InputError: something else than tensors, number or rank is wrong, or sizes contradict each
+            other or the definition.
     """
+    import torch
+
     if len(inputs) != len(fusion.inputs):
         raise InputError(f"{len(inputs)} inputs, the definition has {len(fusion.inputs)}")
     extents: dict[str, int] = {}
     origin: dict[str, str] = {}
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"input {position} is a {type(tensor).__name__}, not a torch.Tensor")
         shape = tuple(tensor.shape)
         if len(shape) != len(binding.axes):
             raise InputError(
@@ -100,6 +109,8 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
     """A view of ``tensor`` with the fusion's order of dimensions, columns contiguous.
 
+    The strides of an empty tensor mean nothing; it gets some that TMA takes.
+
     Raises:
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
     """
@@ -107,15 +118,22 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    if not rows or not cols:
+        return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"
         )
     row_bytes = row * tensor.element_size()
-    if rows > 1 and row_bytes % TMA_STRIDE_ALIGN:
+    if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
         raise UnsupportedError(
             f"{what} with {row_bytes} bytes from row to row",
-            f"multiples of {TMA_STRIDE_ALIGN} bytes",
+            f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
+        )
+    if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
+        raise UnsupportedError(
+            f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
+            f"starts at multiples of {TMA_STRIDE_ALIGN} bytes",
         )
     return tensor
 

@@ -84,8 +84,8 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
 
         from wsched.arguments import torch_dtype
 
-        tensor = torch.from_numpy(values).to(torch_dtype(binding.dtype)).to(where)
-        found.append(tensor.permute(axes))
+        tensor = torch.empty(values.shape, dtype=torch_dtype(binding.dtype))
+        found.append(tensor.copy_(torch.from_numpy(values)).to(where).permute(axes))
     return found
 
 

@@ -118,6 +118,10 @@ class CompiledFusion:
     ) -> list[torch.Tensor]:
         import torch
 
+        if out is not None and len(out) != len(self.fusion.outputs):
+            raise InputError(
+                f"out has {len(out)} tensors, the definition has {len(self.fusion.outputs)} outputs"
+            )
         results = []
         for position, binding in enumerate(self.fusion.outputs):
             shape = result_shape(binding, arguments.extents)

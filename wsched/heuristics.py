@@ -10,6 +10,7 @@ whose epilogue runs under the other group's main loop.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from lowering.hopper import SHARED_BYTES
 from wsched.fusion import DataType
@@ -43,8 +44,12 @@ class Problem:
     sms: int
 
 
+@lru_cache(maxsize=4096)
 def choose_params(problem: Problem) -> MatmulParams:
-    """The candidate with the fewest predicted cycles, with as many stages as fit."""
+    """The candidate with the fewest predicted cycles, with as many stages as fit.
+
+    Remembered, because every call of ``wsched.execute`` asks and the answer takes about 1 ms.
+    """
     return min(_candidates(problem), key=lambda p: predicted_cycles(problem, p))
 
 

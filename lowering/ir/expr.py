@@ -220,7 +220,8 @@ def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
     plain = Select(cond, as_expr(then), as_expr(other))
     if not isinstance(cond, Const) and plain.then != plain.other:
         return plain
-    chosen = plain.other if cond == FALSE or cond == ZERO else plain.then
+    never = isinstance(cond, Const) and not cond.value
+    chosen = plain.other if never else plain.then
     return chosen if type_of(chosen) is type_of(plain) else plain
 
 

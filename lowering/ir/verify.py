@@ -114,8 +114,9 @@ class _Verifier:
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
-            if type_of(stmt.value) != stmt.var.type:
-                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {type_of(stmt.value).value}"
+            kind = type_of(stmt.value)
+            if kind is not stmt.var.type:
+                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {kind.value}"
             return
         if isinstance(stmt, For):
             yield from self.loop(stmt, scope, inside, one_thread)

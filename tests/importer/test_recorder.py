@@ -69,6 +69,23 @@ def test_body_of_with() -> None:
     assert [n.op for n in record_text(text).nodes] == [n.op for n in record_text(PRINTED).nodes]
 
 
+def test_a_name_may_be_assigned_again() -> None:
+    text = (
+        "def f(fd: FusionDefinition):\n"
+        "    d = fd.define_tensor(shape=[-1])\n"
+        "    d = fd.ops.relu(d)\n"
+        "    d = fd.ops.neg(d)\n"
+        "    fd.add_output(d)\n"
+    )
+    definition = record_text(text)
+    assert [(n.results, n.operands) for n in definition.nodes] == [
+        (("d",), ()),
+        (("d@3",), (Ref("d"),)),
+        (("d@4",), (Ref("d@3"),)),
+    ]
+    assert definition.outputs == ("d@4",)
+
+
 def test_nothing_is_executed(tmp_path: object) -> None:
     text = f"open('{tmp_path}/written', 'w')\n" + PRINTED
     record_text(text)

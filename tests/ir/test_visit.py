@@ -1,4 +1,4 @@
-"""Walking, rewriting and renaming; a node that the visitor does not enter would be lost to passes."""
+"""Walking, rewriting and renaming; what the visitor does not enter is lost to passes."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -90,8 +90,8 @@ def job_of(
 ) -> Job:
     """Return what the command line asks for.
 
-    wsched comes first, with its heuristics or once for each file of parameters; cuBLAS is always
-    a peer.
+    wsched takes part with its heuristics and once more for each file of parameters; cuBLAS is
+    always a peer.
 
     Raises:
         UnsupportedError: a word of it that is not known.
@@ -100,9 +100,14 @@ def job_of(
         raise UnsupportedError(f"--dtype {dtype}", ", ".join(DTYPES))
     if layout not in LAYOUTS:
         raise UnsupportedError(f"--layout {layout}", ", ".join(LAYOUTS))
-    systems: dict[str, dict[str, Any] | None] = dict.fromkeys(parse_peers(peers))
-    own = {f"wsched:{path.stem}": read_params(path) for path in params} or {"wsched": None}
-    return Job(parse_shapes(shapes), dtype, layout, systems | own, asdict(plan), seed)
+    systems: dict[str, dict[str, Any] | None] = {}
+    systems.update(dict.fromkeys([*parse_peers(peers), "wsched"]))
+    for path in params:
+        name = f"wsched:{path.stem}"
+        if name in systems:
+            raise UnsupportedError(f"a second --params file named {path.stem}", "different names")
+        systems[name] = read_params(path)
+    return Job(parse_shapes(shapes), dtype, layout, systems, asdict(plan), seed)
 
 
 def read_params(path: Path) -> dict[str, Any]:
@@ -128,33 +133,47 @@ def read_params(path: Path) -> dict[str, Any]:
     return checked
 
 
+class _Shown:
+    """What the bar says: which process, shape, system and step.
+
+    Args:
+        update: sets the bar's number of finished shapes and its text.
+        shapes: shapes of a process.
+        processes: of the run.
+    """
+
+    def __init__(
+        self, update: Callable[[int, str], None], shapes: Sequence[str], processes: int
+    ) -> None:
+        self._update, self._shapes, self._processes = update, list(shapes), processes
+        self._number = -1
+
+    def next_process(self) -> None:
+        """Say that another process begins."""
+        self._number += 1
+
+    def __call__(self, shape: str, system: str, step: str) -> None:
+        finished = self._number * len(self._shapes) + self._shapes.index(shape)
+        where = f"process {self._number + 1}/{self._processes}, {shape}"
+        self._update(finished, f"{where}, {system}: {step}")
+
+
 def _run(job: Job, processes: int, timeout_s: float) -> list[dict[str, Any]]:
-    """The processes, one after another, with a bar that says what runs."""
+    """Run the processes, one after another, under a bar."""
     runs = []
-    with _bar(processes * len(job.shapes)) as (at, done):
-        for number in range(processes):
-            seen: list[str] = []
-
-            def progress(shape: str, system: str, step: str) -> None:
-                if shape not in seen:
-                    done(number * len(job.shapes) + len(seen))  # noqa: B023
-                    seen.append(shape)  # noqa: B023
-                at(f"process {number + 1}/{processes}, {shape}, {system}: {step}")  # noqa: B023
-
-            run, job = run_process(job, timeout_s, progress)
-            runs.append(run)
-    return runs
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("start", total=total)
-        yield (
-            lambda text: bar.update(task, description=text),
-            lambda completed: bar.update(task, completed=completed),
+        task = bar.add_task("start", total=processes * len(job.shapes))
+        shown = _Shown(
+            lambda finished, text: bar.update(task, completed=finished, description=text),
+            [str(s) for s in job.shapes],
+            processes,
         )
+        for _ in range(processes):
+            shown.next_process()
+            run, job = run_process(job, timeout_s, shown)
+            runs.append(run)
+    return runs
 
 
 def _show(

@@ -157,9 +157,7 @@ class ClockSampler:
 
         def read() -> None:
             assert process.stdout is not None
-            for line in process.stdout:
-                sample = parse_smi(line)
-                if sample is not None:
-                    self._samples.append(sample)
+            with process.stdout as lines:
+                self._samples.extend(s for s in map(parse_smi, lines) if s is not None)
 
         return read

@@ -1,4 +1,4 @@
-"""What the method asks of CUDA, through torch: buffers, graphs, events, the comparison with fp32."""
+"""What the method asks of CUDA, through torch: buffers, graphs, events, distance from fp32."""
 
 from __future__ import annotations
 
@@ -134,7 +134,10 @@ class CudaGpu:
         return self._compare(result)
 
     def capture(self, launch: Launch, launches: int) -> _Graph:
-        """Record ``launches``, a multiple of the number of sets: the last result is the last set's."""
+        """Record launches that rotate among the sets.
+
+        ``launches`` is a multiple of the number of sets, so the last result is the last set's.
+        """
         graph = self._torch.cuda.CUDAGraph()
         result = None
         with self._torch.cuda.graph(graph):

@@ -19,12 +19,13 @@ from wsched.bench.systems import Launch, Prepared, Skip
 __all__ = ["METHOD", "Accuracy", "Broken", "Gpu", "Plan", "Sampler", "measure_shape"]
 
 METHOD = (
-    "Every system is captured in a CUDA graph of {replay_ms:g} ms; graphs are replayed in turn, the "
-    "order rotated each round, {rounds} rounds after one that is not counted, {processes} fresh "
-    "processes. Operands are drawn from a normal distribution; sets of buffers are rotated so that "
-    "none is found in the L2 cache. Before timing and after it the result, poisoned with NaN "
-    "first, is compared with fp32. A ratio is the median over processes of the median over rounds "
-    "of the peer's time over the system's in the same round; spreads are quartiles over all rounds."
+    "Every system is captured in a CUDA graph of {replay_ms:g} ms; graphs are replayed in turn, "
+    "the order rotated each round, {rounds} rounds after one that is not counted, in {processes} "
+    "fresh processes. Operands are drawn from a normal distribution; sets of buffers are rotated "
+    "so that none is found in the L2 cache. Before timing and after it the result, poisoned with "
+    "NaN first, is compared with fp32. A ratio is the median over processes of the median over "
+    "rounds of the peer's time over the system's in the same round; spreads are quartiles over "
+    "all rounds."
 )
 
 

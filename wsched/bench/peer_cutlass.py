@@ -27,23 +27,21 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
     """Compile the example's kernel; a launch converts its tensors once and keeps them.
 
     Raises:
-        Skip: no ``cutlass`` package, or no example file.
+        ImportError: no ``cutlass`` package.
+        Skip: no example file.
     """
-    try:
-        cutlass = importlib.import_module("cutlass")
-        cute = importlib.import_module("cutlass.cute")
-        runtime = importlib.import_module("cutlass.cute.runtime")
-        torch = importlib.import_module("torch")
-        driver = importlib.import_module("cuda.bindings.driver")
-    except ImportError as error:
-        raise Skip(f"not installed: {error}") from error
+    cutlass = importlib.import_module("cutlass")
+    cute = importlib.import_module("cutlass.cute")
+    runtime = importlib.import_module("cutlass.cute.runtime")
+    torch = importlib.import_module("torch")
+    driver = importlib.import_module("cuda.bindings.driver")
     module = _example(os.environ.get(EXAMPLE, ""))
     kernel = getattr(module, _CLASS)(cutlass.Float32, _TILE, _CLUSTER, 1, True)
     clusters = cutlass.utils.HardwareInfo().get_max_active_clusters(_CLUSTER[0] * _CLUSTER[1])
     views: dict[int, Any] = {}
 
     def view(tensor: Any) -> Any:
-        # [rows, columns, batch] as the kernel wants it; converting takes longer than a small matmul.
+        # [rows, columns, batch] for the kernel; converting takes longer than a small matmul.
         if tensor.data_ptr() not in views:
             made = runtime.from_dlpack(tensor.unsqueeze(-1), assumed_align=16)
             inner = tensor.stride().index(1)

@@ -21,6 +21,7 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
     """``linear`` by nvFuser; it allocates its result at each launch.
 
     Raises:
+        ImportError: it is not installed.
         Skip: nvFuser refuses the problem or the parameters.
     """
     nvfuser = importlib.import_module("nvfuser_direct")
@@ -62,7 +63,7 @@ def _definition(nvfuser: Any, problem: Problem) -> Any:
 
 
 def _params(nvfuser: Any, name: str, definition: Any, a: Any, b: Any) -> Any:
-    """nvFuser's heuristics with the fields that make the kernel cooperative or ping-pong.
+    """The heuristics of nvFuser with the fields that make the kernel cooperative or ping-pong.
 
     Ping-pong: nvFuser wants one 128x128 tile per warpgroup (cta_tile equal to warp_tile); five
     stages of 32 KiB and the 32 KiB of the epilogue fit into shared memory.

@@ -24,19 +24,19 @@ _GROUP_M, _STAGES, _WARPS = 8, 3, 8
 
 
 def matmul_tiles(
-    a_map,  # type: ignore[no-untyped-def]
-    b_map,
-    d_map,
-    M,
-    N,
-    K,
+    a_map: tl.tensor_descriptor,
+    b_map: tl.tensor_descriptor,
+    d_map: tl.tensor_descriptor,
+    M: tl.tensor,
+    N: tl.tensor,
+    K: tl.tensor,
     A_K_MAJOR: tl.constexpr,
     B_K_MAJOR: tl.constexpr,
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     TILE_K: tl.constexpr,
     GROUP_M: tl.constexpr,
-):
+) -> None:
     """Body of the Triton kernel: D = A · Bᵀ over this program's tiles.
 
     Maps are TMA descriptors of the tensors as they lie in memory: A as [M, K] if K-major, else as
@@ -64,6 +64,9 @@ def matmul_tiles(
         d_map.store([m, n + TILE_N // 2], right.to(d_map.dtype))
 
 
+_KERNEL = triton.jit(matmul_tiles)
+
+
 def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
     """Compile the kernel; descriptors are made once per set of tensors.
 
@@ -72,7 +75,6 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
     """
     torch = importlib.import_module("torch")
     descriptor = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor
-    kernel = triton.jit(matmul_tiles)
     programs = torch.cuda.get_device_properties(a.device).multi_processor_count
     shape = problem.shape
     tiles = triton.cdiv(shape.m, _TILE_M) * triton.cdiv(shape.n, _TILE_N)
@@ -92,7 +94,7 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
         return maps[key]
 
     def launch(a: Any, b: Any, d: Any) -> Any:
-        kernel[(min(programs, tiles),)](
+        _KERNEL[(min(programs, tiles),)](
             *described(a, b, d),
             shape.m,
             shape.n,

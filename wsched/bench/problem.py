@@ -13,11 +13,11 @@ DTYPES = {"bf16": "BFloat16", "fp16": "Half"}
 """Element type of operands and result: name on the command line -> ``nvfuser_direct.DataType``."""
 
 LAYOUTS = ("tn", "nt", "nn", "tt")
-"""BLAS letters of A and B. A: ``t`` is K-major, ``n`` M-major. B: ``n`` is K-major, ``t`` N-major."""
+"""BLAS letters of A and B: A is K-major for ``t``, M-major for ``n``; B K-major for ``n``."""
 
 # Largest relative Frobenius error against fp32. Rounding the result changes an element by at most
-# half a unit in the last place, 2^-8 of it in bf16 and 2^-11 in fp16, and the whole by about 0.42 of
-# that: 1.7e-3 and 2.1e-4. The rest is room for the order of summation.
+# half a unit in the last place, 2^-8 of it in bf16 and 2^-11 in fp16, and the whole by about
+# 0.42 of that: 1.7e-3 and 2.1e-4. The rest is room for the order of summation.
 _TOLERANCE = {"bf16": 4e-3, "fp16": 6e-4}
 
 
@@ -57,12 +57,12 @@ ANCHORS = (
     Shape(16384, 2048, 7168),
     Shape(512, 8192, 8192),
 )
-"""The eight shapes of the performance figures: square ones, of language models, small K, few tiles."""
+"""The shapes of the performance figures: square, of language models, small K, few tiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A matmul with its types; ``layout`` is one of :data:`LAYOUTS`, ``dtype`` of :data:`DTYPES`."""
+    """A matmul; ``dtype`` is a key of :data:`DTYPES`, ``layout`` one of :data:`LAYOUTS`."""
 
     shape: Shape
     dtype: str = "bf16"

@@ -47,7 +47,8 @@ def _cell(name: str, cell: Cell) -> str:
 def _mean(mean: tuple[float, int] | None, summary: Summary) -> str:
     if mean is None:
         return "–"
-    few = "" if mean[1] == len(summary.shapes) else f" of {mean[1]}"
+    every = len(summary.shapes)
+    few = "" if mean[1] == every else f" ({mean[1]} of {every})"
     return f"{mean[0]:.3f}{few}"
 
 

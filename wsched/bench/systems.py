@@ -80,10 +80,9 @@ def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, 
     if is_own(name):
         return _prepare_wsched(params, problem, a, b)
     try:
-        module = importlib.import_module(PEERS[name])
+        prepared: Prepared = importlib.import_module(PEERS[name]).prepare(name, problem, a, b)
     except ImportError as error:
         raise Skip(f"not installed: {error}") from error
-    prepared: Prepared = module.prepare(name, problem, a, b)
     return prepared
 
 
@@ -108,7 +107,7 @@ def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: 
 
 
 def plain(value: Any) -> Any:
-    """Return a record of any kind as JSON data: dataclasses and mappings as dicts, others as text."""
+    """Return a record as JSON data: dataclasses and mappings as dicts, unknown things as text."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     if isinstance(value, dict):

@@ -167,8 +167,9 @@ def _follow(
     lines: queue.Queue[str | None] = queue.Queue()
 
     def read(stream: IO[str]) -> None:
-        for line in stream:
-            lines.put(line)
+        with stream:
+            for line in stream:
+                lines.put(line)
         lines.put(None)
 
     assert process.stdout is not None

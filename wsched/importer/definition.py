@@ -28,7 +28,8 @@ class Node:
 
     Args:
         op: ``define_tensor``, ``define_scalar``, or the name below ``fd.ops``.
-        results: names that it defines.
+        results: names that it defines, each only once in a definition; where the text assigns a
+            name again, the later ones are ``name@line``.
         operands: positional arguments.
         kwargs: named arguments, in the order of the text.
         line: line of the text, from 1.

@@ -91,7 +91,8 @@ class _Recorder:
         self.body = body
         self.nodes: list[Node] = []
         self.outputs: list[str] = []
-        self.known: set[str] = set()
+        # Python name -> name in the definition, which differs once a name is assigned again.
+        self.known: dict[str, str] = {}
 
     def definition(self) -> Definition:
         """Interpret every statement."""
@@ -139,9 +140,9 @@ class _Recorder:
             raise self.refuse(s)
         operands = tuple(self.value(a) for a in call.args)
         kwargs = tuple((self.keyword(k), self.value(k.value)) for k in call.keywords)
-        op = method.removeprefix("ops.")
-        self.nodes.append(Node(op, names, operands, kwargs, s.lineno))
-        self.known.update(names)
+        results = tuple(f"{n}@{s.lineno}" if n in self.known else n for n in names)
+        self.nodes.append(Node(method.removeprefix("ops."), results, operands, kwargs, s.lineno))
+        self.known.update(zip(names, results, strict=True))
 
     def output(self, s: ast.stmt, call: ast.Call) -> None:
         """``fd.add_output(x)``."""
@@ -172,7 +173,7 @@ class _Recorder:
                 if word.lstrip("+-") in _WORDS:
                     return float(word)
             case ast.Name(id=name) if name in self.known:
-                return Ref(name)
+                return Ref(self.known[name])
             case ast.Name(id=name) if name in _WORDS:
                 return _WORDS[name]
             case ast.Attribute(value=base, attr=name) if _last(base) == "DataType":

@@ -1,0 +1,198 @@
+"""What a user reads when the tensors, the definition or the parameters do not fit: full texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.errors import ScheduleError, UnsupportedError
+from tests.schedules import SCHEDULES, definition
+from wsched.arguments import InputError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+BF16 = torch.bfloat16
+
+
+def zeros(*shape: int, dtype: Any = BF16) -> Any:
+    return torch.zeros(shape, dtype=dtype)
+
+
+X, W = zeros(16, 64), zeros(24, 64)
+FIXED = definition().replace("[-1, -1]", "[-1, 64]")
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "message"),
+    [
+        (definition(), [X], "1 inputs, the definition has 2"),
+        (definition(), [X, 3], "input 1 is a int, not a torch.Tensor"),
+        (
+            definition(),
+            [X.half(), W],
+            "input 0 is torch.float16, the definition says torch.bfloat16",
+        ),
+        (definition(), [X[0], W], "input 0 has shape [64], the definition has 2 dimensions"),
+        (
+            definition(),
+            [X, W[:, :56]],
+            "K is 64 in dimension 1 of input 0 and 56 in dimension 1 of input 1",
+        ),
+        (
+            FIXED,
+            [X[:, :8], W[:, :8]],
+            "dimension 1 of input 0 is 8, the definition says 64",
+        ),
+        (
+            definition(),
+            [X, W.to("meta")],
+            "inputs are on cpu and meta, not on one device",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit(text: str, inputs: list[Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        wsched.execute(text, inputs)
+    assert str(caught.value) == message
+
+
+STRIDES = "positive multiples of 16 bytes"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            [zeros(64, 16).T, W],
+            "input 0 with stride 16 along K is not supported; supported: K contiguous (stride 1)",
+        ),
+        (
+            [zeros(16, 68)[:, :64], W],
+            f"input 0 with 136 bytes from row to row is not supported; supported: {STRIDES}",
+        ),
+        (
+            [X, zeros(24, 60), zeros(16, 60)][2:0:-1],
+            f"input 0 with 120 bytes from row to row is not supported; supported: {STRIDES}",
+        ),
+        (
+            [X[:1].expand(16, 64), W],
+            f"input 0 with 0 bytes from row to row is not supported; supported: {STRIDES}",
+        ),
+        (
+            [X, zeros(24 * 64 + 1)[1:].view(24, 64)],
+            "input 1 that starts 2 bytes past a multiple of 16 is not supported; supported: "
+            "starts at multiples of 16 bytes",
+        ),
+        (
+            [X, W[:12]],
+            f"output 0 with 24 bytes from row to row is not supported; supported: {STRIDES}",
+        ),
+        (
+            [X.to("meta"), W.to("meta")],
+            "running on meta is not supported; supported: tensors on cuda or cpu",
+        ),
+    ],
+)
+def test_layouts_and_devices_without_a_kernel(inputs: list[Any], message: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.execute(definition(), inputs)
+    assert str(caught.value) == message
+
+
+def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
+    inputs = [zeros(2048, 512), zeros(2048, 512)]
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.execute(definition(), inputs, params=SCHEDULES["coop_128x256"])
+    assert str(caught.value) == (
+        "a run of matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent on the machine that "
+        "takes more than 0 s is not supported; supported: runs of up to 0 s. Take a smaller "
+        "problem, or raise the limit: limit_seconds or WSCHED_MACHINE_SECONDS"
+    )
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ([], "out has 0 tensors, the definition has 1 outputs"),
+        ([zeros(16, 24)] * 2, "out has 2 tensors, the definition has 1 outputs"),
+        (
+            [zeros(16, 24, dtype=torch.float32)],
+            "out[0] is torch.float32 [16, 24] on cpu, the result is torch.bfloat16 [16, 24] on cpu",
+        ),
+        (
+            [zeros(24, 16)],
+            "out[0] is torch.bfloat16 [24, 16] on cpu, the result is torch.bfloat16 [16, 24] on "
+            "cpu",
+        ),
+        (
+            [zeros(16, 24).to("meta")],
+            "out[0] is torch.bfloat16 [16, 24] on meta, the result is torch.bfloat16 [16, 24] on "
+            "cpu",
+        ),
+    ],
+)
+def test_outputs_that_do_not_fit(out: list[Any], message: str) -> None:
+    kernel = wsched.compile(definition(), [X, W])
+    with pytest.raises(InputError) as caught:
+        kernel(X, W, out=out)
+    assert str(caught.value) == message
+
+
+def test_an_output_by_columns() -> None:
+    kernel = wsched.compile(definition(), [X, W])
+    with pytest.raises(UnsupportedError) as caught:
+        kernel(X, W, out=[zeros(24, 16).T])
+    assert str(caught.value) == (
+        "output 0 with stride 16 along N is not supported; supported: N contiguous (stride 1)"
+    )
+
+
+@pytest.mark.parametrize(("thing", "kind"), [(3, "int"), ([], "list"), (None, "NoneType")])
+def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.execute(thing, [X, W])
+    assert str(caught.value) == (
+        f"a definition of type builtins.{kind} is not supported; supported: "
+        "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string"
+    )
+
+
+def test_another_operation() -> None:
+    text = definition().replace("fd.ops.linear(x, w)", "fd.ops.add(x, w)")
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.execute(text, [X, W])
+    assert str(caught.value) == (
+        "fd.ops.add is not supported; supported: fd.ops.linear or fd.ops.matmul of two 2-D "
+        "tensors, bf16 or fp16, and fd.ops.cast of its result to bf16, fp16 or fp32"
+    )
+
+
+def test_parameters_of_another_type() -> None:
+    with pytest.raises(InputError) as caught:
+        wsched.execute(definition(), [X, W], params={})  # type: ignore[arg-type]
+    assert str(caught.value) == "params is a dict, not a MatmulParams"
+
+
+def test_illegal_parameters() -> None:
+    params = replace(SCHEDULES["coop_128x256"], wgmma_in_flight=2)
+    with pytest.raises(ScheduleError) as caught:
+        wsched.execute(definition(), [X, W], params=params)
+    assert str(caught.value) == (
+        "ScheduleError[params]: MatmulParams(cta_tile=128x256x64, warp_tile=64x256x64, ...): "
+        "smem_circular_buffer_prefetch_gap=2 leaves 1 wgmma groups in flight, wgmma_in_flight=2"
+    )
+
+
+def test_an_unknown_stage_of_the_dump() -> None:
+    with pytest.raises(InputError) as caught:
+        wsched.compile(definition(), [X, W]).dump("llvm")
+    assert str(caught.value) == (
+        "no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, warp_specialize, "
+        "swizzle_shared, circular_buffer, synchronize_wgmma, order_pingpong, allocate_mbarriers, "
+        "expect_tx, chunk_epilogue, delinearize, step_stages, reallocate_registers, "
+        "allocate_shared, simplify, kernel, cuda, ptx, sass"
+    )

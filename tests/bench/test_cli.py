@@ -1,0 +1,102 @@
+"""The command, from its words to its files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lowering.errors import ScheduleError, UnsupportedError
+from wsched.bench import watch
+from wsched.bench.cli import app, job_of, read_params
+from wsched.bench.measure import Plan
+from wsched.bench.problem import Shape
+from wsched.schedule.params import ClusterDims, MatmulParams
+
+
+@pytest.fixture
+def fake_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"times": {"cublas": 10.0, "triton": 11.0, "wsched": 8.0}, "bad": {"triton": "skip"}}
+    command = (sys.executable, "-m", "tests.bench.fakes", json.dumps(spec))
+    monkeypatch.setattr(watch.run_process, "__defaults__", (command,))
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+    return result.exit_code, result.output
+
+
+def test_run_and_show(fake_worker: None, tmp_path: Path) -> None:
+    saved, table = tmp_path / "f.json", tmp_path / "f.md"
+    words = ["gemm", "--shapes", "256x256x256", "--peers", "triton", "--rounds", "2"]
+    words += ["--processes", "2", "--json", str(saved), "--markdown", str(table)]
+    code, text = invoke(*words)
+    assert code == 0, text
+    data = json.loads(saved.read_text())
+    assert data["summary"]["geometric_mean"]["wsched"] == {"ratio": 1.25, "shapes": 1}
+    assert data["systems"] == ["cublas", "triton", "wsched"]
+    assert len(data["processes"]) == 2
+    assert "2 rounds after one that is not counted, in 2 fresh processes" in data["method"]
+    assert "triton skipped: not installed: No module named 'x'" in text
+    assert "| geometric mean | 1.000 | – | 1.250 | 1.250 |" in table.read_text()
+    code, again = invoke("show", str(saved))
+    assert (code, again.splitlines()[0]) == (0, "fake, bf16, TN: TFLOP/s (ratio to cuBLAS)")
+    assert again.splitlines()[1:] == text.splitlines()[-len(again.splitlines()) + 1 :]
+
+
+def test_job(tmp_path: Path) -> None:
+    file = tmp_path / "wide.json"
+    file.write_text(json.dumps({"cluster_dims": {"m": 2, "n": 1}}))
+    job = job_of("8x8x8", "fp16", "nt", "cublas", [file], Plan(), 3)
+    assert (job.shapes, job.dtype, job.layout, job.seed) == ((Shape(8, 8, 8),), "fp16", "nt", 3)
+    wide = job.systems["wsched:wide"]
+    assert wide is not None and list(job.systems) == ["cublas", "wsched", "wsched:wide"]
+    assert MatmulParams.from_dict(wide).cluster_dims == ClusterDims(2, 1)
+    assert json.loads(json.dumps(job.to_dict())) == job.to_dict() | {"systems": job.systems}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dtype", "fp8"), "--dtype fp8 is not supported; supported: bf16, fp16"),
+        (("--layout", "xx"), "--layout xx is not supported; supported: tn, nt, nn, tt"),
+        (
+            ("--shapes", "8"),
+            "the shape '8' is not supported; supported: MxNxK, for example 4096x3584x512",
+        ),
+    ],
+)
+def test_refused(words: tuple[str, ...], message: str) -> None:
+    code, text = invoke("gemm", *words)
+    assert (code, text.strip()) == (1, message)
+
+
+def test_refused_params(tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    with pytest.raises(UnsupportedError, match=r"^--params .*p\.json \(\[Errno 2\] .*\) is not"):
+        read_params(file)
+    file.write_text("[]")
+    with pytest.raises(UnsupportedError) as error:
+        read_params(file)
+    assert str(error.value) == (
+        f"--params {file} is not supported; "
+        "supported: one JSON object, as MatmulParams.to_dict() makes"
+    )
+    file.write_text('{"stages": 4}')
+    with pytest.raises(ScheduleError, match="there is no field stages"):
+        read_params(file)
+    file.write_text("{}")
+    with pytest.raises(UnsupportedError) as error:
+        job_of("8x8x8", "bf16", "tn", "", [file, file], Plan(), 0)
+    assert str(error.value) == (
+        "a second --params file named p is not supported; supported: different names"
+    )
+
+
+def test_show_of_no_file(tmp_path: Path) -> None:
+    code, text = invoke("show", str(tmp_path / "no.json"))
+    assert code == 1
+    assert "is not supported; supported: a file of `wsched bench gemm --json`" in text

@@ -1,0 +1,81 @@
+"""Readings of clocks and power."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from wsched.bench import clocks
+from wsched.bench.clocks import ClockSampler, EnergyCounter, Sample, parse_smi, summary
+
+
+def test_parse() -> None:
+    assert parse_smi("1755, 689.12, 54\n") == Sample(1755, 689.12, 54)
+    assert parse_smi("1755, [N/A], 54\n") is None
+    assert parse_smi("No devices were found\n") is None
+
+
+def test_summary() -> None:
+    samples = [Sample(1500, 600, 50), Sample(1700, 700, 55), Sample(1600, 690, 52)]
+    assert summary(samples, "NVML") == {
+        "source": "NVML",
+        "samples": 3,
+        "sm_mhz": 1600,
+        "sm_mhz_range": [1500, 1700],
+        "watts": 690,
+        "watts_max": 700,
+        "celsius_max": 55,
+    }
+    assert summary([], "none") == {"source": "none", "samples": 0}
+
+
+class Device:
+    def sample(self) -> Sample:
+        return Sample(1500, 650, 50)
+
+    def joules(self) -> float:
+        return 12.5
+
+
+def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "_nvml", lambda uuid: Device())
+    sampler = ClockSampler("GPU-1")
+    sampler.start()
+    while not sampler._samples:
+        pass
+    read = sampler.stop()
+    assert (read["source"], read["watts"]) == ("NVML", 650)
+    assert EnergyCounter("GPU-1").joules() == 12.5
+
+
+def test_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    seen = []
+
+    class Smi(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, command: list[str], **options: Any) -> None:
+            seen.append(command)
+            script = "echo '1500, 650.5, 50'; exec sleep 30"
+            super().__init__(["sh", "-c", script], **options)
+
+    monkeypatch.setattr(clocks, "_nvml", lambda uuid: None)
+    monkeypatch.setattr(clocks.subprocess, "Popen", Smi)
+    sampler = ClockSampler("GPU-1")
+    sampler.start()
+    while not sampler._samples:
+        pass
+    assert sampler.stop()["watts"] == 650.5
+    assert seen[0][:3] == ["nvidia-smi", "-i", "GPU-1"]
+
+
+def test_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("nvidia-smi")
+
+    monkeypatch.setattr(clocks, "_nvml", lambda uuid: None)
+    monkeypatch.setattr(clocks.subprocess, "Popen", missing)
+    sampler = ClockSampler("GPU-1")
+    sampler.start()
+    assert sampler.stop() == {"source": "none", "samples": 0}
+    assert EnergyCounter("GPU-1").joules() is None

@@ -1,0 +1,71 @@
+"""The table, its notes and its picture."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lowering.errors import UnsupportedError
+from tests.bench.test_results import BIG, SMALL, SYSTEMS, runs
+from wsched.bench.plot import plot
+from wsched.bench.report import markdown, notes, table
+from wsched.bench.results import summarize
+
+
+def test_table(golden: object) -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table(summarize([BIG, SMALL], SYSTEMS, runs()), "NVIDIA H200"))
+    assert console.export_text() == golden
+
+
+def test_markdown(golden: object) -> None:
+    assert markdown(summarize([BIG, SMALL], SYSTEMS, runs())) == golden
+
+
+def test_notes(golden: object) -> None:
+    assert "\n".join(notes(summarize([BIG, SMALL], SYSTEMS, runs()), runs())) == golden
+
+
+def test_notes_without_clocks() -> None:
+    parts = runs()
+    for part in parts:
+        part["shapes"][str(SMALL)]["clocks"] = {"source": "none", "samples": 0}  # type: ignore[index]
+    lines = notes(summarize([SMALL], SYSTEMS, parts), parts)
+    assert lines[-1] == "4096x3584x512: clocks and power not read (neither NVML nor nvidia-smi)"
+
+
+def test_energy_note() -> None:
+    parts = runs()
+    for part in parts:
+        part["shapes"][str(BIG)]["systems"]["wsched"]["pj_per_flop"] = 0.987654  # type: ignore[index]
+    assert "8192x8192x8192: pJ/FLOP alone: wsched 0.988" in notes(
+        summarize([BIG], SYSTEMS, parts), parts
+    )
+
+
+def test_plot(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot(summarize([BIG, SMALL], SYSTEMS, runs()), "NVIDIA H200", tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(UnsupportedError) as error:
+        plot(summarize([BIG], SYSTEMS, runs()), "", tmp_path / "f.png")
+    assert str(error.value) == (
+        "--plot without matplotlib is not supported; supported: wsched[bench]. "
+        "pip install 'wsched[bench]'"
+    )

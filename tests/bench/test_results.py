@@ -1,0 +1,85 @@
+"""Ratios of several processes, and their JSON form."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lowering.errors import UnsupportedError
+from tests.bench.fakes import process
+from wsched.bench.problem import Shape
+from wsched.bench.results import Cell, from_json, summarize, to_json
+
+BIG, SMALL = Shape(8192, 8192, 8192), Shape(4096, 3584, 512)
+SYSTEMS = ["cublas", "triton", "nvfuser", "wsched"]
+SKIPPED = ("skipped", "not installed")
+
+
+def runs() -> list[dict[str, object]]:
+    # The processes' medians for wsched at BIG: 1.0, 1.1 and 1.3 of cuBLAS.
+    return [
+        process(
+            {
+                BIG: {
+                    "cublas": [1600.0, 1700.0, 1800.0],
+                    "triton": [1600 / 1.2, 1700 / 1.2, 1800 / 1.2],
+                    "nvfuser": SKIPPED,
+                    "wsched": [1600 / ratio, 1700 / ratio, 1800 / ratio],
+                },
+                SMALL: {
+                    "cublas": [20.0],
+                    "triton": ("wrong", "wrong result"),
+                    "nvfuser": SKIPPED,
+                    "wsched": [25.0],
+                },
+            }
+        )
+        for ratio in (1.0, 1.1, 1.3)
+    ]
+
+
+def test_ratio_is_the_median_of_the_processes() -> None:
+    cell = summarize([BIG, SMALL], SYSTEMS, runs()).cells[BIG, "wsched"]
+    assert cell.ratio is not None and cell.tflops is not None
+    assert cell.ratio.median == pytest.approx(1.1)
+    assert (cell.ratio.low, cell.ratio.high) == pytest.approx((1.0, 1.3))
+    assert cell.best_peer == pytest.approx(1.1 / 1.2)
+    assert cell.tflops.median == pytest.approx(BIG.tflops(1600 / 1.1), rel=0.1)
+
+
+def test_wrong_and_skipped_peers_do_not_count() -> None:
+    summary = summarize([BIG, SMALL], SYSTEMS, runs())
+    assert summary.cells[SMALL, "triton"] == Cell("wrong", "wrong result")
+    assert summary.cells[SMALL, "nvfuser"] == Cell("skipped", "not installed")
+    assert summary.cells[SMALL, "wsched"].best_peer == pytest.approx(0.8)
+    assert summary.mean_ratio("triton") == pytest.approx((1.2, 1))
+    assert summary.mean_ratio("nvfuser") is None
+    assert summary.mean_ratio("wsched") == pytest.approx(((1.1 * 0.8) ** 0.5, 2))
+
+
+def test_one_failure_in_one_process_shows() -> None:
+    parts = [
+        process({BIG: {"cublas": [10.0], "wsched": [10.0]}}),
+        process({BIG: {"cublas": [10.0], "wsched": ("wrong", "off")}}),
+    ]
+    summary = summarize([BIG], ["cublas", "wsched"], parts)
+    assert summary.cells[BIG, "wsched"] == Cell("wrong", "off")
+
+
+def test_json_round_trip() -> None:
+    summary = summarize([BIG, SMALL], SYSTEMS, runs())
+    data = json.loads(json.dumps(to_json({"dtype": "bf16"}, "method", runs(), summary)))
+    again, processes = from_json(data)
+    assert again == summary
+    assert processes == json.loads(json.dumps(runs()))
+    assert data["summary"]["geometric_mean"]["nvfuser"] is None
+    assert data["summary"]["geometric_mean_best_peer"]["wsched"]["shapes"] == 2
+
+
+def test_another_schema() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        from_json({"schema": "x"})
+    assert str(error.value) == (
+        "a file with schema 'x' is not supported; supported: wsched.bench.gemm/1"
+    )

@@ -1,0 +1,54 @@
+"""Executes one role of a kernel on plain integers: which statements, with which scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ir.expr import evaluate
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, Elect, For, Frag, If, Let, Roles, Stmt
+
+Env = dict[str, int]
+Event = tuple[Stmt, Env]
+
+
+def execute_role(kernel: Kernel, role: str, env: Env, group: int = 0) -> Iterator[Event]:
+    """The statements that warpgroup ``group`` of ``role`` executes between top and end."""
+    for stmt in kernel.body:
+        if isinstance(stmt, Roles):
+            found = next(r for r in stmt.roles if r.name == role)
+            own = dict(env) | ({found.group.name: group} if found.group else {})
+            yield from execute(found.body, own)
+        else:
+            yield from execute((stmt,), env)
+
+
+def execute(body: Body, env: Env) -> Iterator[Event]:
+    """Every plain statement with the scalars at that point; ``env`` takes the bindings."""
+    for stmt in body:
+        match stmt:
+            case Let(var, value):
+                env[var.name] = evaluate(value, env)
+            case If(cond, then, other):
+                yield from execute(then if evaluate(cond, env) else other, env)
+            case Elect(inner):
+                yield from execute(inner, env)
+            case For():
+                yield from _loop(stmt, env)
+            case _:
+                yield stmt, dict(env)
+
+
+def _loop(loop: For, env: Env) -> Iterator[Event]:
+    scalars = [
+        (carry, value)
+        for carry, value in zip(loop.carries, loop.yields, strict=True)
+        if not isinstance(carry.init, Frag) and not isinstance(value, Frag)
+    ]
+    carried = {c.var.name: evaluate(c.init, env) for c, _ in scalars}  # type: ignore[arg-type]
+    start, stop, step = (evaluate(e, env) for e in (loop.start, loop.stop, loop.step))
+    for i in range(start, stop, step):
+        env |= {loop.var.name: i} | carried
+        yield from execute(loop.body, env)
+        carried = {c.var.name: evaluate(v, env) for c, v in scalars}
+    env |= {c.result.name: carried[c.var.name] for c, _ in scalars}

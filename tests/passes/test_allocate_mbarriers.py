@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import InternalError
+from passes.allocate_mbarriers import allocate_mbarriers
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+HEAD = """
+param n: i32
+tensormap A: bf16[512, 512] box 64x64 swizzle 128
+shared A_s: bf16[4][64x64] swizzle 128
+"""
+RING = "circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 0\n"
+BARRIERS = """
+mbarrier ring_full[4] arrivals 1
+mbarrier ring_empty[4] arrivals 8
+"""
+BEFORE = """
+let top: i32 = n
+roles {
+  role compute warps 0 .. 8 as wg {
+    for k in 0 .. top {
+      wait_full ring, k
+      release ring, k
+    }
+  }
+  role load warps 8 .. 12 {
+    for m in 0 .. top {
+      elect {
+        acquire ring, m
+        tma.load A_s[m % 4, 0, 0], A[m * 64, 0]
+      }
+    }
+  }
+}
+"""
+AFTER = """
+let top: i32 = n
+if %warp == 0 {
+  elect {
+    for ring_init in 0 .. 4 unroll {
+      mbarrier.init ring_full[ring_init], 1
+      mbarrier.init ring_empty[ring_init], 8
+    }
+    fence.mbarrier_init
+  }
+}
+cta.sync
+roles {
+  role compute warps 0 .. 8 as wg {
+    elect {
+      for ring_first in 0 .. 4 unroll {
+        mbarrier.arrive ring_empty[ring_first]
+      }
+    }
+    for k in 0 .. top {
+      mbarrier.wait ring_full[k % 4], k // 4 % 2
+      elect {
+        mbarrier.arrive ring_empty[k % 4]
+      }
+    }
+  }
+  role load warps 8 .. 12 {
+    for m in 0 .. top {
+      elect {
+        mbarrier.wait ring_empty[m % 4], m // 4 % 2
+        mbarrier.expect_tx ring_full[m % 4]
+        tma.load A_s[m % 4, 0, 0], A[m * 64, 0], bar=ring_full[m % 4]
+      }
+    }
+  }
+}
+cta.sync
+if %warp == 0 {
+  elect {
+    for ring_inval in 0 .. 4 unroll {
+      mbarrier.inval ring_full[ring_inval]
+      mbarrier.inval ring_empty[ring_inval]
+    }
+  }
+}
+"""
+
+
+def test_every_step_gets_its_barriers() -> None:
+    assert lowered(allocate_mbarriers, HEAD + RING + BEFORE) == full(HEAD + BARRIERS + AFTER)
+
+
+def test_pingpong_steps_have_one_consuming_group() -> None:
+    """Half the arrivals; group 0 alone says at the start that all stages are empty."""
+    once = """
+    elect {
+      for ring_first in 0 .. 4 unroll {
+        mbarrier.arrive ring_empty[ring_first]
+      }
+    }
+"""
+    inside = "".join("  " + line + "\n" for line in once.splitlines() if line)
+    after = (HEAD + BARRIERS + AFTER).replace(once, f"\n    if wg == 0 {{\n{inside}    }}\n")
+    after = after.replace("arrivals 8", "arrivals 4").replace("[ring_init], 8", "[ring_init], 4")
+    before = HEAD + RING.replace("consumers 2", "consumers 1") + BEFORE
+    assert lowered(allocate_mbarriers, before) == full(after)
+
+
+def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
+    """CTAs 0 and 1 share the tile: 8 arrivals of each; the waits and syncs are the cluster's."""
+    before = HEAD + RING.replace("in_flight 0", "in_flight 0 shares 2x1") + BEFORE
+    text = lowered(allocate_mbarriers, before)
+    mine = "%cluster.ctarank % 2"
+    peer = f"cta=%cluster.ctarank + (({mine} + 1) % 2 - {mine})"
+    lines = [line.strip() for line in text.splitlines()]
+    assert [line for line in lines if line.startswith("mbarrier ")][1].endswith("arrivals 16")
+    assert [line for line in lines if line.startswith("mbarrier.arrive")] == [
+        "mbarrier.arrive ring_empty[ring_first]",
+        f"mbarrier.arrive ring_empty[ring_first], {peer}",
+        "mbarrier.arrive ring_empty[k % 4]",
+        f"mbarrier.arrive ring_empty[k % 4], {peer}",
+    ]
+    assert "mbarrier.wait ring_empty[m % 4], m // 4 % 2, scope=cluster" in lines
+    assert "mbarrier.wait ring_full[k % 4], k // 4 % 2" in lines
+    assert lines.count("cluster.sync") == 2
+    assert "cta.sync" not in lines
+
+
+def test_without_a_circular_buffer_nothing_changes() -> None:
+    assert unchanged(allocate_mbarriers, "roles { role load warps 0 .. 4 { cta.sync } }")
+
+
+def test_copies_into_other_buffers_are_left_alone() -> None:
+    other = "shared B_s: bf16[1][64x64] swizzle 128\n"
+    more = BEFORE.replace("acquire", "tma.load B_s[0, 0, 0], A[0, 0]\nacquire")
+    assert kernel(HEAD + other + RING + more)
+    assert "tma.load B_s[0, 0, 0], A[0, 0]\n" in lowered(
+        allocate_mbarriers, HEAD + other + RING + more
+    )
+
+
+def test_pingpong_without_a_group_index() -> None:
+    before = HEAD + RING.replace("consumers 2", "consumers 1") + BEFORE.replace(" as wg", "")
+    with pytest.raises(InternalError) as error:
+        lowered(allocate_mbarriers, before)
+    assert str(error.value) == (
+        "allocate_mbarriers: role compute has no group index\n"
+        "This is a defect of wsched, please report it with the dump."
+    )

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import ScheduleError
+from passes.circular_buffer import circular_buffer
+from tests.passes.texts import full, lowered, unchanged
+
+HEAD = """
+param n: i32
+tensormap A: bf16[512, 512] box 64x64 swizzle 128
+shared A_s: bf16[{stages}][64x64] swizzle 128
+shared D_s: bf16[1][64x64] swizzle 128
+circular_buffer ring(A_s) stages 4 groups 1 consumers 1 in_flight 1
+"""
+BEFORE = """
+roles {
+  role compute warps 0 .. 4 {
+    zero: frag<f32, 64x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 64x64> = zero -> sum) {
+      consume ring, k
+      next: frag<f32, 64x64> = mma.tile acc, A_s[0, 0, 0], A_s[0, 0, 16], 16, 0 < k
+      yield next
+    }
+  }
+  role load warps 4 .. 8 {
+    for m in 0 .. n {
+      elect {
+        produce ring, m + 1
+        tma.load A_s[0, 0, 0], A[m * 64, 0]
+        tma.store A[0, 0], D_s[0, 0, 0]
+      }
+    }
+  }
+}
+"""
+AFTER = """
+roles {
+  role compute warps 0 .. 4 {
+    zero: frag<f32, 64x64> = frag.fill 0.0
+    for k in 0 .. n carry (acc: frag<f32, 64x64> = zero -> sum) {
+      wait_full ring, k
+      next: frag<f32, 64x64> = mma.tile acc, A_s[k % 4, 0, 0], A_s[k % 4, 0, 16], 16, 0 < k
+      release ring, k
+      yield next
+    }
+  }
+  role load warps 4 .. 8 {
+    for m in 0 .. n {
+      elect {
+        acquire ring, m + 1
+        tma.load A_s[(m + 1) % 4, 0, 0], A[m * 64, 0]
+        tma.store A[0, 0], D_s[0, 0, 0]
+      }
+    }
+  }
+}
+"""
+
+
+def test_steps_are_bracketed_and_staged() -> None:
+    before = HEAD.format(stages=1) + BEFORE
+    assert lowered(circular_buffer, before) == full(HEAD.format(stages=4) + AFTER)
+
+
+def test_without_a_circular_buffer_nothing_changes() -> None:
+    assert unchanged(
+        circular_buffer,
+        "tensormap A: bf16[64, 64]\nshared A_s: bf16[1][64x64]\ntma.load A_s[0, 0, 0], A[0, 0]",
+    )
+
+
+def test_as_many_stages_as_groups_in_flight() -> None:
+    text = (HEAD.format(stages=1) + BEFORE).replace("in_flight 1", "in_flight 4")
+    with pytest.raises(ScheduleError) as error:
+        lowered(circular_buffer, text)
+    assert str(error.value) == (
+        "ScheduleError[stages]: circular_buffer(A_s, stages=4): a stage is released 4 steps late "
+        "while that many wgmma groups stay in flight, so the load side would wait for ever\n"
+        "  legal here: stages >= 5; wgmma_in_flight <= 3"
+    )

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import InternalError
+from passes.expect_tx import expect_tx
+from tests.passes.texts import full, lowered, unchanged
+
+HEAD = """
+param s: i32
+param k: i32
+tensormap A: bf16[512, 512] box 128x64 swizzle 128
+tensormap B: f32[512, 512] box 256x32 swizzle 128
+shared A_s: bf16[4][128x128] swizzle 128
+shared B_s: f32[4][256x32] swizzle 128
+mbarrier full[4] arrivals 1
+"""
+TWO_STEPS = """
+if k < 1 {
+  mbarrier.expect_tx full[s]
+  tma.load A_s[s, 0, 0], A[0, k], bar=full[s]
+  tma.load A_s[s, 0, 64], A[0, k + 64], bar=full[s]
+  mbarrier.expect_tx full[s + 1]
+  tma.load B_s[s, 0, 0], B[0, k], bar=full[s]
+  tma.load B_s[s, 0, 0], B[0, k], bar=full[s + 1]
+}
+"""
+
+
+def test_bytes_of_each_barrier_are_counted_apart() -> None:
+    """Two boxes of 16 KiB and one of 32 KiB; then one of 32 KiB."""
+    after = TWO_STEPS.replace("expect_tx full[s]", "expect_tx full[s], bytes=65536")
+    after = after.replace("expect_tx full[s + 1]", "expect_tx full[s + 1], bytes=32768")
+    assert lowered(expect_tx, HEAD + TWO_STEPS) == full(HEAD + after)
+
+
+def test_what_peers_multicast_into_this_cta_counts_too() -> None:
+    """Mask 5: this CTA and the one two ranks away each send 16 KiB to both."""
+    load = "tma.load A_s[s, 0, 0], A[0, k], bar=full[s], multicast=5 << %cluster.ctarank - 1\n"
+    before = HEAD + "mbarrier.expect_tx full[s]\n" + load
+    assert lowered(expect_tx, before) == full(
+        HEAD + "mbarrier.expect_tx full[s], bytes=32768\n" + load
+    )
+
+
+def test_without_copies_nothing_changes() -> None:
+    assert unchanged(expect_tx, "for k in 0 .. 4 { cta.sync }")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("tma.load A_s[s, 0, 0], A[0, k]", "no expect_tx before: tma.load A_s[s, 0, 0], A[0, k]"),
+        ("mbarrier.expect_tx full[s]\ntma.load A_s[s, 0, 0], A[0, k], bar=full[k]",
+         "no expect_tx before: tma.load A_s[s, 0, 0], A[0, k], bar=full[k]"),
+        ("mbarrier.expect_tx full[s]\n"
+         "for i in 0 .. 2 { tma.load A_s[s, 0, 0], A[0, k], bar=full[s] }",
+         "no expect_tx before: tma.load A_s[s, 0, 0], A[0, k], bar=full[s]"),
+        ("for i in 0 .. 2 { mbarrier.expect_tx full[i] }",
+         "nothing lands on: mbarrier.expect_tx full[i], bytes=0"),
+        ("mbarrier.expect_tx full[s]\n"
+         "tma.load A_s[s, 0, 0], A[0, k], bar=full[s], multicast=s",
+         "a mask that is no shifted pattern: s"),
+    ],
+)  # fmt: skip
+def test_a_copy_without_its_announcement(body: str, why: str) -> None:
+    with pytest.raises(InternalError) as error:
+        lowered(expect_tx, HEAD + body)
+    assert str(error.value) == (
+        f"expect_tx: {why}\nThis is a defect of wsched, please report it with the dump."
+    )

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.expr import evaluate
+from lowering.ir.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
+from lowering.options import LoweringOptions
+from passes.order_pingpong import order_pingpong
+from tests.passes.evaluator import execute_role
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+HEAD = """
+param tiles: i32
+param n: i32
+named_barrier other[3] id 1 threads 128
+"""
+RING = "circular_buffer ring() stages 4 groups 2 consumers 1 in_flight 1\n"
+BEFORE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+      zero: frag<f32, 64x8> = frag.fill 0.0
+      for k in 0 .. n carry (acc: frag<f32, 64x8, async> = zero -> sum) {
+        wait_full ring, (t * 2 + wg) * n + k
+        yield acc
+      }
+      total: frag<f32, 64x8> = wgmma.wait sum, 0
+      if 0 < n {
+        release ring, n - 1
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+AFTER = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {
+      bar.arrive order[0]
+    }
+    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+      zero: frag<f32, 64x8> = frag.fill 0.0
+      bar.sync order[wg]
+      for k in 0 .. n carry (acc: frag<f32, 64x8, async> = zero -> sum) {
+        wait_full ring, (t * 2 + wg) * n + k
+        yield acc
+      }
+      total: frag<f32, 64x8> = wgmma.wait sum, 0
+      if 0 < n {
+        release ring, n - 1
+      }
+      if t + wg < ceildiv(max(tiles - (1 - wg), 0), 2) {
+        bar.arrive order[1 - wg]
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_turns_around_whole_main_loops() -> None:
+    """The barrier takes the ids after those in use, and both groups' threads."""
+    order = "named_barrier order[2] id 4 threads 256\n"
+    before = full(HEAD + RING + BEFORE)
+    assert lowered(order_pingpong, HEAD + RING + BEFORE) == full(HEAD + order + RING + AFTER)
+    assert before != full(HEAD + order + RING + AFTER)
+
+
+@given(st.integers(0, 7), st.integers(0, 2))
+def test_every_sync_meets_one_arrive(tiles: int, n: int) -> None:
+    """Both groups executed in turns: main loops alternate, nobody hangs, nothing is left over."""
+    new = order_pingpong(kernel(HEAD + RING + BEFORE), LoweringOptions())
+    groups = [execute_role(new, "compute", {"tiles": tiles, "n": n}, g) for g in (0, 1)]
+    arrived = [0, 0]
+    steps: list[int] = []
+    epilogues = [0, 0]
+    waiting: list[int | None] = [None, None]
+    for _ in range(200):
+        for g, events in enumerate(groups):
+            if waiting[g] is not None:
+                if not arrived[g]:
+                    continue
+                arrived[g] -= 1
+                waiting[g] = None
+            stmt, env = next(events, (None, {}))
+            match stmt:
+                case BarSync(bar):
+                    assert evaluate(bar.index, env) == g
+                    waiting[g] = g
+                case BarArrive(bar):
+                    arrived[evaluate(bar.index, env)] += 1
+                    assert max(arrived) <= 1
+                case WaitFull(step=step):
+                    steps.append(evaluate(step, env))
+                case FenceProxyAsync():
+                    epilogues[g] += 1
+    assert waiting == [None, None]
+    assert arrived == [0, 0]
+    assert steps == list(range(tiles * n))
+    assert epilogues == [(tiles + 1) // 2, tiles // 2]
+
+
+def test_cooperative_groups_need_no_order() -> None:
+    assert unchanged(order_pingpong, HEAD + RING.replace("consumers 1", "consumers 2") + BEFORE)
+
+
+def test_more_than_two_groups() -> None:
+    text = HEAD + RING.replace("groups 2", "groups 3") + BEFORE.replace("0 .. 8", "0 .. 12")
+    with pytest.raises(UnsupportedError) as error:
+        lowered(order_pingpong, text, threads=512)
+    assert str(error.value) == (
+        "ping-pong over 3 compute warpgroups is not supported; supported: two warpgroups"
+    )
+
+
+def test_a_role_without_a_group_index() -> None:
+    text = BEFORE.replace(" as wg", "").replace("- wg", "- 0").replace("+ wg", "+ 0")
+    with pytest.raises(InternalError) as error:
+        lowered(order_pingpong, HEAD + RING + text)
+    assert str(error.value) == (
+        "order_pingpong: role compute has no group index\n"
+        "This is a defect of wsched, please report it with the dump."
+    )
+
+
+def test_a_main_loop_outside_a_tile_loop() -> None:
+    """One tile for each CTA leaves the groups nothing to take turns with."""
+    text = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for k in 0 .. n {
+      wait_full ring, k
+    }
+  }
+}
+"""
+    with pytest.raises(InternalError) as error:
+        lowered(order_pingpong, HEAD + RING + text)
+    assert str(error.value) == (
+        "order_pingpong: role compute has no tile loop around its main loop\n"
+        "This is a defect of wsched, please report it with the dump."
+    )

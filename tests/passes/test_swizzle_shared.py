@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import ScheduleError
+from lowering.ir.types import DType, Swizzle
+from passes.swizzle_shared import swizzle_shared, widest_swizzle
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+BEFORE = """
+param k: i32
+tensormap A: bf16[512, 512]
+shared A_s: bf16[1][128x128]
+load.tile A_s[0, 0, 0], A[k, k]
+"""
+
+
+def test_a_box_is_as_wide_as_the_swizzle() -> None:
+    assert lowered(swizzle_shared, BEFORE) == full("""
+param k: i32
+tensormap A: bf16[512, 512] box 128x64 swizzle 128
+shared A_s: bf16[1][128x128] swizzle 128
+tma.load A_s[0, 0, 0], A[k, k]
+tma.load A_s[0, 0, 64], A[k, k + 64]
+""")
+
+
+@pytest.mark.parametrize(("rows", "box"), [(256, 256), (384, 192), (264, 88), (512, 256), (8, 8)])
+def test_boxes_fill_the_tile_exactly(rows: int, box: int) -> None:
+    """At most 256 rows each, and none hangs over the end of the stage."""
+    text = lowered(swizzle_shared, BEFORE.replace("[128x128]", f"[{rows}x64]"))
+    loads = [line.strip() for line in text.splitlines() if "tma.load" in line]
+    assert f"A: bf16[512, 512] box {box}x64 swizzle 128" in text
+    assert loads[1:] == [
+        f"tma.load A_s[0, {r}, 0], A[k + {r}, k]" for r in range(box, rows, box)
+    ]  # fmt: skip
+
+
+def test_one_tensor_for_two_tiles_of_different_height() -> None:
+    """Its map has one box, which has to fit both."""
+    two = """
+param k: i32
+tensormap A: bf16[512, 512]
+shared A_s: bf16[1][128x64]
+shared B_s: bf16[1][192x64]
+load.tile A_s[0, 0, 0], A[k, 0]
+load.tile B_s[0, 0, 0], A[k, 0]
+"""
+    assert lowered(swizzle_shared, two) == full("""
+param k: i32
+tensormap A: bf16[512, 512] box 64x64 swizzle 128
+shared A_s: bf16[1][128x64] swizzle 128
+shared B_s: bf16[1][192x64] swizzle 128
+tma.load A_s[0, 0, 0], A[k, 0]
+tma.load A_s[0, 64, 0], A[k + 64, 0]
+tma.load B_s[0, 0, 0], A[k, 0]
+tma.load B_s[0, 64, 0], A[k + 64, 0]
+tma.load B_s[0, 128, 0], A[k + 128, 0]
+""")
+
+
+SHARED_BY_TWO = """
+param k: i32
+tensormap A: bf16[512, 512]
+shared A_s: bf16[1][128x64]
+circular_buffer ring(A_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x2
+load.tile A_s[0, 0, 0], A[k, 0]
+"""
+
+
+def test_a_tile_that_a_cluster_shares_is_loaded_in_slices() -> None:
+    text = lowered(swizzle_shared, SHARED_BY_TWO)
+    assert "tensormap A: bf16[512, 512] box 64x64 swizzle 128" in text
+    (load,) = (line.strip() for line in text.splitlines() if "tma.load" in line)
+    mine = "%cluster.ctarank // 2 % 2"
+    assert load == (
+        f"tma.load A_s[0, {mine} * 64, 0], A[k + {mine} * 64, 0], "
+        f"multicast=5 << %cluster.ctarank - {mine} * 2"
+    )
+
+
+def test_without_tile_loads_nothing_changes() -> None:
+    assert unchanged(
+        swizzle_shared,
+        "tensormap A: bf16[64, 64]\nshared A_s: bf16[1][64x64]\ntma.load A_s[0, 0, 0], A[0, 0]",
+    )
+
+
+def test_rows_that_no_swizzle_divides() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(swizzle_shared, BEFORE.replace("128x128", "128x40"))
+    assert str(error.value) == (
+        "ScheduleError[swizzle]: a shared tile A_s of 40 bf16 columns: "
+        "its rows are 80 bytes, and a swizzle needs a multiple of 32\n"
+        "  legal here: a multiple of 16 columns"
+    )
+
+
+def test_a_tile_that_cannot_be_sliced() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x64"))
+    assert str(error.value) == (
+        "ScheduleError[multicast]: a shared tile A_s of 72 rows, loaded by 2 CTAs together: "
+        "each would load 36 rows, and a slice is whole groups of 8 rows\n"
+        "  legal here: rows a multiple of 16"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cols", "swizzle"),
+    [
+        (DType.BF16, 64, Swizzle.B128),
+        (DType.BF16, 32, Swizzle.B64),
+        (DType.F16, 96, Swizzle.B64),
+        (DType.F16, 16, Swizzle.B32),
+        (DType.F32, 32, Swizzle.B128),
+        (DType.F32, 24, Swizzle.B32),
+    ],
+)
+def test_widest(dtype: DType, cols: int, swizzle: Swizzle) -> None:
+    assert widest_swizzle("t", dtype, cols) is swizzle
+
+
+def test_buffers_that_are_not_loaded_keep_their_layout() -> None:
+    other = BEFORE.replace("load.tile", "shared D_s: bf16[1][64x64]\nload.tile")
+    assert kernel(other).buffer("D_s").swizzle is Swizzle.NONE
+    assert "shared D_s: bf16[1][64x64]\n" in lowered(swizzle_shared, other)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import InternalError, ScheduleError
+from passes.warp_specialize import warp_specialize
+from tests.passes.texts import full, lowered
+
+BEFORE = """
+tensormap A: bf16[512, 64]
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x64]
+let n: i32 = 8
+section load groups 1 {
+  for m in 0 .. n {
+    let row: i32 = m * 64
+    load.tile A_s[0, 0, 0], A[row, 0]
+    load.tile B_s[0, 0, 0], A[row, 0]
+  }
+}
+section compute groups 2 as wg {
+  for t in wg .. n {
+    fence.proxy.async
+  }
+}
+"""
+AFTER = """
+tensormap A: bf16[512, 64]
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x64]
+let n: i32 = 8
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in wg .. n {
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    if %warpgroup.warp == 0 {
+      for m in 0 .. n {
+        let row: i32 = m * 64
+        elect {
+          load.tile A_s[0, 0, 0], A[row, 0]
+          load.tile B_s[0, 0, 0], A[row, 0]
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_sections_become_roles() -> None:
+    """The CTA grows by the load warpgroup; bindings stay outside the elected thread."""
+    assert lowered(warp_specialize, BEFORE, threads=256) == full(AFTER, threads=384)
+
+
+def test_too_many_threads() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(warp_specialize, BEFORE.replace("groups 2", "groups 8"), threads=1024)
+    assert str(error.value) == (
+        "ScheduleError[threads]: parallelize(TIDy) over 8 compute warpgroups: "
+        "with the load warpgroup the CTA has 1152 threads, limit 1024\n"
+        "  legal here: at most 7 compute warpgroups"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sections"),
+    [
+        ("cta.sync", "[]"),
+        ("section load groups 1 { cta.sync }", "['load']"),
+        (AFTER, "[]"),
+        (BEFORE + "section tail groups 1 { }", "['compute', 'load', 'tail']"),
+    ],
+)
+def test_sections_other_than_one_load_and_one_compute(text: str, sections: str) -> None:
+    with pytest.raises(InternalError) as error:
+        lowered(warp_specialize, text)
+    assert str(error.value) == (
+        f"warp_specialize: sections are {sections}\n"
+        "This is a defect of wsched, please report it with the dump."
+    )

@@ -1,0 +1,40 @@
+"""Kernels written as what stands between the braces, and what a pass makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent, indent
+
+from lowering.ir.kernel import Kernel
+from lowering.ir.text import parse_kernel, print_kernel
+from lowering.ir.verify import verify
+from lowering.options import LoweringOptions
+
+Pass = Callable[[Kernel, LoweringOptions], Kernel]
+
+
+def full(inner: str, threads: int = 384) -> str:
+    """The text of a whole kernel; empty lines count for nothing."""
+    lines = [line for line in dedent(inner).splitlines() if line]
+    inside = indent("\n".join(lines), "  ")
+    return f"kernel k threads {threads} cluster 1 grid 1 {{\n{inside}\n}}\n"
+
+
+def kernel(inner: str, threads: int = 384) -> Kernel:
+    """A well-formed kernel."""
+    parsed = parse_kernel(full(inner, threads))
+    assert verify(parsed) == []
+    return parsed
+
+
+def lowered(run: Pass, inner: str, threads: int = 384, **options: object) -> str:
+    """The text of the kernel after the pass ``run``, which leaves it well-formed."""
+    new = run(kernel(inner, threads), LoweringOptions(**options))  # type: ignore[arg-type]
+    assert verify(new) == []
+    return print_kernel(new)
+
+
+def unchanged(run: Pass, inner: str, **options: object) -> bool:
+    """Whether ``run`` leaves the kernel as it is."""
+    before = kernel(inner)
+    return run(before, LoweringOptions(**options)) == before  # type: ignore[arg-type]
