@@ -47,9 +47,10 @@ MBARRIER_BYTES = 8
 def registers_at_entry(threads: int) -> int:
     """Registers per thread that the kernel starts with: the SM's, rounded down to a multiple of 8.
 
-    ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads).
+    ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads). An
+    instruction can name 255, of which whole steps are 248.
     """
-    return min(REGISTERS // threads // REGISTER_STEP * REGISTER_STEP, 255)
+    return min(REGISTERS // threads, 255) // REGISTER_STEP * REGISTER_STEP
 
 
 def register_pair_fits(threads: int, per_role: tuple[tuple[int, int], ...]) -> bool:

@@ -8,15 +8,14 @@ made the schedule legal, so neither side can run a step more than the other.
 from __future__ import annotations
 
 from lowering.cluster import cluster_dims, cluster_size, constant
+from lowering.element import element_type
 from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
-from lowering.ir.types import DType
 from lowering.lower_compute import ComputeLowering
 from lowering.scope import Indices, Namer, Shared
 from wsched.fusion import (
-    DataType,
     Fusion,
     IterDomain,
     IterType,
@@ -28,10 +27,9 @@ from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.legality import load_relation
 from wsched.schedule.relation import LoadRelation
 
-__all__ = ["element_type", "lower"]
+__all__ = ["lower"]
 
 RING = "ring"
-_DTYPES = {DataType.BFloat16: DType.BF16, DataType.Half: DType.F16, DataType.Float: DType.F32}
 
 
 def lower(fusion: Fusion, name: str) -> Kernel:
@@ -63,17 +61,6 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         cluster=cluster_size(cluster),
         circular_buffers=(_ring(fusion, relation),),
     )
-
-
-def element_type(dtype: DataType) -> DType:
-    """The kernel IR's type of a fusion type that kernels handle.
-
-    Raises:
-        UnsupportedError: kernels do not handle it.
-    """
-    if dtype not in _DTYPES:
-        raise UnsupportedError(f"dtype {dtype}", ", ".join(map(str, _DTYPES)))
-    return _DTYPES[dtype]
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:

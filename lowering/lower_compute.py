@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lowering.cluster import constant
+from lowering.element import element_type
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.expr import ZERO, Const, Expr, Special, Var, substitute
 from lowering.ir.nodes import (
@@ -28,6 +30,7 @@ from lowering.scope import Indices, Shared
 from wsched.fusion import (
     CastOp,
     Fusion,
+    FusionExpr,
     IterDomain,
     IterType,
     LoadStoreOp,
@@ -42,7 +45,17 @@ __all__ = ["ComputeLowering"]
 
 @dataclass
 class ComputeLowering:
-    """Builds the compute section of one fusion."""
+    """Builds the compute section of one fusion.
+
+    Args:
+        fusion: scheduled.
+        relation: what ties its two sides.
+        graph: its transform graph.
+        shared: names that both sections use.
+        ring: name of the circular buffer.
+        known: index of the groups that compute's loops run over.
+        vars: the relation's loop variables in terms of the section's.
+    """
 
     fusion: Fusion
     relation: LoadRelation
@@ -56,6 +69,20 @@ class ComputeLowering:
         """The whole section, for ``relation.roles`` warpgroups."""
         acc = self.fusion.tensor(self.relation.compute)
         group = Var(self.shared.namer.new("group"))
+        tiles, slices = self._loops(acc, group)
+        kind = self._fragment(acc)
+        zero, total = (Frag(self.shared.namer.new(n), kind) for n in ("zero", "total"))
+        if tiles is None:
+            body = self._tile(acc, slices, zero, total)
+        else:
+            # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
+            before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
+            body = self._tile(acc, slices, before, total)
+            body = (self._loop(tiles, body, Carry(before, zero, last), total),)
+        return Section("compute", (FragFill(zero, 0.0), *body), self.relation.roles, group)
+
+    def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
+        """The loop over tiles, if there is one, and the loop over k slices; notes their indices."""
         steps = {s.domain.id: s for s in self.relation.steps}
         tiles: list[StepLoop] = []
         slices: list[StepLoop] = []
@@ -64,22 +91,19 @@ class ComputeLowering:
             if d.parallel is ParallelType.BIDx:
                 self.known[at] = Special("ctaid.x")
             elif d.parallel is ParallelType.TIDy:
-                self.known[at] = group
-                self.vars[Var(d.name)] = group
+                self.known[at] = self.vars[Var(d.name)] = group
             elif d.id in steps:
-                var = Var(self.shared.namer.new(d.label))
-                self.known[at] = self.vars[Var(d.name)] = var
-                (slices if self._from_reduction(d, acc) else tiles).append(steps[d.id])
+                self.known[at] = self.vars[Var(d.name)] = Var(self.shared.namer.new(d.label))
+                (slices if _is_reduction(acc, d) else tiles).append(steps[d.id])
             else:
                 self.known[at] = ZERO
-        if len(slices) != 1:
-            raise UnsupportedError(f"{len(slices)} serial loops over K", "one loop over K slices")
-        body = self._tile(acc, slices[0])
-        for step in reversed(tiles):
-            body = (self._loop(step, body),)
-        return Section("compute", body, self.relation.roles, group)
+        if len(slices) != 1 or len(tiles) > 1:
+            found = f"{len(tiles)} serial loops over tiles and {len(slices)} over K"
+            raise UnsupportedError(found, "at most one over tiles and one over K slices")
+        return (tiles[0] if tiles else None), slices[0]
 
-    def _loop(self, step: StepLoop, body: Body, carry: tuple[Carry, Frag] | None = None) -> For:
+    def _loop(self, step: StepLoop, body: Body, carry: Carry, following: Frag) -> For:
+        """``for step: body; yield following``, cut off by the relation's tail where it applies."""
         var = self.vars[step.var]
         tail = self.relation.tail
         stop = step.domain.extent
@@ -88,130 +112,115 @@ class ComputeLowering:
         stop = self.shared.apply(substitute(stop, self.vars))
         if not isinstance(var, Var):
             raise InternalError("lower", f"{step.var} is no loop")
-        if carry is None:
-            return For(var, ZERO, stop, body)
-        return For(var, ZERO, stop, body, carries=(carry[0],), yields=(carry[1],))
+        return For(var, ZERO, stop, body, carries=(carry,), yields=(following,))
 
-    def _tile(self, acc: TensorView, slices: StepLoop) -> Body:
+    def _tile(self, acc: TensorView, slices: StepLoop, before: Frag, total: Frag) -> Body:
         """One output tile: k loop, then the epilogue."""
         indices = Indices(self.graph, self.known, self.shared)
-        kind = self._fragment(acc)
-        zero, inside, after, total = (
-            Frag(self.shared.namer.new(n), kind) for n in ("zero", "acc", "acc_next", "total")
-        )
-        k = self.vars[slices.var]
+        inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
         mma = self.fusion.mma
         a, b = (self._operand(t, indices) for t in (mma.a, mma.b))
-        depth = self._product(acc, IterType.Reduction)
         step = self.shared.apply(substitute(self.relation.index, self.vars))
+        accumulate = self.vars[slices.var] > ZERO
         main = (
             Consume(self.ring, step),
-            MmaTile(after, inside, a, b, depth, k > ZERO),
+            MmaTile(after, inside, a, b, self._depth(acc), accumulate),
         )
-        loop = self._loop(slices, main, (Carry(inside, zero, total), after))
+        loop = self._loop(slices, main, Carry(inside, before, total), after)
         lets, epilogue = self._epilogue(acc, total)
-        return (*lets, FragFill(zero, 0.0), loop, epilogue)
+        return (*lets, loop, epilogue)
 
     def _fragment(self, acc: TensorView) -> FragmentType:
         """What one warpgroup holds of the accumulator."""
-        rows, cols = (
-            self._product(acc, IterType.Iteration, d) for d in acc.stored
-        )  # logical M and N
+        rows, cols = (self._extent(acc, d) for d in acc.stored)
         return FragmentType(DType.F32, rows, cols)
 
-    def _product(self, acc: TensorView, kind: IterType, of: IterDomain | None = None) -> int:
-        """Extent, within one tile and warpgroup, of a logical dimension or of all reductions."""
-        total = 1
+    def _extent(self, acc: TensorView, dimension: IterDomain) -> int:
+        """Extent of a logical dimension within one warpgroup's tile."""
+        return self._product(acc, [d for d in acc.loop if _origins(acc, d) == {dimension.id}])
+
+    def _depth(self, acc: TensorView) -> int:
+        """Extent of K within one slice."""
+        return self._product(acc, [d for d in acc.loop if _is_reduction(acc, d)])
+
+    def _product(self, acc: TensorView, domains: list[IterDomain]) -> int:
+        """Product of the extents of domains that are neither stepped through nor parallel."""
         stepping = {s.domain.id for s in self.relation.steps}
-        for d in acc.loop:
-            if d.id in stepping or d.parallel in (ParallelType.BIDx, ParallelType.TIDy):
-                continue
-            roots = self._roots(d, acc)
-            if all(r.iter_type is kind for r in roots) and (
-                of is None or [r.id for r in roots] == [of.id]
-            ):
-                if not isinstance(d.extent, Const):
-                    raise UnsupportedError(f"a tile of run-time extent {d.extent}", "constants")
-                total *= d.extent.value
+        total = 1
+        for d in domains:
+            if d.id not in stepping and d.parallel not in (ParallelType.BIDx, ParallelType.TIDy):
+                total *= constant(d.extent, f"{acc.name}: {d.label}")
         return total
-
-    def _roots(self, d: IterDomain, t: TensorView) -> list[IterDomain]:
-        """The logical dimensions of ``t`` that a loop domain was made from."""
-        for transform in t.transforms:
-            if d.id in {o.id for o in transform.outputs}:
-                return [r for i in transform.inputs for r in self._roots(i, t)]
-        return [d]
-
-    def _from_reduction(self, d: IterDomain, t: TensorView) -> bool:
-        return all(r.iter_type is IterType.Reduction for r in self._roots(d, t))
 
     def _operand(self, name: str, indices: Indices) -> SmemRef:
         """Where this warpgroup's part of a stage begins."""
         t = self.fusion.tensor(name)
         inner = [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
-        row, col = (self._within(d, indices) for d in inner)
+        row, col = (indices.found[self.graph.group(d)] for d in inner)
         return SmemRef(name, ZERO, row, col)
 
-    def _within(self, d: IterDomain, indices: Indices) -> Expr:
-        found = indices.found.get(self.graph.group(d))
-        if found is None:
-            raise InternalError("lower", f"no index of {d} within the stage")
-        return found
-
-    def _epilogue(self, acc: TensorView, total: Frag) -> tuple[list[Let], Stmt]:
-        """The chunk loop: columns of the accumulator, through the pointwise chain, to memory."""
+    def _epilogue(self, acc: TensorView, total: Frag) -> tuple[list[Let], For]:
+        """The chunk loop: columns of the accumulator, through the casts, to global memory."""
         chain = self._chain(acc)
         out = self.fusion.tensor(chain[-1].output)
-        known = dict(self.known)
-        chunk: tuple[Var, int] | None = None
-        for d in out.loop:
-            at = self.graph.group(d)
-            if d.parallel is ParallelType.Serial and at not in self.known and chunk is None:
-                if not isinstance(d.extent, Const):
-                    raise UnsupportedError(f"{d.extent} epilogue chunks", "a constant number")
-                chunk = Var(self.shared.namer.new(d.label)), d.extent.value
-                known[at] = chunk[0]
-            else:
-                known.setdefault(at, ZERO)
-        for d in acc.loop:  # of the accumulator's inner domains only the chunk's part is known
-            if self.graph.group(d) not in {self.graph.group(o) for o in out.loop}:
-                known.pop(self.graph.group(d), None)
+        chunk, count, known = self._chunk(acc, out)
         indices = Indices(self.graph, known, self.shared)
         row, col = (indices.found[self.graph.group(d)] for d in out.stored)
-        columns = total.type.cols // (chunk[1] if chunk else 1)
-        start = chunk[0] * columns if chunk else ZERO
-        body: list[Stmt] = []
-        value = total
-        if chunk:
-            value = self._value("part", DType.F32, total, columns)
-            body.append(FragColumns(value, total, start))
+        columns = total.type.cols // count
+        value = self._value("part", DType.F32, total, columns)
+        body: list[Stmt] = [FragColumns(value, total, chunk * columns)]
         for e in chain:
             if isinstance(e, CastOp):
-                from lowering.lower import element_type
-
-                new = self._value("cast", element_type(self.fusion.tensor(e.output).dtype), value)
-                body.append(FragCast(new, value))
-                value = new
+                dtype = element_type(self.fusion.tensor(e.output).dtype)
+                body.append(FragCast(cast := self._value("cast", dtype, value, columns), value))
+                value = cast
         body.append(StoreTile(GmemRef(out.name, row, col), value))
-        lets = indices.lets([row, col])
-        if chunk is None:
-            raise UnsupportedError("an epilogue without a chunk loop", "Ni split into chunks")
-        loop = For(chunk[0], ZERO, Const(chunk[1]), tuple(body), unroll=True)
-        return lets, loop
+        loop = For(chunk, ZERO, Const(count), tuple(body), unroll=True)
+        return indices.lets([row, col]), loop
 
-    def _value(self, name: str, dtype: DType, like: Frag, cols: int | None = None) -> Frag:
-        kind = FragmentType(dtype, like.type.rows, cols or like.type.cols)
-        return Frag(self.shared.namer.new(name), kind)
+    def _chunk(self, acc: TensorView, out: TensorView) -> tuple[Var, int, dict[Group, Expr]]:
+        """The output's loop over column chunks: its index, trip count, and all known indices."""
+        inner = [d for d in out.loop if self.graph.group(d) not in self.known]
+        chunks = [d for d in inner if d.parallel is ParallelType.Serial]
+        if len(chunks) != 1:
+            raise UnsupportedError(
+                f"{len(chunks)} serial loops of {out.name} within a tile", "one over column chunks"
+            )
+        loops = {self.graph.group(d) for d in out.loop}
+        tile = {self.graph.group(d) for d in acc.loop} - loops
+        known = {g: e for g, e in self.known.items() if g not in tile}
+        known |= {self.graph.group(d): ZERO for d in inner}
+        chunk = Var(self.shared.namer.new(chunks[0].label))
+        known[self.graph.group(chunks[0])] = chunk
+        return chunk, constant(chunks[0].extent, f"{out.name}: {chunks[0].label}"), known
 
-    def _chain(self, acc: TensorView) -> list[CastOp | LoadStoreOp]:
+    def _value(self, name: str, dtype: DType, like: Frag, cols: int) -> Frag:
+        return Frag(self.shared.namer.new(name), FragmentType(dtype, like.type.rows, cols))
+
+    def _chain(self, acc: TensorView) -> list[FusionExpr]:
         """The expressions from the accumulator to the output, in order."""
-        chain: list[CastOp | LoadStoreOp] = []
+        chain: list[FusionExpr] = []
         name = acc.name
         while uses := self.fusion.uses(name):
             if len(uses) > 1 or not isinstance(uses[0], (CastOp, LoadStoreOp)):
-                raise UnsupportedError(
-                    f"{name} used by {len(uses)} expressions", "a chain of casts"
-                )
+                what = f"an epilogue where {len(uses)} expressions read {name}"
+                raise UnsupportedError(what, "a chain of casts and copies")
             chain.append(uses[0])
             name = uses[0].output
         return chain
+
+
+def _roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
+    """The logical dimensions of ``t`` that a loop domain was made from."""
+    for transform in t.transforms:
+        if d.id in {o.id for o in transform.outputs}:
+            return [r for i in transform.inputs for r in _roots(t, i)]
+    return [d]
+
+
+def _origins(t: TensorView, d: IterDomain) -> set[int]:
+    return {r.id for r in _roots(t, d)}
+
+
+def _is_reduction(t: TensorView, d: IterDomain) -> bool:
+    return all(r.iter_type is IterType.Reduction for r in _roots(t, d))

@@ -14,10 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from lowering.ir.expr import ZERO, Binary, Expr, Select, Var, binary, children, free_vars, select
+from lowering.ir.expr import ONE, ZERO, Binary, Expr, Select, Var, binary, children, select
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Body, For, Let, Stmt
-from lowering.ir.visit import Names, expressions, map_bodies, map_exprs, rewrite, walk
+from lowering.ir.visit import (
+    Names,
+    defined,
+    expressions,
+    map_bodies,
+    map_exprs,
+    rewrite,
+    used,
+    walk,
+)
 from lowering.options import LoweringOptions
 
 __all__ = ["delinearize"]
@@ -47,7 +56,9 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     names = Names(kernel)
 
     def split(stmt: Stmt) -> Body | None:
-        if not isinstance(stmt, For) or stmt.carries or stmt.start != ZERO:
+        if not isinstance(stmt, For) or stmt.carries or stmt.unroll:
+            return None
+        if stmt.start != ZERO or stmt.step != ONE:
             return None
         match stmt.stop:
             case Binary("*", tiles, inner) if _divides(stmt, inner):
@@ -85,17 +96,16 @@ def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
         return e
 
     body = _map_deep(loop.body, apart)
-    varying = {inner}
+    varying = {inner.name}
     per_tile: list[Stmt] = []
     per_step: list[Stmt] = []
     for stmt in body:
-        if isinstance(stmt, Let) and not free_vars(stmt.value) & varying:
+        if isinstance(stmt, Let) and not used(stmt) & varying:
             per_tile.append(stmt)
         else:
-            if isinstance(stmt, Let):
-                varying.add(stmt.var)
+            varying.update(defined(stmt))
             per_step.append(stmt)
-    nested = For(inner, ZERO, extent, tuple(per_step), unroll=False)
+    nested = For(inner, ZERO, extent, tuple(per_step))
     return For(outer, ZERO, tiles, (*per_tile, nested))
 
 

@@ -23,7 +23,7 @@ from wsched.schedule.params import (
     TilingStrategy,
 )
 
-__all__ = ["SCHEDULES", "cooperative", "definition", "for_result", "ping_pong"]
+__all__ = ["SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong"]
 
 _TYPES = {"bf16": "BFloat16", "f16": "Half", "f32": "Float"}
 
@@ -52,6 +52,16 @@ def definition(operand: str = "bf16", result: str = "bf16", op: str = "linear") 
         lines += [f"    c = fd.ops.cast(d, dtype=DataType.{_TYPES[result]})"]
     output = "d" if result == operand else "c"
     return "\n".join([*lines, f"    fd.add_output({output})", ""])
+
+
+def error_limit(operand: str, result: str) -> float:
+    """Largest relative Frobenius error against fp32.
+
+    The result is rounded to the operands' type first, as fd.ops.linear says, unless a cast to fp32
+    follows, with which nvFuser folds that rounding.
+    """
+    limits = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
+    return limits["f32"] if result == "f32" else max(limits[operand], limits[result])
 
 
 def cooperative(

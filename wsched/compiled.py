@@ -110,7 +110,7 @@ class CompiledFusion:
         if arguments.device.type == "cpu":
             run_on_cpu(self.kernel, arguments)
             return
-        grid = self.grid(arguments.extents, _multiprocessors(arguments.device))
+        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
         self.loaded.launch(arguments.matrices, arguments.extents, grid)
 
     def _results(
@@ -138,9 +138,9 @@ class CompiledFusion:
             results.append(given)
         return results
 
-    def grid(self, extents: dict[str, int], multiprocessors: int) -> int:
-        """CTAs to launch for a problem on a device."""
-        return evaluate(self.kernel.grid, extents | {"sms": multiprocessors})
+    def grid(self, extents: dict[str, int], resident: int) -> int:
+        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
+        return evaluate(self.kernel.grid, extents | {"sms": resident})
 
     # --- what was made, stage by stage ---------------------------------------------------------
 
@@ -201,7 +201,6 @@ class CompiledFusion:
 
 
 _CACHES: dict[Any, CubinCache] = {}
-_SMS: dict[Any, int] = {}
 
 
 def _cache() -> CubinCache:
@@ -210,11 +209,3 @@ def _cache() -> CubinCache:
     if directory not in _CACHES:
         _CACHES[directory] = CubinCache(directory, __version__)
     return _CACHES[directory]
-
-
-def _multiprocessors(device: torch.device) -> int:
-    import torch
-
-    if device not in _SMS:
-        _SMS[device] = torch.cuda.get_device_properties(device).multi_processor_count
-    return _SMS[device]

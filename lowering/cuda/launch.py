@@ -82,6 +82,7 @@ class LoadedKernel:
         self._handle = int(self._function)
         self._lock = threading.Lock()
         self._ready: set[int] = set()
+        self._resident: dict[int, int] = {}
         self._described: dict[tuple[Any, ...], tuple[bytes, int]] = {}
         self._arguments = _Arguments(kernel)
 
@@ -129,6 +130,37 @@ class LoadedKernel:
         else:
             with self._torch.cuda.device(device):
                 self._enqueue(device, descriptors, params, grid, stream)
+
+    def resident_ctas(self, device: int) -> int:
+        """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
+
+        A GPC whose SMs are no multiple of the cluster leaves some idle; a persistent grid that
+        counted on them would run its last clusters after all others.
+        """
+        sms: int = self._torch.cuda.get_device_properties(device).multi_processor_count
+        size = self.kernel.cluster
+        if size == 1:
+            return sms
+        if device not in self._resident:
+            with self._torch.cuda.device(device):
+                self._prepare(device)
+                self._resident[device] = self._active_clusters(sms) * size
+        return self._resident[device]
+
+    def _active_clusters(self, sms: int) -> int:
+        driver = self._driver
+        config = driver.CUlaunchConfig()
+        config.gridDimX = sms // self.kernel.cluster * self.kernel.cluster
+        config.gridDimY = config.gridDimZ = 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.kernel.threads, 1, 1
+        config.sharedMemBytes = self.kernel.shared_bytes
+        cluster = driver.CUlaunchAttribute()
+        cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster.value.clusterDim.x = self.kernel.cluster
+        cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1
+        config.attrs, config.numAttrs = [cluster], 1
+        function = self._call("cuKernelGetFunction", self._function)
+        return int(self._call("cuOccupancyMaxActiveClusters", function, config))
 
     def _enqueue(
         self,

@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES
-
-LIMITS = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
+from tests.schedules import SCHEDULES, error_limit
 
 eights = st.integers(1, 50).map(lambda n: 8 * n)
 
@@ -45,4 +43,4 @@ def test_any_schedule_computes_any_problem(
         assert np.array_equal(d, wanted.astype(NUMPY[result]))
     else:
         error = np.linalg.norm(d.astype(np.float32) - wanted)
-        assert error < LIMITS[result] * np.linalg.norm(wanted)
+        assert error < error_limit(operand, result) * np.linalg.norm(wanted)

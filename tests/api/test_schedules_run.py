@@ -9,15 +9,12 @@ import pytest
 
 from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES
+from tests.schedules import SCHEDULES, error_limit
 from wsched.compiled import CompiledFusion
 from wsched.schedule.params import MatmulParams
 
 ORDERS: list[tuple[Adversary, int]] = [("eager", 0), ("lazy", 0), ("random", 0), ("random", 1)]
 """The eager and the lazy order do not depend on the seed."""
-
-LIMITS = {"bf16": 4e-3, "f16": 6e-4, "f32": 2e-5}
-"""Relative Frobenius error against fp32, by result type."""
 
 
 def problems(params: MatmulParams) -> dict[str, Problem]:
@@ -65,7 +62,7 @@ def test_real_numbers(name: str, operand: str, result: str) -> None:
     a, b = operands(problem, operand, 0, integer=False)
     d = run(compiled, problem, a, b, result).astype(np.float32)
     wanted = exact(a, b)
-    assert np.linalg.norm(d - wanted) < LIMITS[result] * np.linalg.norm(wanted)
+    assert np.linalg.norm(d - wanted) < error_limit(operand, result) * np.linalg.norm(wanted)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

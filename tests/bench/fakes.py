@@ -28,7 +28,8 @@ class FakeGpu:
     """``microseconds``: time of a launch by system name; ``bad``: what goes wrong, and when.
 
     Kinds of ``bad``: skip, wrong, error, broken (at the check), late (wrong after timing), lost
-    (broken in the rounds), hang. Round r of a system takes (1 + drift·r) times its time.
+    (broken in the rounds), hang (at the first shape), memory (of no system).
+    Round r of a system takes (1 + drift·r) times its time.
     """
 
     microseconds: dict[str, float]
@@ -41,6 +42,8 @@ class FakeGpu:
 
     def allocate(self, problem: Problem, sets: int) -> None:
         self.log.append(f"allocate {problem.shape} {sets}")
+        if self.bad.get("") == "memory":
+            raise RuntimeError("CUDA out of memory")
         self.played: dict[str, Any] = {n: itertools.count() for n in self.microseconds}
 
     def prepare(self, name: str, params: dict[str, Any] | None, problem: Problem) -> Prepared:
@@ -51,7 +54,7 @@ class FakeGpu:
     def accuracy(self, launch: Any) -> Accuracy:
         name = launch(None, None, None)
         kind = self.bad.get(name)
-        if kind == "hang":
+        if kind == "hang" and sum(word.startswith("allocate") for word in self.log) == 1:
             time.sleep(60)
         if kind in ("error", "broken"):
             self.lost = kind == "broken"

@@ -43,7 +43,10 @@ def test_run_and_show(fake_worker: None, tmp_path: Path) -> None:
     assert "triton skipped: not installed: No module named 'x'" in text
     assert "| geometric mean | 1.000 | – | 1.250 | 1.250 |" in table.read_text()
     code, again = invoke("show", str(saved))
-    assert (code, again.splitlines()[0]) == (0, "fake, bf16, TN: TFLOP/s (ratio to cuBLAS)")
+    assert (code, again.splitlines()[0].rstrip()) == (
+        0,
+        "fake, bf16, TN: TFLOP/s (ratio to cuBLAS)",
+    )
     assert again.splitlines()[1:] == text.splitlines()[-len(again.splitlines()) + 1 :]
 
 

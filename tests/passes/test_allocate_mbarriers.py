@@ -108,7 +108,7 @@ def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     before = HEAD + RING.replace("in_flight 0", "in_flight 0 shares 2x1") + BEFORE
     text = lowered(allocate_mbarriers, before)
     mine = "%cluster.ctarank % 2"
-    peer = f"cta=%cluster.ctarank + (({mine} + 1) % 2 - {mine})"
+    peer = f"cta=%cluster.ctarank + (({mine} + 1) % 2 - {mine}), order=relaxed.cluster"
     lines = [line.strip() for line in text.splitlines()]
     assert [line for line in lines if line.startswith("mbarrier ")][1].endswith("arrivals 16")
     assert [line for line in lines if line.startswith("mbarrier.arrive")] == [
@@ -117,7 +117,7 @@ def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
         "mbarrier.arrive ring_empty[k % 4]",
         f"mbarrier.arrive ring_empty[k % 4], {peer}",
     ]
-    assert "mbarrier.wait ring_empty[m % 4], m // 4 % 2, scope=cluster" in lines
+    assert "mbarrier.wait ring_empty[m % 4], m // 4 % 2, order=relaxed.cluster" in lines
     assert "mbarrier.wait ring_full[k % 4], k // 4 % 2" in lines
     assert lines.count("cluster.sync") == 2
     assert "cta.sync" not in lines

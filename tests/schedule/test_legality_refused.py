@@ -325,7 +325,7 @@ def with_registers(groups: int, pair: tuple[int, int]) -> Fusion:
         (
             1,
             (40, 232),
-            "num_registers 40/232 must lie on either side of the 255 registers that 256 threads "
+            "num_registers 40/232 must lie on either side of the 248 registers that 256 threads "
             "start with",
             ("num_registers=None",),
         ),

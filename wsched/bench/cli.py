@@ -47,7 +47,7 @@ def gemm(
     processes: int = typer.Option(3, min=1, help="Fresh processes."),
     replay_ms: float = typer.Option(25.0, min=0.1, help="Time of a system in a round."),
     energy: float = typer.Option(0.0, min=0.0, help="Seconds that each runs alone for its energy."),
-    timeout: float = typer.Option(120.0, min=1.0, help="Seconds of silence until a hang is told."),
+    timeout: float = typer.Option(60.0, min=1.0, help="Seconds of silence until a hang is told."),
     seed: int = typer.Option(0, help="Of the operands."),
     json_path: Path | None = _JSON,
     plot_path: Path | None = _PLOT,
@@ -155,7 +155,7 @@ class _Shown:
     def __call__(self, shape: str, system: str, step: str) -> None:
         finished = self._number * len(self._shapes) + self._shapes.index(shape)
         where = f"process {self._number + 1}/{self._processes}, {shape}"
-        self._update(finished, f"{where}, {system}: {step}")
+        self._update(finished, f"{where}: {system} {step}")
 
 
 def _run(job: Job, processes: int, timeout_s: float) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from wsched.bench.measure import Accuracy
 from wsched.bench.problem import Problem
 from wsched.bench.systems import Launch, Prepared, prepare
 
-__all__ = ["CudaGpu", "no_gpu_reason", "versions"]
+__all__ = ["CudaGpu", "distance", "no_gpu_reason", "versions"]
 
 _PACKAGES = (
     "torch",
@@ -188,12 +188,15 @@ class CudaGpu:
         if self._reference is None:
             a, b, _ = self._sets[-1]
             self._reference = a.float() @ b.float().t()
-        reference = self._reference
-        norm = self._torch.linalg.vector_norm
-        scale = norm(reference)
-        rms = scale / reference.numel() ** 0.5
-        off = (result.float() - reference).abs_()
-        error = norm(off) / scale
-        # Not "off > bound": a NaN has to count.
-        near = off <= self._tolerance * (reference.abs() + rms)
-        return Accuracy(float(error), reference.numel() - int(near.sum()))
+        return distance(result, self._reference, self._tolerance)
+
+
+def distance(result: Any, reference: Any, tolerance: float) -> Accuracy:
+    """Return how far a tensor is from its fp32 reference; see :class:`Accuracy`."""
+    norm = importlib.import_module("torch").linalg.vector_norm
+    scale = norm(reference)
+    rms = scale / reference.numel() ** 0.5
+    off = (result.float() - reference).abs_()
+    # Not "off > bound": a NaN has to count.
+    near = off <= tolerance * (reference.abs() + rms)
+    return Accuracy(float(norm(off) / scale), reference.numel() - int(near.sum()))

@@ -119,7 +119,7 @@ def run_process(
         if not reason:
             break
         if not worker.system or worker.system in job.failures.get(worker.shape, {}):
-            raise BenchError(reason)
+            raise BenchError(f"{worker.shape}: {reason}" if worker.shape else reason)
         job = job.without(worker.shape, worker.system, reason)
         left = replace(job, shapes=tuple(s for s in job.shapes if str(s) not in found["shapes"]))
     return found, job

@@ -52,6 +52,7 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
         excluded = job["excluded"].get(str(shape), ())
         systems = {n: p for n, p in job["systems"].items() if n not in excluded}
         at["shape"] = str(shape)
+        tell("", "inputs")
         try:
             result = measure_shape(gpu, problem, systems, plan, sampler, tell)
         except (Broken, RuntimeError) as error:

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import InternalError, ScheduleError
+from passes.chunk_epilogue import chunk_epilogue
+from tests.passes.texts import full, lowered, unchanged
+
+HEAD = """
+param row: i32
+tensormap D: bf16[512, 512]{box}
+{shared}named_barrier other[2] id 1 threads 256
+{barrier}
+"""
+BEFORE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. row {
+      out: frag<bf16, 128x64> = frag.fill 0.0
+      for c in 0 .. 4 unroll {
+        store.tile D[row, c * 64], out
+      }
+    }
+  }
+  role load warps 8 .. 12 {
+  }
+}
+"""
+AFTER = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. row {
+      out: frag<bf16, 128x64> = frag.fill 0.0
+      for c in 0 .. 4 unroll {
+        if %warpgroup.warp == 0 {
+          elect {
+            bulk.wait 1, read=true
+          }
+        }
+        bar.sync D_store[wg]
+        stmatrix D_s[wg * 2 + c % 2, 0, 0], out
+        fence.proxy.async
+        bar.sync D_store[wg]
+        if %warpgroup.warp == 0 {
+          elect {
+            tma.store D[row, c * 64], D_s[wg * 2 + c % 2, 0, 0]
+            bulk.commit
+          }
+        }
+      }
+    }
+    if %warpgroup.warp == 0 {
+      elect {
+        bulk.wait 0
+      }
+    }
+  }
+  role load warps 8 .. 12 {
+  }
+}
+"""
+TILE_LEVEL = HEAD.format(box="", shared="", barrier="")
+
+
+def head(stages: int) -> str:
+    return HEAD.format(
+        box=" box 128x64 swizzle 128",
+        shared=f"shared D_s: bf16[{stages}][128x64] swizzle 128\n",
+        barrier="named_barrier D_store[2] id 3 threads 128",
+    )
+
+
+def test_two_buffers_in_turn() -> None:
+    """Two buffers and a barrier of its own for each of the two warpgroups."""
+    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE) == full(head(4) + AFTER)
+
+
+def test_one_buffer() -> None:
+    """The wait leaves nothing pending, and there is no turn to take."""
+    after = AFTER.replace("wait 1,", "wait 0,").replace("wg * 2 + c % 2", "wg")
+    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=1) == full(head(2) + after)
+
+
+def test_fp32_goes_by_vector_stores_into_a_narrower_box() -> None:
+    before = (TILE_LEVEL + BEFORE).replace("bf16", "f32").replace("128x64", "128x32")
+    text = lowered(chunk_epilogue, before)
+    assert "tensormap D: f32[512, 512] box 128x32 swizzle 128" in text
+    assert "shared D_s: f32[4][128x32] swizzle 128" in text
+    assert "st.shared D_s[wg * 2 + c % 2, 0, 0], out" in text
+    assert "stmatrix" not in text
+
+
+def test_a_store_outside_a_chunk_loop_uses_one_buffer() -> None:
+    before = """
+roles {
+  role compute warps 0 .. 4 {
+    out: frag<bf16, 128x64> = frag.fill 0.0
+    store.tile D[row, 0], out
+  }
+}
+"""
+    text = lowered(chunk_epilogue, TILE_LEVEL + before, store_buffers=1)
+    assert "stmatrix D_s[0, 0, 0], out" in text
+    assert "bar.sync D_store[0]" in text
+
+
+def test_without_a_store_nothing_changes() -> None:
+    assert unchanged(chunk_epilogue, "roles { role load warps 0 .. 4 { cta.sync } }")
+
+
+@pytest.mark.parametrize("buffers", [3, 0, 8])
+def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=buffers)
+    assert str(error.value) == (
+        f"ScheduleError[store-buffers]: store_buffers={buffers}: "
+        f"a tile has 4 epilogue chunks, which {buffers} buffers cannot take in turn\n"
+        "  legal here: store_buffers=1; store_buffers=2; store_buffers=4"
+    )
+
+
+def test_a_chunk_wider_than_a_box() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x128"))
+    assert str(error.value) == (
+        "ScheduleError[epilogue-chunk]: an epilogue chunk of 128 bf16 columns: "
+        "a TMA store box spans at most 128 bytes under its swizzle\n"
+        "  legal here: 64 columns"
+    )
+
+
+def test_a_chunk_that_no_swizzle_divides() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x40"))
+    assert str(error.value) == (
+        "ScheduleError[swizzle]: a shared tile D of 40 bf16 columns: "
+        "its rows are 80 bytes, and a swizzle needs a multiple of 32\n"
+        "  legal here: a multiple of 16 columns"
+    )
+
+
+def test_two_stores_in_a_role() -> None:
+    store = "store.tile D[row, c * 64], out"
+    with pytest.raises(InternalError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace(store, f"{store}\n{store}"))
+    assert str(error.value) == (
+        "chunk_epilogue: role compute has 2 stores\n"
+        "This is a defect of wsched, please report it with the dump."
+    )

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowering.ir.expr import evaluate
+from lowering.ir.nodes import MBarrierWait
+from lowering.options import LoweringOptions
+from passes.delinearize import delinearize
+from tests.passes.evaluator import execute
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+HEAD = """
+param tiles: i32
+param n: i32
+tensormap A: bf16[512, 512] box 64x64 swizzle 128
+shared A_s: bf16[4][64x64] swizzle 128
+mbarrier full[4] arrivals 1
+"""
+BEFORE = """
+for m in 0 .. tiles * n {
+  let row: i32 = m // n * 128
+  let kcol: i32 = m % n * 64
+  let both: i32 = row + kcol
+  tma.load A_s[m % 4, 0, 0], A[row, kcol]
+  if 0 < m {
+    mbarrier.wait full[(m - 1) % 4], select(m // n < 2, both, row)
+  }
+}
+"""
+AFTER = """
+for m_o in 0 .. tiles {
+  let row: i32 = m_o * 128
+  for m_i in 0 .. n {
+    let kcol: i32 = m_i * 64
+    let both: i32 = row + kcol
+    tma.load A_s[(m_o * n + m_i) % 4, 0, 0], A[row, kcol]
+    if 0 < m_o * n + m_i {
+      mbarrier.wait full[(m_o * n + m_i - 1) % 4], select(m_o < 2, both, row)
+    }
+  }
+}
+"""
+
+
+def test_a_loop_over_tiles_and_k() -> None:
+    """What depends on the tile alone is computed once per tile."""
+    assert lowered(delinearize, HEAD + BEFORE) == full(HEAD + AFTER)
+
+
+@given(st.integers(0, 4), st.integers(0, 5))
+def test_the_same_values_in_the_same_order(tiles: int, n: int) -> None:
+    before = kernel(HEAD + BEFORE)
+    after = delinearize(before, LoweringOptions())
+    assert visits(after.body, tiles, n) == visits(before.body, tiles, n)
+
+
+def visits(body: object, tiles: int, n: int) -> list[tuple[int, ...]]:
+    env = {"tiles": tiles, "n": n}
+    return [
+        (evaluate(s.bar.index, e), evaluate(s.parity, e), e["row"], e["kcol"], e["both"])
+        for s, e in execute(body, env)  # type: ignore[arg-type]
+        if isinstance(s, MBarrierWait)
+    ]
+
+
+def test_a_binding_of_an_inner_loops_result_stays_behind_it() -> None:
+    """Though it does not mention the k index."""
+    before = """
+for m in 0 .. tiles * n {
+  for i in 0 .. 2 carry (s: i32 = 0 -> s_end) {
+    yield s + i
+  }
+  let after: i32 = s_end + m // n
+  mbarrier.wait full[after], 0
+}
+"""
+    assert lowered(delinearize, HEAD + before) == full(
+        HEAD
+        + """
+for m_o in 0 .. tiles {
+  for m_i in 0 .. n {
+    for i in 0 .. 2 carry (s: i32 = 0 -> s_end) {
+      yield s + i
+    }
+    let after: i32 = s_end + m_o
+    mbarrier.wait full[after], 0
+  }
+}
+"""
+    )
+
+
+def test_loops_that_are_not_taken_apart_stay() -> None:
+    for head in (
+        "for m in 0 .. tiles * n",  # nobody divides by n
+        "for m in 0 .. tiles",
+        "for m in n .. tiles * n",
+    ):
+        assert unchanged(delinearize, HEAD + head + " { mbarrier.wait full[m % n % 4], 0 }")
+
+
+def test_loops_of_another_form_stay() -> None:
+    body = " { mbarrier.wait full[m // n], 0 }"
+    assert unchanged(delinearize, HEAD + "for m in 1 .. tiles * n" + body)
+    assert unchanged(delinearize, HEAD + "for m in 0 .. tiles * n step 2" + body)
+    assert unchanged(delinearize, HEAD + "for m in 0 .. 2 * 4 unroll" + body.replace("n", "4"))
+    carried = "for m in 0 .. tiles * n carry (s: i32 = 0 -> t)"
+    assert unchanged(
+        delinearize, HEAD + carried + body.replace(" }", "\nyield s }").replace("{ ", "{\n")
+    )
+    assert not unchanged(delinearize, HEAD + "for m in 0 .. tiles * n" + body)

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowering.errors import InternalError
+from lowering.ir.expr import Binary, Const, Expr, children, evaluate
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import For, MBarrierArrive, MBarrierExpectTx, MBarrierWait, Roles
+from lowering.ir.visit import expressions, walk
+from lowering.options import LoweringOptions
+from passes.step_stages import step_stages
+from tests.passes.evaluator import execute_role
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+HEAD = """
+param tiles: i32
+param n: i32
+param first: i32
+mbarrier full[8] arrivals 1
+mbarrier empty[8] arrivals 4
+"""
+BEFORE = """
+roles {
+  role load warps 0 .. 4 {
+    for t in 0 .. tiles {
+      for k in 0 .. n {
+        mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2
+      }
+    }
+  }
+}
+"""
+AFTER = """
+roles {
+  role load warps 0 .. 4 {
+    for t in 0 .. tiles carry (stage_t: i32 = 0 -> stage_t_end, parity_t: i32 = 0 -> parity_t_end) {
+      for k in 0 .. n carry (K_STAGE, K_PARITY) {
+        mbarrier.wait full[stage_k], parity_k
+        let next: i32 = stage_k + 1
+        let wraps: pred = 4 <= next
+        yield select(wraps, next - 4, next), parity_k ^ 0 ^ select(wraps, 1, 0)
+      }
+      yield stage_k_end, parity_k_end
+    }
+  }
+}
+"""
+
+
+def test_stage_and_parity_are_carried() -> None:
+    after = AFTER.replace("K_STAGE", "stage_k: i32 = stage_t -> stage_k_end")
+    after = after.replace("K_PARITY", "parity_k: i32 = parity_t -> parity_k_end")
+    assert lowered(step_stages, HEAD + BEFORE) == full(HEAD + after.replace(" ^ 0", ""))
+
+
+def test_a_skip_is_computed_before_the_loops() -> None:
+    """Ping-pong: the group starts at its own steps and leaves out the other group's."""
+    pingpong = BEFORE.replace("t * n", "(t * 2 + g) * n").replace("4 {", "8 as g {", 1)
+    lines = [line.strip() for line in lowered(step_stages, HEAD + pingpong).splitlines()]
+    at = lines.index("role load warps 0 .. 8 as g {")
+    assert lines[at + 1 : at + 5] == [
+        "let first_stage: i32 = g * n % 4",
+        "let first_parity: i32 = g * n // 4 % 2",
+        "let skip_stage: i32 = n % 4",
+        "let skip_parity: i32 = n // 4 % 2",
+    ]
+    assert "let next2: i32 = stage_k_end + skip_stage" in lines
+    assert (
+        "yield select(wraps2, next2 - 4, next2), "
+        "parity_k_end ^ skip_parity ^ select(wraps2, 1, 0)" in lines
+    )
+
+
+def test_without_mbarriers_nothing_changes() -> None:
+    body = "roles { role load warps 0 .. 4 { for t in 0 .. 9 { bulk(t) } } }"
+    assert unchanged(step_stages, HEAD + body.replace("bulk(t)", "let a: i32 = t % 4"))
+
+
+def test_one_stage_has_nothing_to_step() -> None:
+    body = "roles { role load warps 0 .. 4 { for t in 0 .. 9 { mbarrier.wait full[0], t % 2 } } }"
+    assert unchanged(step_stages, HEAD + body)
+
+
+def role(name: str, warps: str, m: str, stages: int, late: int) -> str:
+    """Nested loops that wait for step ``m`` and arrive ``late`` steps later, then catch up."""
+    s = stages
+    drain = "".join(
+        f"      if {i} < n {{ mbarrier.arrive empty[({m.replace('k', f'(n - {i + 1})')}) % {s}] }}\n"
+        for i in reversed(range(late))
+    )
+    return f"""
+  role {name} warps {warps} as g_{name} {{
+    for t_{name} in 0 .. tiles {{
+      for k_{name} in 0 .. n {{
+        mbarrier.wait full[({m}) % {s}], ({m}) // {s} % 2
+        if {late - 1} < k {{ mbarrier.arrive empty[({m} - {late}) % {s}] }}
+        mbarrier.expect_tx full[({m} + 1) % {s}], bytes=16
+      }}
+{drain}    }}
+  }}
+"""
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[str, dict[str, int], int]:
+    """A kernel with a consumer of ``groups`` groups and a producer, its parameters and stages."""
+    stages = draw(st.integers(2, 7))
+    groups = draw(st.integers(1, 3))
+    late = draw(st.integers(0, stages - 1))
+    offset = draw(st.sampled_from(("", "first + ")))
+    bound = draw(st.sampled_from(("n", "3")))
+    compute = role("compute", "0 .. 12", f"{offset}(t * {groups} + g) * {bound} + k", stages, late)
+    load = role("load", "12 .. 16", f"{offset}t * {bound} + k", stages, 0)
+    text = "roles {\n" + compute + load + "}\n"
+    for name in ("compute", "load"):
+        at = text.index(f"role {name}")
+        end = text.index("role load") if name == "compute" else len(text)
+        part = text[at:end]
+        for var in "tkg":
+            part = part.replace(f"{var}_{name}", f"<{var}>").replace(f"({var} ", f"(<{var}> ")
+            part = part.replace(f" {var}", f" <{var}>").replace(f"<{var}>", f"{var}_{name}")
+        text = text[:at] + part + text[end:]
+    env = {n: draw(st.integers(0, 6)) for n in ("tiles", "n", "first")}
+    if bound == "3":
+        text = text.replace(".. n {", ".. 3 {")
+    return HEAD + text, env, stages
+
+
+def barriers(k: Kernel, name: str, env: dict[str, int], group: int) -> list[tuple[str, int, int]]:
+    found = []
+    for stmt, scalars in execute_role(k, name, env, group):
+        if isinstance(stmt, (MBarrierWait, MBarrierArrive, MBarrierExpectTx)):
+            parity = evaluate(stmt.parity, scalars) if isinstance(stmt, MBarrierWait) else -1
+            found.append((stmt.OP, evaluate(stmt.bar.index, scalars), parity))
+    return found
+
+
+def divides(e: Expr, stages: int) -> bool:
+    match e:
+        case Binary("//" | "%", _, Const(value)) if value == stages:
+            return True
+    return any(divides(c, stages) for c in children(e))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_sequence_equals_direct_evaluation(case: tuple[str, dict[str, int], int]) -> None:
+    """Stage m % S and parity m // S % 2, for every step of every group."""
+    text, env, stages = case
+    before = kernel(text, threads=512)
+    after = step_stages(before, LoweringOptions())
+    for name, groups in (("compute", 3), ("load", 1)):
+        for group in range(groups):
+            assert barriers(after, name, env, group) == barriers(before, name, env, group)
+    loops = [s for s in walk(after.body) if isinstance(s, For)]
+    inside = [e for loop in loops for s in walk(loop.body) for e in expressions(s)]
+    assert not any(divides(e, stages) for e in inside)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("for t in 0 .. tiles", "for t in 0 .. tiles step 2", "loop t has step 2"),
+        ("t * n + k", "t * t + k", "loop t moves by 1 - n + t * 2 steps, which is not the same "
+         "in every iteration"),
+        ("(t * n + k) % 4]", "(t * n + k + 5) % 4]", "a step -5 away with 4 stages"),
+    ],
+)  # fmt: skip
+def test_steps_that_are_not_linear(old: str, new: str, why: str) -> None:
+    with pytest.raises(InternalError) as error:
+        lowered(step_stages, HEAD + BEFORE.replace(old, new))
+    assert str(error.value) == (
+        f"step_stages: {why}\nThis is a defect of wsched, please report it with the dump."
+    )
+
+
+def test_loops_that_do_not_follow_each_other() -> None:
+    text = BEFORE.replace(
+        "      for k in", "      for j in 0 .. n { mbarrier.wait full[(t * n + j) % 4], 0 }\n      for k in"
+    )
+    with pytest.raises(InternalError) as error:
+        lowered(step_stages, HEAD + text)
+    assert str(error.value) == (
+        "step_stages: loop k starts at n * t, not n + n * t\n"
+        "This is a defect of wsched, please report it with the dump."
+    )
+
+
+def test_roles_are_stepped_apart() -> None:
+    two = BEFORE.replace("\n}\n", "\n  role idle warps 4 .. 8 {\n  }\n}\n")
+    after = step_stages(kernel(HEAD + two), LoweringOptions())
+    (roles,) = (s for s in after.body if isinstance(s, Roles))
+    assert roles.roles[1].body == ()
