@@ -16,11 +16,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.errors import InternalError
-from lowering.ir.expr import ONE, Binary, Const, Expr, ScalarType, Select, Var, select, substitute
+from lowering.ir.expr import (
+    ONE,
+    Binary,
+    Const,
+    Expr,
+    ScalarType,
+    Select,
+    Var,
+    free_vars,
+    select,
+    substitute,
+)
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Body, Carry, For, If, Let, MBarrierRef, Role, Stmt
 from lowering.ir.poly import Poly, poly
-from lowering.ir.visit import Names, map_bodies, map_exprs, map_roles, walk
+from lowering.ir.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
 from lowering.options import LoweringOptions
 
 __all__ = ["step_stages"]
@@ -93,6 +104,8 @@ class _Stepper:
 
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
+        loops = [s for s in walk(self.role.body) if isinstance(s, For)]
+        self.inside = {name for loop in loops for name in defined(loop)}
 
     def position(self, m: Expr) -> Poly:
         """Normal form of a step, local bindings resolved."""
@@ -116,6 +129,8 @@ class _Stepper:
         return tuple(out), place
 
     def loop(self, loop: For, place: _Place | None) -> tuple[Body, _Place]:
+        if loop.step != ONE:
+            raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         here = self.entry(loop)
         first = _at(here, {loop.var: loop.start})
         if place is None:
@@ -131,15 +146,19 @@ class _Stepper:
         inside = _Place(here, stage, parity)
         body, last = self.body(loop.body, inside)
         assert last is not None
-        lets, step = self.advance(last, _at(here, {loop.var: loop.var + loop.step}) - last.at)
+        delta = _at(here, {loop.var: loop.var + loop.step}) - last.at
+        if {v.name for v in free_vars(delta.expr())} & self.inside:
+            raise InternalError(
+                "step_stages",
+                f"loop {loop.var.name} moves by {delta.expr()} steps, not always by the same number",
+            )
+        lets, step = self.advance(last, delta)
         ends = Var(self.names.new(f"{stage.name}_end")), Var(self.names.new(f"{parity.name}_end"))
         carries = (
             *loop.carries,
             Carry(stage, place.stage, ends[0]),
             Carry(parity, place.parity, ends[1]),
         )
-        if loop.step != ONE:
-            raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         new = replace(loop, body=(*body, *lets), carries=carries, yields=(*loop.yields, *step))
         return (new,), _Place(_at(here, {loop.var: loop.stop}), *ends)
 

@@ -57,7 +57,10 @@ def _indented(text: str) -> str:
 
 
 def _stages(kernel: CompiledFusion, folder: Path) -> str:
-    dumps = write_dumps(kernel, folder)
+    try:
+        dumps = write_dumps(kernel, folder)
+    except OSError as e:
+        return f"not written, because {folder}: {e.strerror}"
     first, last = dumps.files[0].name, dumps.files[-1].name
     lines = [f"{len(dumps.files)} files, {first} to {last}, in", f"{folder}/"]
     lines += [f"without {reason}" for reason in dumps.missing]

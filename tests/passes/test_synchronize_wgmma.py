@@ -114,7 +114,9 @@ def test_without_products_nothing_changes() -> None:
 )
 def test_no_such_wgmma(tile: str, k: int, text: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        lowered(synchronize_wgmma, before(1).replace("64x256>", f"{tile}>").replace("32, 0", f"{k}, 0"))
+        lowered(
+            synchronize_wgmma, before(1).replace("64x256>", f"{tile}>").replace("32, 0", f"{k}, 0")
+        )
     assert str(error.value) == (
         f"ScheduleError[wgmma]: a warp tile of {text}: "
         "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256\n"
