@@ -2,9 +2,9 @@
 
 The time of a kernel is that of the SM that has most tiles: for each tile its k steps, and what the
 tile costs besides (epilogue, start of its pipeline; little in ping-pong, where the other group's
-main loop runs meanwhile). Both were measured for each schedule of :data:`SCHEDULES` on an H200 at its
-power limit, by a least-squares fit over twelve shapes of 2026-11-21 (design/performance.md); the
-choice they lead to was within 0.96 of the fastest schedule at each of the twelve.
+main loop runs meanwhile). Both were measured for each schedule of :data:`SCHEDULES` on an H200 at
+its power limit, by a least-squares fit over twelve shapes of 2026-11-21 (design/performance.md).
+The choice they lead to was within 0.96 of the fastest schedule at each of the twelve.
 """
 
 from __future__ import annotations

@@ -197,7 +197,8 @@ def test_error_text() -> None:
         ("for i in 0 .. K unroll { cta.sync }", "unrolled loop i has no constant bounds"),
         (
             "mbarrier.wait full[0], 0, order=acquire.gpu",
-            "mbarrier.wait with order acquire.gpu, not acquire.cta, acquire.cluster, relaxed.cluster",
+            "mbarrier.wait with order acquire.gpu, "
+            "not acquire.cta, acquire.cluster, relaxed.cluster",
         ),
         ("tma.store T[0, 0], X[0, 0, 0]", "no shared buffer X"),
         ("roles { role a warps 0 .. 4 { cta.sync } }", "roles cover 4 of 8 warps"),
