@@ -127,6 +127,8 @@ def test_the_search_for_divisions_sees_one() -> None:
 @pytest.mark.parametrize("step", [Wgmma, TmaLoad])
 def test_no_division_in_the_loop_of_a_k_step(bf16: CompiledFusion, step: type) -> None:
     specialized = bf16.params.warp_specialized
+    if not specialized and step is TmaLoad:
+        pytest.skip("warp 0 of a pipelined kernel decodes the tile that it loads ahead for")
     assert divisions(k_loop(bf16.kernel.body, step), ahead=specialized) == []
 
 
