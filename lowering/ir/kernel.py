@@ -31,6 +31,20 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
+class GlobalTensor:
+    """A row-major ``rows x cols`` tensor that threads read themselves: a pointer parameter.
+
+    ``rows`` or ``cols`` of 1 make it a vector. ``stride``, elements from row to row, is a run-time
+    parameter of its own (i64), named ``<name>_stride``; 0 repeats one row.
+    """
+
+    name: str
+    dtype: DType
+    rows: Expr
+    cols: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class SharedBuffer:
     """``stages`` tiles of ``rows x cols`` elements in dynamic shared memory.
 
@@ -137,6 +151,11 @@ class Kernel:
     mbarriers: tuple[MBarrierArray, ...] = ()
     named_barriers: tuple[NamedBarrierArray, ...] = ()
     circular_buffers: tuple[CircularBuffer, ...] = ()
+    globals: tuple[GlobalTensor, ...] = ()
+
+    def global_tensor(self, name: str) -> GlobalTensor:
+        """The global tensor of that name."""
+        return next(t for t in self.globals if t.name == name)
 
     def tensor_map(self, name: str) -> TensorMap:
         """The tensor map of that name."""

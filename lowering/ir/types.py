@@ -14,11 +14,12 @@ class DType(Enum):
     BF16 = "bf16"
     F16 = "f16"
     F32 = "f32"
+    PRED = "pred"
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes."""
-        return 4 if self is DType.F32 else 2
+        """Size of one element in bytes; a predicate lives in registers only and takes a whole one."""
+        return 4 if self in (DType.F32, DType.PRED) else 2
 
 
 class Swizzle(Enum):
@@ -52,6 +53,10 @@ class FragmentType:
     ``64 b + 16 w + l // 4`` and that plus 8, columns ``8 j + 2 (l % 4)`` and that plus 1
     (PTX ISA, wgmma accumulator layout). ``in_flight`` marks a value that an asynchronous wgmma
     may still be writing: nothing but wgmma and ``wgmma.wait`` may touch it.
+
+    ``rows`` 1 is a row that all rows share (a bias over N), ``cols`` 1 a column that all columns
+    share, both 1 a single value: a thread holds an element once where the full tile repeats it (two
+    a block of 8 columns, two a block of 64 rows, one).
     """
 
     dtype: DType
@@ -62,7 +67,10 @@ class FragmentType:
     @property
     def registers(self) -> int:
         """32-bit registers per thread."""
-        return self.rows * self.cols * self.dtype.bytes // (128 * 4)
+        elements = (2 * self.rows // 64 if self.rows > 1 else 1) * (
+            2 * self.cols // 8 if self.cols > 1 else 1
+        )
+        return -(-elements * self.dtype.bytes // 4)
 
     def settled(self) -> FragmentType:
         """The same type, safe to read."""
