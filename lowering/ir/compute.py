@@ -12,6 +12,10 @@ __all__ = [
     "FragCast",
     "FragColumns",
     "FragFill",
+    "FragLoadGlobal",
+    "FragPointwise",
+    "LdMatrix",
+    "LdShared",
     "MmaTile",
     "Wgmma",
     "WgmmaCommit",
@@ -56,8 +60,8 @@ class FragPointwise(Stmt):
     """``out = op(args)``, element by element; ``op`` is a key of ``lowering.ir.pointwise.OPS``.
 
     Arguments are settled fragments, whose rows or columns of 1 are repeated as in NumPy, and
-    numbers. Arithmetic is fp32; a 16-bit argument is converted first. ``out`` has dtype f32, or pred
-    for a comparison.
+    numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first. ``out`` has
+    dtype f32, or pred for a comparison; nothing but ``frag.pointwise`` reads a predicate.
     """
 
     OP: ClassVar[str] = "frag.pointwise"
@@ -70,8 +74,9 @@ class FragPointwise(Stmt):
 class FragLoadGlobal(Stmt):
     """``out`` from global memory at ``src``: a tile, or with rows or cols of 1 a vector or scalar.
 
-    Elements out of bounds are zero. Ordinary loads (``ld.global.nc``), two elements at a time where
-    the row stride and the base allow it.
+    Elements out of bounds are zero. Ordinary loads (``ld.global.nc``) of what no kernel writes
+    meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
+    even. ``out`` has the tensor's dtype.
     """
 
     OP: ClassVar[str] = "frag.load_global"
@@ -93,7 +98,10 @@ class LdMatrix(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class LdShared(Stmt):
-    """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy; inverse of ``st.shared``."""
+    """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy.
+
+    The inverse of ``st.shared``.
+    """
 
     OP: ClassVar[str] = "ld.shared"
     out: Frag

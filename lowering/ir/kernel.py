@@ -9,7 +9,8 @@ from lowering.ir.nodes import Body
 from lowering.ir.types import DType, Swizzle
 
 __all__ = [
-    "CircularBuffer", "Kernel", "MBarrierArray", "NamedBarrierArray", "SharedBuffer", "TensorMap",
+    "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
+    "SharedBuffer", "TensorMap",
 ]  # fmt: skip
 
 
@@ -36,12 +37,27 @@ class GlobalTensor:
 
     ``rows`` or ``cols`` of 1 make it a vector. ``stride``, elements from row to row, is a run-time
     parameter of its own (i64), named ``<name>_stride``; 0 repeats one row.
+
+    ``align`` is a promise of the launch, a power of two in bytes: the address, the stride and the
+    bytes of a row are multiples of it. Twice the element's size lets a thread load two columns at
+    once.
     """
 
     name: str
     dtype: DType
     rows: Expr
     cols: Expr
+    align: int = 1
+
+    @property
+    def stride(self) -> str:
+        """Name of the stride's parameter."""
+        return f"{self.name}_stride"
+
+    @property
+    def pairs(self) -> bool:
+        """Whether two neighbouring columns, from an even one on, can be loaded at once."""
+        return self.align >= 2 * self.dtype.bytes
 
 
 @dataclass(frozen=True, slots=True)

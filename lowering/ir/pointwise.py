@@ -15,11 +15,13 @@ class Pointwise:
         arity: number of arguments.
         predicate: whether the result is a predicate.
         doc: what it computes, in terms of ``x``, ``y``, ``z``.
+        conditions: how many of the first arguments are predicates; the others are values.
     """
 
     arity: int
     predicate: bool
     doc: str
+    conditions: int = 0
 
 
 OPS: dict[str, Pointwise] = {
@@ -42,16 +44,16 @@ OPS: dict[str, Pointwise] = {
     "pow": Pointwise(2, False, "x ** y"),
     "minimum": Pointwise(2, False, "the smaller; NaN if either is"),
     "maximum": Pointwise(2, False, "the larger; NaN if either is"),
-    "where": Pointwise(3, False, "y where x holds, else z"),
+    "where": Pointwise(3, False, "y where x holds, else z", 1),
     "lt": Pointwise(2, True, "x < y"),
     "le": Pointwise(2, True, "x <= y"),
     "gt": Pointwise(2, True, "x > y"),
     "ge": Pointwise(2, True, "x >= y"),
     "eq": Pointwise(2, True, "x == y"),
     "ne": Pointwise(2, True, "x != y"),
-    "logical_and": Pointwise(2, True, "x and y"),
-    "logical_or": Pointwise(2, True, "x or y"),
-    "logical_not": Pointwise(1, True, "not x"),
-    "bitwise_and": Pointwise(2, True, "x and y on predicates"),
-    "bitwise_or": Pointwise(2, True, "x or y on predicates"),
+    "logical_and": Pointwise(2, True, "x and y", 2),
+    "logical_or": Pointwise(2, True, "x or y", 2),
+    "logical_not": Pointwise(1, True, "not x", 1),
+    "bitwise_and": Pointwise(2, True, "x and y on predicates", 2),
+    "bitwise_or": Pointwise(2, True, "x or y on predicates", 2),
 }

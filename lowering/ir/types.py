@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-__all__ = ["DType", "FragmentType", "Swizzle"]
+__all__ = ["STORED", "DType", "FragmentType", "Swizzle"]
 
 
 class DType(Enum):
@@ -18,8 +18,12 @@ class DType(Enum):
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes; a predicate lives in registers only and takes a whole one."""
+        """Size of one element in bytes; a predicate takes a whole register."""
         return 4 if self in (DType.F32, DType.PRED) else 2
+
+
+STORED = (DType.BF16, DType.F16, DType.F32)
+"""Types of elements in memory; predicates live in registers only."""
 
 
 class Swizzle(Enum):
@@ -67,10 +71,23 @@ class FragmentType:
     @property
     def registers(self) -> int:
         """32-bit registers per thread."""
-        elements = (2 * self.rows // 64 if self.rows > 1 else 1) * (
-            2 * self.cols // 8 if self.cols > 1 else 1
-        )
-        return -(-elements * self.dtype.bytes // 4)
+        rows, cols = self.group
+        return self.blocks * self.groups * -(-rows * cols * self.dtype.bytes // 4)
+
+    @property
+    def blocks(self) -> int:
+        """Number of 64-row blocks that a thread holds elements of; 1 where all rows are one."""
+        return self.rows // 64 if self.rows > 1 else 1
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of 8 columns; 1 where all columns are one."""
+        return self.cols // 8 if self.cols > 1 else 1
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """(rows, columns) of the elements that a thread holds of each block and group."""
+        return 2 if self.rows > 1 else 1, 2 if self.cols > 1 else 1
 
     def settled(self) -> FragmentType:
         """The same type, safe to read."""
