@@ -20,7 +20,7 @@ from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
 from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
 from wsched.cpu import run_on_cpu
-from wsched.fusion import Fusion, fusion_text
+from wsched.fusion import Fusion, PointwiseOp, fusion_text
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
@@ -39,8 +39,10 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     tile = params.output_tile
     kind = "pingpong" if params.ping_pong else "cooperative"
     form = "persistent" if params.persistent else "tile_per_cta"
-    types = f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower()
-    return f"matmul_{types}_{tile.m}x{tile.n}x{tile.k}_{kind}_{form}"
+    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
+    types = "_".join(d.name for d in dtypes).lower()
+    word = "epilogue_" if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else ""
+    return f"matmul_{word}{types}_{tile.m}x{tile.n}x{tile.k}_{kind}_{form}"
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:

@@ -9,12 +9,14 @@ whose epilogue runs under the other group's main loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lowering.errors import UnsupportedError
 from lowering.hopper import SHARED_BYTES
 from wsched.fusion import DataType
-from wsched.schedule.limits import shared_bytes
+from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
     CircularBufferOptions,
@@ -38,13 +40,15 @@ again: row-major order lost a quarter of the speed at 8192x28672x4096 on an H200
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with its types, on ``sms`` multiprocessors."""
+    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with the types of its operands and of all results, on ``sms``
+    multiprocessors.
+    """
 
     m: int
     n: int
     k: int
     operand: DataType
-    result: DataType
+    results: tuple[DataType, ...]
     sms: int
 
 
@@ -53,8 +57,19 @@ def choose_params(problem: Problem) -> MatmulParams:
     """The candidate with the fewest predicted cycles, with as many stages as fit.
 
     Remembered, because every call of ``wsched.execute`` asks and the answer takes about 1 ms.
+
+    Raises:
+        UnsupportedError: no candidate fits into shared memory.
     """
-    return min(_candidates(problem), key=lambda p: predicted_cycles(problem, p))
+    candidates = _candidates(problem)
+    if not candidates:
+        kinds = ", ".join(map(str, problem.results))
+        raise UnsupportedError(
+            f"{len(problem.results)} results ({kinds}), whose buffers leave no shared memory for "
+            "the operands",
+            "fewer or narrower results",
+        )
+    return min(candidates, key=lambda p: predicted_cycles(problem, p))
 
 
 def predicted_cycles(problem: Problem, params: MatmulParams) -> float:
@@ -65,21 +80,21 @@ def predicted_cycles(problem: Problem, params: MatmulParams) -> float:
     steps = -(-problem.k // tile.k)
     step = 2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE
     overhead = PING_PONG_OVERHEAD if params.ping_pong else COOPERATIVE_OVERHEAD
-    overhead *= tile.m * tile.n * problem.result.bytes / 2
+    overhead *= tile.m * tile.n * sum(r.bytes for r in problem.results) / 2
     return waves * (steps * step + overhead) + (COOPERATIVE_OVERHEAD * tile.m * tile.n)
 
 
 def _candidates(problem: Problem) -> list[MatmulParams]:
-    found = []
+    found: list[MatmulParams] = []
     for n in (256, 192, 128, 64):
-        found.append(_with_stages(problem, _params(GemmTile(128, n, 64), GemmTile(64, n, 64))))
+        found += _fitting(problem, _params(GemmTile(128, n, 64), GemmTile(64, n, 64)))
     for m, n in ((128, 128), (64, 256), (64, 128)):
         warp = GemmTile(m, n, 64)
         params = replace(
             _params(GemmTile(2 * m, n, 64), warp),
             buffering_loop_level=BufferingLoopLevel.WarpTiles,
         )
-        found.append(_with_stages(problem, params))
+        found += _fitting(problem, params)
     return found
 
 
@@ -93,14 +108,19 @@ def _params(cta: GemmTile, warp: GemmTile) -> MatmulParams:
     )
 
 
-def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams:
-    """The most stages that fit into shared memory beside the epilogue's buffers."""
+def _fitting(problem: Problem, params: MatmulParams) -> Iterator[MatmulParams]:
+    """``params`` with the most stages that fit into shared memory beside the epilogue's buffers.
+
+    A single buffer for each result where two leave no room for a ring; nothing if none fits.
+    """
     gap = params.circular_buffer_options.smem_circular_buffer_prefetch_gap
-    for stages in range(MAX_STAGES, 2, -1):
-        options = CircularBufferOptions(
-            smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=gap
-        )
-        candidate = replace(params, circular_buffer_options=options)
-        if sum(shared_bytes(candidate, problem.operand, problem.result)) <= SHARED_BYTES - 1024:
-            return candidate
-    return params
+    for buffers in range(params.epilogue_stages, 0, -1):
+        for stages in range(MAX_STAGES, 2, -1):
+            options = CircularBufferOptions(
+                smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=gap
+            )
+            candidate = replace(params, circular_buffer_options=options, epilogue_stages=buffers)
+            needed = sum(shared_bytes(candidate, problem.operand, *problem.results))
+            if needed <= SHARED_BYTES - BARRIER_BYTES:
+                yield candidate
+                return

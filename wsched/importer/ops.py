@@ -41,8 +41,7 @@ _KEEPS_TYPE = frozenset(
     )
 )
 _LOGICAL = frozenset(
-    ("logical_and", "logical_or", "logical_not")
-    + ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
+    ("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor")
 )
 _PREDICATES_OF_TYPE = frozenset(("isnan", "isinf", "isfinite"))
 

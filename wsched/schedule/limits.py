@@ -33,8 +33,7 @@ def chunk_columns(params: MatmulParams, *results: DataType) -> int:
 
 
 def shared_bytes(params: MatmulParams, operand: DataType, *results: DataType) -> tuple[int, int]:
-    """Bytes of shared memory of (one stage of both operands, the epilogue buffers of all results).
-    """
+    """Bytes of shared memory of (one stage of both operands, all epilogue buffers)."""
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     stage = (tile.m + tile.n) * tile.k * operand.bytes
     buffer = warp.m * chunk_columns(params, *results) * sum(r.bytes for r in results)

@@ -105,9 +105,7 @@ def _epilogue_inputs(fusion: Fusion) -> list[str]:
     order = [e.output for e in fusion.exprs]
     after = fusion.exprs[order.index(fusion.mma.output) + 1 :]
     made = set(order) - {e.output for e in fusion.exprs if isinstance(e, BroadcastOp)}
-    return list(
-        dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made)
-    )
+    return list(dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made))
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
