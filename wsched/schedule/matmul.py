@@ -87,17 +87,13 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     for tv in _epilogue_inputs(s.fusion):
         s.cache_after(tv)
     for output in outputs:
-        if not params.use_smem_epilogue:
-            s.cache_before(output)
-            continue
         stored = s.cache_before(output, _TMA)
-        fragment = params.use_ldst_matrix and s.tensor(output).dtype.bytes == 2
-        s.cache_before(stored, LoadStoreOpType.StMatrix if fragment else LoadStoreOpType.Set)
+        matrices = s.tensor(output).dtype.bytes == 2
+        s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
         s.set_memory_type(stored, MemoryType.Shared)
     acc = s.fusion.mma.output
     order = [e.output for e in s.fusion.exprs]
-    boxed = outputs if params.use_smem_epilogue else ()
-    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]), boxed)
+    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]), outputs)
 
 
 def _epilogue_inputs(fusion: Fusion) -> list[str]:
