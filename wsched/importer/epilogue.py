@@ -18,7 +18,7 @@ from wsched.fusion import DataType
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import number, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
-from wsched.importer.ops import ALIASES, MISSING, STRUCTURE, Promotion, promotion
+from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.steps import Dims, Operand, Step
 
 __all__ = ["EpilogueImport"]
@@ -195,10 +195,14 @@ class EpilogueImport:
             case "squeeze":
                 return self.operand(node.operands[0], self.unsqueezed(node, dims))
         if node.op in MISSING:
-            raise UnsupportedError(f"{call}: {MISSING[node.op]}: this", _POINTWISE)
-        if node.op in STRUCTURE:
+            raise UnsupportedError(f"{call} ({MISSING[node.op]})", _POINTWISE)
+        arity = arity_of(node.op)
+        if arity is None:
             raise UnsupportedError(f"{call} in an epilogue", _POINTWISE)
-        operands = [self.operand(v, self.inner(v, dims)) for v in _values(node)]
+        values = _values(node)
+        if len(values) != arity:
+            raise UnsupportedError(f"{call} with {len(values)} operands", f"{arity} operands")
+        operands = [self.operand(v, self.inner(v, dims)) for v in values]
         if node.op in COMPOSITES:
             return COMPOSITES[node.op](self, *operands)
         return self.pointwise(node.op, *operands)
@@ -221,6 +225,8 @@ class EpilogueImport:
             self.steps.append(total)
         bias = self.matmul.get("bias", (*self.matmul.operands[2:], None)[0])
         if bias is not None:
+            if self.rank(bias) != 1:
+                raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
             row = self.cast(self.operand(bias, ("N",)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
         # No computation: a mark that ``cast`` and ``settled`` resolve.
@@ -237,6 +243,10 @@ class EpilogueImport:
             raise UnsupportedError(f"the input {name} of type {dtype}", "BFloat16, Half, Float")
         if node.get("is_cpu", False):
             raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
+        if len(shape) != len(dims):
+            raise UnsupportedError(
+                f"{name} with {len(shape)} dimensions", f"{len(dims)} dimensions, where it is read"
+            )
         axes = tuple("1" if size == 1 else d for d, size in zip(dims, shape, strict=True))
         return self._input(name, dtype, axes, dims, weak=False)
 

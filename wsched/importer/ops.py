@@ -12,7 +12,8 @@ from enum import Enum
 from lowering.ir.pointwise import OPS
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",
+    "ops_text", "promotion",
 ]  # fmt: skip
 
 
@@ -54,14 +55,14 @@ ALIASES = {
 """Operations that are another one on the types that an epilogue has."""
 
 COMPOSITE = {
-    "addcmul": "x + y * (z * value)",
-    "bitwise_xor": "x != y on Bool",
-    "clamp": "min(max(x, low), high)",
-    "lerp": "x + w * (y - x), or y - (y - x) * (1 - w) from w = 0.5 on; w a number",
-    "sign": "-1, 0 or 1 by comparisons",
-    "threshold": "where(x <= threshold, value, x)",
+    "addcmul": (4, "x + y * (z * value)"),
+    "bitwise_xor": (2, "x != y on Bool"),
+    "clamp": (3, "min(max(x, low), high)"),
+    "lerp": (3, "x + w * (y - x), or y - (y - x) * (1 - w) from w = 0.5 on; w a number"),
+    "sign": (1, "-1, 0 or 1 by comparisons"),
+    "threshold": (3, "where(x <= threshold, value, x)"),
 }
-"""Operations that are imported as several others, and as which."""
+"""Operations that are imported as several others: number of operands, and as which."""
 
 STRUCTURE = {
     "broadcast": "of an input or of what is computed from inputs",
@@ -130,6 +131,14 @@ def promotion(op: str) -> Promotion:
     return Promotion.FLOAT
 
 
+def arity_of(op: str) -> int | None:
+    """Number of operands of a pointwise operation of ``fd.ops``; None if it is none."""
+    if op in COMPOSITE:
+        return COMPOSITE[op][0]
+    known = OPS.get(ALIASES.get(op, op))
+    return None if known is None else known.arity
+
+
 def ops_text() -> str:
     """The whole table as Markdown: design/pointwise-ops.md."""
     lines = [
@@ -144,7 +153,7 @@ def ops_text() -> str:
     ]
     docs = {name: f"`{o.doc}`" for name, o in OPS.items()}
     docs |= {name: f"`{OPS[of].doc}`" for name, of in ALIASES.items()}
-    docs |= {name: f"`{doc}`" for name, doc in COMPOSITE.items()}
+    docs |= {name: f"`{doc}`" for name, (_, doc) in COMPOSITE.items()}
     lines += [
         f"| {n} | {d.replace('|', chr(92) + '|')} | {promotion(n).value} |"
         for n, d in sorted(docs.items())
