@@ -41,8 +41,9 @@ def _lerp(b: Builder, x: Operand, y: Operand, weight: Operand) -> Operand:
 
 
 def _sign(b: Builder, x: Operand) -> Operand:
+    above = b.pointwise("gt", x, 0.0)
     below = b.pointwise("where", b.pointwise("lt", x, 0.0), -1.0, 0.0)
-    return _like(b, x, b.pointwise("where", b.pointwise("gt", x, 0.0), 1.0, below))
+    return _like(b, x, b.pointwise("where", above, 1.0, below))
 
 
 def _threshold(b: Builder, x: Operand, threshold: Operand, value: Operand) -> Operand:

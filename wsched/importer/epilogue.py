@@ -121,7 +121,7 @@ class EpilogueImport:
                 return self.make(op, DataType.Bool, *args)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
-                    differ = self.pointwise("bitwise_xor", *operands)
+                    differ = COMPOSITES["bitwise_xor"](self, *operands)
                     return differ if op == "ne" else self.pointwise("logical_not", differ)
                 return self.make(op, DataType.Bool, *(self.cast(x, _FLOAT) for x in operands))
             case Promotion.SAME:
