@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from wsched.arguments import InputError, extents_of
+from wsched.arguments import InputError, device_of, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -84,11 +84,11 @@ def import_fusion(definition: Any) -> Fusion:
 
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     extents = extents_of(fusion, inputs)
-    device = inputs[0].device
+    device = device_of(inputs)
     sms = MULTIPROCESSORS
     if device.type == "cuda":
         import torch
 
         sms = torch.cuda.get_device_properties(device).multi_processor_count
-    operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-    return Problem(extents["M"], extents["N"], extents["K"], operand, result, sms)
+    operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
+    return Problem(extents["M"], extents["N"], extents["K"], operand, results, sms)

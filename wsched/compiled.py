@@ -20,7 +20,7 @@ from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
 from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
 from wsched.cpu import run_on_cpu
-from wsched.fusion import Fusion, fusion_text
+from wsched.fusion import Fusion, PointwiseOp, fusion_text
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
@@ -38,9 +38,11 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """A C identifier that says what the kernel does and how."""
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
+    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
     words = [
         "matmul",
-        f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower(),
+        *(d.name.lower() for d in dtypes),
+        *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
         "persistent" if params.persistent else "tile_per_cta",

@@ -43,13 +43,14 @@ class Extents:
         return Extents(*map(int, parts))
 
     def of(self, axis: str) -> int:
-        """Size along ``M``, ``N`` or ``K``."""
-        return {"M": self.m, "N": self.n, "K": self.k}[axis]
+        """Size along ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
+        return {"M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents."""
-        operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-        return Problem(self.m, self.n, self.k, operand, result, sms)
+        operand = fusion.tensor(fusion.mma.a).dtype
+        results = tuple(b.dtype for b in fusion.outputs)
+        return Problem(self.m, self.n, self.k, operand, results, sms)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
@@ -69,7 +70,7 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
         axis: size
         for b in (*fusion.inputs, *fusion.outputs)
         for axis, size in zip(b.axes, b.sizes, strict=True)
-        if size is not None
+        if size is not None and axis != "1"
     }
     found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNK"))
     for axis, size in fixed.items():
