@@ -19,8 +19,9 @@ from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
 from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
-from wsched.cpu import run_on_cpu
+from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, fusion_text
+from wsched.host import BoundLaunch, HostPlan, Plans, class_key
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
@@ -82,42 +83,108 @@ class CompiledFusion:
     kernel: Kernel
 
     def __call__(
-        self, *inputs: torch.Tensor, out: Sequence[torch.Tensor] | None = None
+        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
     ) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
 
         Args:
             inputs: tensors in the order of the definition, all on one device.
-            out: tensors to write the results to, instead of new ones.
+            out: tensors to write the results to, instead of new ones; a tensor alone stands for a
+                list of it.
 
         Raises:
             InputError: the tensors do not fit the definition.
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
+        key = class_key(inputs) if out is None else None
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan(inputs)
+        bound = self.bind(*inputs, out=out)
+        if key is not None and bound.outputs[0].device.type == "cuda":
+            plan = HostPlan(self._pack, bound.outputs)
+            plan.remember(inputs, bound.outputs)
+            self._plans.add(key, plan)
+        return bound()
+
+    def bind(
+        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
+    ) -> BoundLaunch:
+        """Check and pack a call for these very tensors; calling the result launches it.
+
+        Arguments and errors as for a call.
+        """
         arguments = bind(self.fusion, inputs)
-        results = self._results(arguments, out)
+        outputs = self._results(arguments, out)
+        return BoundLaunch(self._pack_checked(arguments, outputs), inputs, outputs)
+
+    @cached_property
+    def _plans(self) -> Plans:
+        return Plans()
+
+    def _pack(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        return self._pack_checked(bind(self.fusion, inputs), outputs)
+
+    def _pack_checked(
+        self, arguments: Arguments, outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        """A function that runs the kernel on these tensors."""
+        self._add_outputs(arguments, outputs)
+        if 0 in outputs[0].shape:
+            return _nothing
+        if arguments.device.type == "cpu":
+
+            def simulate() -> None:
+                run_on_cpu(self.kernel, arguments)
+
+            return simulate
+        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
+        return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+
+    def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+        """Enter the outputs' matrices among the arguments."""
         for position, (binding, tensor) in enumerate(
-            zip(self.fusion.outputs, results, strict=True)
+            zip(self.fusion.outputs, outputs, strict=True)
         ):
             what = f"output {position}"
             arguments.matrices[binding.tensor] = matrix(self.fusion, binding, tensor, what)
-        if 0 not in results[0].shape:
-            self._run(arguments)
-        return results
 
-    def _run(self, arguments: Arguments) -> None:
-        if arguments.device.type == "cpu":
-            run_on_cpu(self.kernel, arguments)
+    def admit(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check that a call would be taken, without running it or allocating results.
+
+        On a GPU this compiles and loads the kernel, on the CPU it estimates the run.
+
+        Raises:
+            InputError, UnsupportedError: as a call.
+        """
+        import torch
+
+        arguments = bind(self.fusion, inputs)
+        shapes = [result_shape(b, arguments.extents) for b in self.fusion.outputs]
+        self._add_outputs(
+            arguments,
+            [
+                torch.empty(shape, dtype=torch_dtype(b.dtype), device="meta")
+                for b, shape in zip(self.fusion.outputs, shapes, strict=True)
+            ],
+        )
+        if 0 in shapes[0]:
             return
-        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
-        self.loaded.launch(arguments.matrices, arguments.extents, grid)
+        if arguments.device.type == "cpu":
+            refuse_large(self.kernel, arguments.extents)
+        else:
+            self.loaded.prepare_device(arguments.device.index)
 
     def _results(
-        self, arguments: Arguments, out: Sequence[torch.Tensor] | None
+        self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
     ) -> list[torch.Tensor]:
         import torch
 
+        if isinstance(out, torch.Tensor):
+            out = [out]
         if out is not None and len(out) != len(self.fusion.outputs):
             raise InputError(
                 f"out has {len(out)} tensors, the definition has {len(self.fusion.outputs)} outputs"
@@ -198,6 +265,10 @@ class CompiledFusion:
             "ptx": lambda: compile_ptx(self.source, f"{self.kernel.name}.cu"),
             "sass": lambda: disassemble(self.compiled.cubin),
         }
+
+
+def _nothing() -> None:
+    """The launch of an empty result."""
 
 
 _CACHES: dict[Any, CubinCache] = {}

@@ -1,0 +1,149 @@
+"""The way from a call to a launch in a few microseconds.
+
+What a call costs beside the driver is checking, packing and allocating. Checks and packing depend
+on the inputs' class (shapes, strides, types, device, alignment) and on addresses only, so both are
+done once and found again by these; the outputs are allocated anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "class_key"]
+
+Key = tuple[Any, ...]
+
+ALIGNMENT = 16
+"""Addresses are told apart modulo this: TMA takes multiples of it."""
+
+_LAUNCHES = 256
+"""Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
+
+_PLANS = 256
+"""Classes for which plans are kept."""
+
+
+def class_key(inputs: Sequence[Any]) -> Key | None:
+    """All that decides how inputs are handled, but for their addresses; None for non-tensors."""
+    try:
+        return tuple(
+            [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]
+        )
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
+class BoundLaunch:
+    """A kernel with its tensors: calling it launches, and nothing else.
+
+    It keeps the tensors alive. The same outputs are written by each call.
+
+    Args:
+        launch: launches on torch's current stream, or runs the machine model.
+        inputs: what it reads.
+        outputs: what it writes and a call returns.
+    """
+
+    __slots__ = ("inputs", "launch", "outputs")
+
+    def __init__(
+        self,
+        launch: Callable[[], None],
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+    ) -> None:
+        self.launch = launch
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+
+    def __call__(self) -> list[torch.Tensor]:
+        """Launch; the outputs in the order of ``add_output``."""
+        self.launch()
+        return list(self.outputs)
+
+
+class HostPlan:
+    """Calls of one kernel on CUDA inputs of one class.
+
+    Args:
+        bind: packs a launch for inputs and outputs of this class.
+        outputs: results of the first call, which say what to allocate for the next ones.
+    """
+
+    __slots__ = ("_allocate", "_bind", "_launches", "_lock")
+
+    def __init__(
+        self,
+        bind: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Callable[[], None]],
+        outputs: Sequence[torch.Tensor],
+    ) -> None:
+        self._bind = bind
+        self._allocate = [_allocator(t) for t in outputs]
+        self._launches: dict[Key, Callable[[], None]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Allocate the outputs and launch."""
+        outputs = [allocate() for allocate in self._allocate]
+        key = tuple([t.data_ptr() for t in (*inputs, *outputs)])
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self.remember(inputs, outputs)
+        launch()
+        return outputs
+
+    def remember(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        """Pack a launch and keep it for these addresses."""
+        launch = self._bind(inputs, outputs)
+        key = tuple([t.data_ptr() for t in (*inputs, *outputs)])
+        with self._lock:
+            _bounded(self._launches, key, launch, _LAUNCHES)
+        return launch
+
+
+class Plans:
+    """Plans by class of the inputs, the most recently made ones; safe to use from threads."""
+
+    __slots__ = ("_lock", "_plans", "get")
+
+    def __init__(self) -> None:
+        self._plans: dict[Key | None, HostPlan] = {}
+        self._lock = threading.Lock()
+        self.get = self._plans.get
+
+    def add(self, key: Key, plan: HostPlan) -> None:
+        """Keep a plan."""
+        with self._lock:
+            _bounded(self._plans, key, plan, _PLANS)
+
+
+def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+    """Add to a dictionary; the oldest entry makes room."""
+    if len(kept) >= limit:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
+
+
+def _allocator(like: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """A function that allocates a tensor of the same shape, strides, type and device.
+
+    A contiguous one is made in the likeness of an expanded single element, which is the fastest
+    way that torch offers in public and keeps no result alive.
+    """
+    import torch
+
+    shape, strides = tuple(like.shape), like.stride()
+    if like.is_contiguous():
+        element = torch.empty((1,) * like.dim(), dtype=like.dtype, device=like.device)
+        model = element.expand(shape)
+        if torch.empty_like(model).stride() == strides:
+            empty_like = torch.empty_like
+            return lambda: empty_like(model)
+    dtype, device = like.dtype, like.device
+    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
