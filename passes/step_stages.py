@@ -48,13 +48,14 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        for t in 0 .. tiles carry (stage: i32 = 0 -> stage_end, parity: i32 = 0 -> parity_end) {
-          for k in 0 .. n carry (stage2: i32 = stage -> ..., parity2: i32 = parity -> ...) {
-            mbarrier.wait full[stage2], parity2
-            let next: i32 = stage2 + 1
-            yield select(4 <= next, 0, next), parity2 ^ select(4 <= next, 1, 0)
+        for t in 0 .. tiles carry (stage_t: i32 = 0 -> stage_t_end, parity_t: ...) {
+          for k in 0 .. n carry (stage_k: i32 = stage_t -> stage_k_end, parity_k: ...) {
+            mbarrier.wait full[stage_k], parity_k
+            let next: i32 = stage_k + 1
+            let wraps: pred = 4 <= next
+            yield select(wraps, next - 4, next), parity_k ^ select(wraps, 1, 0)
           }
-          yield ..., ...
+          yield stage_k_end, parity_k_end
         }
 
     Raises:
@@ -150,7 +151,7 @@ class _Stepper:
         if {v.name for v in free_vars(delta.expr())} & self.inside:
             raise InternalError(
                 "step_stages",
-                f"loop {loop.var.name} moves by {delta.expr()} steps, not always by the same number",
+                f"loop {loop.var.name} moves by {delta.expr()} steps, not always the same number",
             )
         lets, step = self.advance(last, delta)
         ends = Var(self.names.new(f"{stage.name}_end")), Var(self.names.new(f"{parity.name}_end"))

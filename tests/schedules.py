@@ -14,6 +14,7 @@ from wsched.fusion import DataType
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
+    CircularBufferingStrategy,
     CircularBufferOptions,
     ClusterDims,
     GemmTile,
@@ -125,6 +126,15 @@ def ping_pong(
     return replace(shared, buffering_loop_level=BufferingLoopLevel.WarpTiles)
 
 
+def pipelined(params: MatmulParams) -> MatmulParams:
+    """The same without a load warpgroup: the compute warpgroups load ahead of themselves."""
+    return replace(
+        params,
+        circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
+        num_registers=None,
+    )
+
+
 _COLUMNS = TileRasterizationOrder.ColumnMajor
 
 SCHEDULES: dict[str, MatmulParams] = {
@@ -152,6 +162,10 @@ SCHEDULES: dict[str, MatmulParams] = {
     "cluster_2x2": cooperative(128, 128, cluster=(2, 2), in_flight=0),
     "cluster_tile_per_cta": cooperative(128, 64, cluster=(2, 1), persistent=False),
     "cluster_pingpong": ping_pong(128, 128, cluster=(2, 1), traversal=(8, 1)),
+    "pipelined": pipelined(cooperative(128, 128)),
+    "pipelined_256": pipelined(cooperative(128, 256, in_flight=0, traversal=(8, 1))),
+    "pipelined_1_group": pipelined(cooperative(64, 128, groups=1, stages=6, in_flight=2)),
+    "pipelined_tile_per_cta": pipelined(cooperative(128, 64, stages=3, persistent=False)),
     "pingpong_128x128": ping_pong(128, 128),
     "pingpong_64x256": ping_pong(64, 256),
     "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),

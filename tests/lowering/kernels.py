@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from lowering.ir.kernel import Kernel
@@ -10,14 +11,23 @@ from lowering.options import LoweringOptions
 from lowering.pipeline import Step, steps
 from tests.schedule.fusions import linear
 from tests.schedules import cooperative, ping_pong
-from wsched.schedule import MatmulParams, schedule_matmul
+from wsched.schedule import CircularBufferingStrategy, MatmulParams, schedule_matmul
 
 SMALL: dict[str, MatmulParams] = {
     "cooperative": cooperative(128, 128, stages=3),
     "ping_pong": ping_pong(64, 128, stages=3),
     "non_persistent": cooperative(128, 128, stages=3, persistent=False),
+    "pipelined": replace(
+        cooperative(128, 128, stages=3, registers=None),
+        circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
+    ),
 }
-OPTIONS = LoweringOptions()
+WARP_SPECIALIZED = tuple(name for name, params in SMALL.items() if params.warp_specialized)
+
+
+def options(name: str) -> LoweringOptions:
+    """The options that go with a schedule."""
+    return LoweringOptions(num_registers=SMALL[name].num_registers)
 
 
 @lru_cache
@@ -29,7 +39,7 @@ def tile_level(name: str) -> Kernel:
 @lru_cache
 def lowered(name: str) -> tuple[Step, ...]:
     """The kernel of a schedule before the first pass and after each."""
-    return tuple(steps(tile_level(name), OPTIONS))
+    return tuple(steps(tile_level(name), options(name)))
 
 
 def final(name: str) -> Kernel:

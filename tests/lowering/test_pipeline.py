@@ -12,7 +12,7 @@ from lowering.ir.nodes import Let
 from lowering.ir.text import print_kernel
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes
-from tests.lowering.kernels import OPTIONS, SMALL, final, lowered, tile_level
+from tests.lowering.kernels import SMALL, final, lowered, options, tile_level
 
 
 def test_order(golden: object) -> None:
@@ -27,24 +27,24 @@ def test_a_pass_has_the_name_of_its_file() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_steps_are_named_in_order(name: str) -> None:
     assert [s.name for s in lowered(name)] == ["lower", *(run.__name__ for run in PASSES)]
-    assert run_passes(tile_level(name), OPTIONS) == final(name)
+    assert run_passes(tile_level(name), options(name)) == final(name)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_last_pass_leaves_nothing_to_do(name: str) -> None:
-    assert PASSES[-1](final(name), OPTIONS) == final(name)
+    assert PASSES[-1](final(name), options(name)) == final(name)
 
 
-def break_it(kernel: Kernel, options: LoweringOptions) -> Kernel:
+def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
     """A pass with a defect: it binds an undefined name."""
     return replace(kernel, body=(Let(Var("x"), Var("nowhere")), *kernel.body))
 
 
 def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "PASSES", (*PASSES[:2], break_it, *PASSES[2:]))
-    left = break_it(lowered("cooperative")[2].kernel, OPTIONS)
+    left = break_it(lowered("cooperative")[2].kernel, LoweringOptions())
     with pytest.raises(InternalError) as error:
-        run_passes(tile_level("cooperative"), OPTIONS)
+        run_passes(tile_level("cooperative"), LoweringOptions())
     assert (error.value.where, error.value.ir) == ("break_it", print_kernel(left))
     assert str(error.value) == (
         "break_it: nowhere is used before it is defined, in: let x: i32 = nowhere\n"
@@ -56,7 +56,7 @@ def test_all_problems_are_told() -> None:
     """Also those of the kernel that the passes are given."""
     twice = replace(tile_level("cooperative"), body=(Let(Var("M"), Var("y") + ZERO),))
     with pytest.raises(InternalError) as error:
-        run_passes(twice, OPTIONS)
+        run_passes(twice, LoweringOptions())
     assert (error.value.where, error.value.why) == (
         "lower",
         "y is used before it is defined, in: let M: i32 = y; "

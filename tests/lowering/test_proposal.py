@@ -44,9 +44,8 @@ from lowering.ir.nodes import (
 )
 from lowering.ir.text import parse_kernel, print_kernel
 from lowering.ir.visit import bodies, expressions, walk
-from tests.lowering.kernels import SMALL, final
+from tests.lowering.kernels import WARP_SPECIALIZED, final
 
-KERNELS = tuple(SMALL)
 SKELETON = """\
 warp 0:
   one thread:
@@ -166,7 +165,7 @@ def loop_kind(loop: For) -> str:
     return "chunk" if TmaStore in inside else "stage"
 
 
-# ------------------------------------------------------------------- what the pseudo-code leaves out
+# ------------------------------------------------------------------ what the pseudo-code leaves out
 
 
 def init_is_visible_and_teardown_waits(kernel: Kernel) -> bool:
@@ -286,7 +285,7 @@ RULES: tuple[tuple[Callable[[Kernel], bool], tuple[tuple[str, str], ...]], ...] 
 )
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", WARP_SPECIALIZED)
 @pytest.mark.parametrize("rule", [rule for rule, _ in RULES], ids=lambda rule: rule.__name__)
 def test_left_out(rule: Callable[[Kernel], bool], name: str) -> None:
     assert rule(final(name))

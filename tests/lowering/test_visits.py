@@ -37,18 +37,19 @@ def visits(
     rows: Iterable[TraceRow], operands: tuple[str, str], tile: tuple[int, int]
 ) -> Iterable[Visit]:
     """Each wait, with the tile that the loads or the store behind it name."""
+    filled: list[TraceRow] = []
     steps: list[TraceRow] = []
     first = [0, 0]
     for row in rows:
         if row.op == "mbarrier.wait":
-            steps.append(row)
+            (filled if row.target.endswith("empty") else steps).append(row)
         elif row.op == "tma.load":
             first[operands.index(row.target)] = row.row
             if row.target == operands[1]:
-                (wait,) = steps
+                (wait,) = filled
                 at = first[0] // tile[0], first[1] // tile[1]
                 yield row.cta, -1, at, row.col // DEPTH, wait.index, wait.parity
-                steps = []
+                filled = []
         else:  # a tile may be stored in several boxes
             for k, wait in enumerate(steps):
                 at = row.row // tile[0], row.col // tile[1]
@@ -105,7 +106,7 @@ def test_every_load_step_is_consumed_once_with_its_stage(
         groups = [[s for s in of if s[0] == cta] for of in by_group]
         if name == "ping_pong":
             turns = [mine[i : i + k] for i in range(0, len(mine), k)]
-            assert groups == [sum(turns[g::2], []) for g in (0, 1)]
+            assert groups == [[step for turn in turns[g::2] for step in turn] for g in (0, 1)]
         else:
             assert groups == [mine, mine]
 

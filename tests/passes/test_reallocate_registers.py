@@ -16,6 +16,7 @@ roles {
   }
 }
 """
+ENTRY = "the kernel starts with 168 registers a thread: load gives, compute takes"
 LEGAL_384 = "(24, 240); (32, 232); (40, 232)"
 
 
@@ -51,9 +52,9 @@ def test_without_a_pair_nothing_changes() -> None:
         (384, (36, 232), "36 is not a multiple of 8 from 24 to 240", LEGAL_384),
         (384, (16, 232), "16 is not a multiple of 8 from 24 to 240", LEGAL_384),
         (384, (24, 248), "248 is not a multiple of 8 from 24 to 240", LEGAL_384),
-        (384, (176, 168), "the kernel starts with 168 registers a thread: load gives, compute takes",
+        (384, (176, 168), ENTRY,
          LEGAL_384),
-        (384, (40, 160), "the kernel starts with 168 registers a thread: load gives, compute takes",
+        (384, (40, 160), ENTRY,
          LEGAL_384),
         (512, (40, 232), "128 x 40 + 384 x 232 = 94208 registers, the CTA has 512 x 128 = 65536",
          "(24, 160); (32, 160); (40, 152)"),

@@ -163,7 +163,7 @@ def test_sequence_equals_direct_evaluation(case: tuple[str, dict[str, int], int]
     [
         ("for t in 0 .. tiles", "for t in 0 .. tiles step 2", "loop t has step 2"),
         ("t * n + k", "t * t + k",
-         "loop t moves by 1 + t * 2 - n steps, not always by the same number"),
+         "loop t moves by 1 + t * 2 - n steps, not always the same number"),
         ("(t * n + k) % 4]", "(t * n + k + 5) % 4]", "a step -5 away with 4 stages"),
     ],
 )  # fmt: skip
@@ -176,10 +176,8 @@ def test_steps_that_are_not_linear(old: str, new: str, why: str) -> None:
 
 
 def test_loops_that_do_not_follow_each_other() -> None:
-    text = BEFORE.replace(
-        "      for k in",
-        "      for j in 0 .. n { mbarrier.wait full[(t * n + j) % 4], 0 }\n      for k in",
-    )
+    first = "for j in 0 .. n { mbarrier.wait full[(t * n + j) % 4], 0 }"
+    text = BEFORE.replace("for k in", f"{first}\nfor k in")
     with pytest.raises(InternalError) as error:
         lowered(step_stages, HEAD + text)
     assert str(error.value) == (
