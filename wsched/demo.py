@@ -40,7 +40,7 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     kernel = kernel_for(definition, extents, multiprocessors(where))
     print(f"1. A fusion, from {origin}\n")
     print(_indented(str(definition)))
-    print(f"2. Scheduled for M x N x K = {extents}: {kernel.kernel.name}\n")
+    print(f"2. Scheduled for M x N x K = {extents}:\n   {kernel.kernel.name}\n")
     print(_indented(side_by_side(kernel.fusion)))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
     print(_indented(str(load_relation(kernel.fusion))))

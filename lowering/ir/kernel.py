@@ -69,7 +69,7 @@ class SharedBuffer:
 class MBarrierArray:
     """``stages`` mbarriers of 8 bytes; a phase completes after ``arrivals`` arrivals and its bytes.
 
-    ``doc`` says who arrives. ``offset`` in bytes, None until ``allocate_shared``.
+    ``offset`` in bytes, None until ``allocate_shared``.
     """
 
     name: str

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowering.machine import run_kernel
 from lowering.machine.trace import TraceRow
+from tests.ir.expressions import budget
 from tests.lowering.kernels import SMALL, final
 
 # cta, group (-1 for the load role), (m, n), k, stage, parity
@@ -82,7 +83,7 @@ def test_pingpong_with_an_idle_group(golden: object) -> None:
     assert table(run("ping_pong", 1, 1, 4, grid=1)) == golden
 
 
-@settings(max_examples=12, deadline=None, database=None)
+@budget(12)
 @given(
     st.sampled_from(tuple(SMALL)),
     st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 4)),

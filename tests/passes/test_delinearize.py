@@ -7,6 +7,7 @@ from lowering.ir.expr import evaluate
 from lowering.ir.nodes import MBarrierWait
 from lowering.options import LoweringOptions
 from passes.delinearize import delinearize
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -48,6 +49,7 @@ def test_a_loop_over_tiles_and_k() -> None:
     assert lowered(delinearize, HEAD + BEFORE) == full(HEAD + AFTER)
 
 
+@budget(40)
 @given(st.integers(0, 4), st.integers(0, 5))
 def test_the_same_values_in_the_same_order(tiles: int, n: int) -> None:
     before = kernel(HEAD + BEFORE)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from lowering.ir.expr import Expr, evaluate, type_of
 from lowering.ir.nodes import MBarrierWait
 from lowering.ir.text import parse_kernel
 from lowering.options import LoweringOptions
 from passes.simplify import simplify, simplify_expr
-from tests.ir.expressions import any_expression, environments
+from tests.ir.expressions import any_expression, budget, environments
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -167,7 +167,7 @@ def test_what_would_become_narrower_stays(text: str) -> None:
     assert unchanged(simplify, HEAD + f"mbarrier.wait bar[{text}], 0")
 
 
-@settings(max_examples=80, deadline=None)
+@budget(80)
 @given(any_expression, environments)
 def test_value_and_type_stay(e: Expr, env: dict[str, int]) -> None:
     try:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowering.errors import InternalError
@@ -11,6 +11,7 @@ from lowering.ir.nodes import For, MBarrierArrive, MBarrierWait, Roles
 from lowering.ir.visit import expressions, walk
 from lowering.options import LoweringOptions
 from passes.step_stages import step_stages
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -143,7 +144,7 @@ def divides(e: Expr, stages: int) -> bool:
     return any(divides(c, stages) for c in children(e))
 
 
-@settings(max_examples=60, deadline=None)
+@budget(60)
 @given(cases())
 def test_sequence_equals_direct_evaluation(case: tuple[str, dict[str, int], int]) -> None:
     """Stage m % S and parity m // S % 2, for every step of every group."""

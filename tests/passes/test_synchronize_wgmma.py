@@ -10,6 +10,7 @@ from lowering.ir.nodes import Release, WaitFull, WgmmaWait
 from lowering.ir.text import parse_kernel
 from lowering.options import LoweringOptions
 from passes.synchronize_wgmma import synchronize_wgmma
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -89,6 +90,7 @@ roles {
     assert lowered(synchronize_wgmma, before(0)) == full(HEAD.format(in_flight=0) + after)
 
 
+@budget(40)
 @given(st.integers(0, 9), st.integers(0, 3))
 def test_each_step_is_released_once_after_a_wait_that_covers_it(n: int, in_flight: int) -> None:
     new = synchronize_wgmma(kernel(before(in_flight)), LoweringOptions())
