@@ -21,7 +21,7 @@ from wsched.schedule.params import MatmulParams
 if TYPE_CHECKING:
     import torch
 
-    from wsched.explain import Explanation
+    from wsched.explanation import Explanation
 
 __all__ = ["compile", "execute", "explain", "import_fusion", "recorded"]
 
@@ -124,7 +124,7 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
         InputError: the tensors do not fit the definition.
         UnsupportedError: none of the ways takes it.
     """
-    from wsched.explain import explain_kernel, explain_other
+    from wsched.explanation import explain_kernel, explain_other
 
     known = _known(definition)
     route = known.routes.get(class_key(inputs))
