@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wsched.explanation import Explanation
 
-__all__ = ["compile", "execute", "explain", "import_fusion", "recorded"]
+__all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "recorded"]
 
 _lock = threading.Lock()
 _live: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
@@ -155,6 +155,11 @@ def compile(
         with _lock:
             found = _kernels.get(key) or _kernels.setdefault(key, compile_fusion(fusion, params))
     return found
+
+
+def adopt(definition: Any, kernel: CompiledFusion) -> None:
+    """Let a kernel serve a definition from now on, where its parameters are asked for."""
+    _kernels[import_fusion(definition), kernel.params] = kernel
 
 
 def import_fusion(definition: Any) -> Fusion:

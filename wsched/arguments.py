@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
 
+MAX_ELEMENTS = 1 << 31
+"""Index arithmetic in the kernels is 32-bit."""
+
 _DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
 
 
@@ -112,7 +115,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
     Raises:
-        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
+            or it has 2**31 elements and more.
     """
     order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
     if order != list(binding.axes):
@@ -120,6 +124,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if not rows or not cols:
         return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"

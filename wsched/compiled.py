@@ -116,7 +116,7 @@ class CompiledFusion:
         if plan is not None:
             return plan(inputs)
         bound = self.bind(*inputs, out=out)
-        if key is not None and bound.outputs[0].device.type == "cuda":
+        if key is not None and not self.simulates(bound.outputs[0].device):
             plan = HostPlan(self._pack, bound.outputs)
             plan.remember(inputs, bound.outputs)
             self._plans.add(key, plan)
@@ -149,7 +149,7 @@ class CompiledFusion:
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return _nothing
-        if arguments.device.type == "cpu":
+        if self.simulates(arguments.device):
 
             def simulate() -> None:
                 run_on_cpu(self.kernel, arguments)
@@ -187,10 +187,23 @@ class CompiledFusion:
         )
         if 0 in shapes[0]:
             return
-        if arguments.device.type == "cpu":
+        if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)
         else:
-            self.loaded.prepare_device(arguments.device.index)
+            self._load(arguments.device)
+
+    def simulates(self, device: torch.device) -> bool:
+        """Whether tensors of this device go to the machine model."""
+        return bool(device.type == "cpu")
+
+    def _load(self, device: torch.device) -> None:
+        """Compile the kernel and load it on a GPU, which is checked first."""
+        import torch
+
+        from lowering.cuda.launch import require_hopper
+
+        require_hopper(torch, device.index)
+        self.loaded.prepare_device(device.index)
 
     def _results(
         self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None

@@ -17,7 +17,8 @@ from lowering.ir.kernel import Kernel
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function"]
+__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function",
+           "require_hopper"]  # fmt: skip
 
 _MAP_ALIGN = 64
 _REMEMBERED = 1024
@@ -68,6 +69,19 @@ def launch_function() -> Any:
     object, where cuda-bindings makes one for each handle.
     """
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+
+
+def require_hopper(torch: Any, device: int) -> None:
+    """Refuse a device that does not have the kernels' instructions.
+
+    Raises:
+        UnsupportedError: its compute capability is not 9.0.
+    """
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) != (9, 0):
+        raise UnsupportedError(
+            f"a GPU of compute capability {major}.{minor}", "compute capability 9.0 (H100, H200)"
+        )
 
 
 class LoadedKernel:
@@ -204,12 +218,7 @@ class LoadedKernel:
         """
         if device in self._ready:
             return
-        capability = self._torch.cuda.get_device_capability(device)
-        if capability != (9, 0):
-            raise UnsupportedError(
-                f"a GPU of compute capability {capability[0]}.{capability[1]}",
-                "compute capability 9.0 (H100, H200)",
-            )
+        require_hopper(self._torch, device)
         attributes = self._driver.CUfunction_attribute
         shared = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         where = self._driver.CUdevice(device)
