@@ -144,12 +144,8 @@ def compile(
     Kernels are kept by definition and parameters, and serve every shape: only where the heuristic
     chooses other parameters for other shapes is another one made.
     """
-    fusion = import_fusion(definition)
-    if params is None:
-        params = choose_params(_problem(fusion, inputs))
-    elif not isinstance(params, MatmulParams):
-        raise InputError(f"params is a {type(params).__name__}, not a MatmulParams")
-    key = fusion, params
+    key = _kernel_key(definition, inputs, params)
+    fusion, params = key
     found = _kernels.get(key)
     if found is None:
         with _lock:
@@ -157,9 +153,21 @@ def compile(
     return found
 
 
-def adopt(definition: Any, kernel: CompiledFusion) -> None:
-    """Let a kernel serve a definition from now on, where its parameters are asked for."""
-    _kernels[import_fusion(definition), kernel.params] = kernel
+def _kernel_key(
+    definition: Any, inputs: Sequence[torch.Tensor], params: MatmulParams | None
+) -> tuple[Fusion, MatmulParams]:
+    """What tells kernels apart."""
+    fusion = import_fusion(definition)
+    if params is None:
+        params = choose_params(_problem(fusion, inputs))
+    elif not isinstance(params, MatmulParams):
+        raise InputError(f"params is a {type(params).__name__}, not a MatmulParams")
+    return fusion, params
+
+
+def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:
+    """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
+    _kernels[_kernel_key(definition, inputs, kernel.params)] = kernel
 
 
 def import_fusion(definition: Any) -> Fusion:

@@ -39,6 +39,17 @@ class Arguments:
     matrices: dict[str, torch.Tensor]
     device: torch.device
 
+    def reads(self, inputs: Sequence[Any]) -> bool:
+        """Whether the matrices are the caller's tensors themselves, none of them a copy.
+
+        To be asked before the outputs are entered. If so, what is packed for them stays right
+        while their contents change.
+        """
+        if not all(hasattr(t, "untyped_storage") for t in inputs):
+            return False  # a number, which the kernel reads from memory of its own
+        theirs = {t.untyped_storage().data_ptr() for t in inputs}
+        return all(t.untyped_storage().data_ptr() in theirs for t in self.matrices.values())
+
 
 def torch_dtype(dtype: DataType) -> torch.dtype:
     """The torch type of a fusion type that kernels handle."""

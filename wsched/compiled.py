@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -115,12 +115,14 @@ class CompiledFusion:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        bound = self.bind(*inputs, out=out)
-        if key is not None and not self.simulates(bound.outputs[0].device):
-            plan = HostPlan(self._pack, bound.outputs)
-            plan.remember(inputs, bound.outputs)
-            self._plans.add(key, plan)
-        return bound()
+        arguments = bind(self.fusion, inputs)
+        lasting = key is not None and arguments.reads(inputs)
+        outputs = self._results(arguments, out)
+        launch = self._pack(arguments, outputs)
+        if key is not None and lasting and not self.simulates(arguments.device):
+            self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
+        launch()
+        return outputs
 
     def bind(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
@@ -130,21 +132,28 @@ class CompiledFusion:
         Arguments and errors as for a call.
         """
         arguments = bind(self.fusion, inputs)
+        lasting = arguments.reads(inputs)
         outputs = self._results(arguments, out)
-        return BoundLaunch(self._pack_checked(arguments, outputs), inputs, outputs)
+        launch = self._pack(arguments, outputs)
+        if lasting:
+            return BoundLaunch(launch, inputs, outputs)
+
+        def launch_on_copies() -> None:
+            copies = bind(self.fusion, inputs)  # held until the launch is on its way
+            self._pack(copies, outputs)()
+
+        return BoundLaunch(launch_on_copies, inputs, outputs)
 
     @cached_property
     def _plans(self) -> Plans:
         return Plans()
 
-    def _pack(
+    def _packer(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> Callable[[], None]:
-        return self._pack_checked(bind(self.fusion, inputs), outputs)
+        return self._pack(bind(self.fusion, inputs), outputs)
 
-    def _pack_checked(
-        self, arguments: Arguments, outputs: Sequence[torch.Tensor]
-    ) -> Callable[[], None]:
+    def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors."""
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
@@ -177,15 +186,9 @@ class CompiledFusion:
         import torch
 
         arguments = bind(self.fusion, inputs)
-        shapes = [result_shape(b, arguments.extents) for b in self.fusion.outputs]
-        self._add_outputs(
-            arguments,
-            [
-                torch.empty(shape, dtype=torch_dtype(b.dtype), device="meta")
-                for b, shape in zip(self.fusion.outputs, shapes, strict=True)
-            ],
-        )
-        if 0 in shapes[0]:
+        outputs = self._results(replace(arguments, device=torch.device("meta")), None)
+        self._add_outputs(arguments, outputs)
+        if 0 in outputs[0].shape:
             return
         if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)

@@ -82,41 +82,41 @@ class HostPlan:
     """Calls of one kernel on CUDA inputs of one class.
 
     Args:
-        bind: packs a launch for inputs and outputs of this class.
-        outputs: results of the first call, which say what to allocate for the next ones.
+        pack: packs a launch for inputs and outputs of this class.
+        inputs: of the first call.
+        outputs: of the first call; they say what to allocate for the next ones.
+        launch: of the first call.
     """
 
-    __slots__ = ("_allocate", "_bind", "_launches", "_lock")
+    __slots__ = ("_allocate", "_launches", "_lock", "_pack")
 
     def __init__(
         self,
-        bind: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Callable[[], None]],
+        pack: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Callable[[], None]],
+        inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
+        launch: Callable[[], None],
     ) -> None:
-        self._bind = bind
+        self._pack = pack
         self._allocate = [_allocator(t) for t in outputs]
-        self._launches: dict[Key, Callable[[], None]] = {}
+        self._launches = {_addresses(inputs, outputs): launch}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Allocate the outputs and launch."""
         outputs = [allocate() for allocate in self._allocate]
-        key = tuple([t.data_ptr() for t in (*inputs, *outputs)])
+        key = _addresses(inputs, outputs)
         launch = self._launches.get(key)
         if launch is None:
-            launch = self.remember(inputs, outputs)
+            launch = self._pack(inputs, outputs)
+            with self._lock:
+                _bounded(self._launches, key, launch, _LAUNCHES)
         launch()
         return outputs
 
-    def remember(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> Callable[[], None]:
-        """Pack a launch and keep it for these addresses."""
-        launch = self._bind(inputs, outputs)
-        key = tuple([t.data_ptr() for t in (*inputs, *outputs)])
-        with self._lock:
-            _bounded(self._launches, key, launch, _LAUNCHES)
-        return launch
+
+def _addresses(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Key:
+    return tuple([t.data_ptr() for t in (*inputs, *outputs)])
 
 
 class Plans:

@@ -107,7 +107,7 @@ def _nvfuser(
     definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
 ) -> Run:
     """A run of nvFuser on the live definition, or on one made again from a text."""
-    if all(getattr(getattr(t, "device", None), "type", "cpu") == "cpu" for t in inputs):
+    if not _on_gpu(inputs):
         raise UnsupportedError("nvFuser on CPU tensors", "CUDA tensors")
     if hasattr(definition, "execute"):
         return execute
@@ -122,6 +122,11 @@ def _torch(definition: Any, recorded: Definition | UnsupportedError, inputs: Seq
         raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
     if unknown := unknown_ops(recorded):
         raise UnsupportedError(
-            ", ".join(f"fd.ops.{op}" for op in unknown) + " by torch", "operations of its table"
+            ", ".join(f"fd.ops.{op}" for op in unknown) + " by torch",
+            "the operations of wsched.fallback.torch_ops",
         )
     return lambda _, inputs: interpret(recorded, inputs)
+
+
+def _on_gpu(inputs: Sequence[Any]) -> bool:
+    return any(getattr(getattr(t, "device", None), "type", "") == "cuda" for t in inputs)

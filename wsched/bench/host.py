@@ -150,7 +150,7 @@ def fake_kernel(definition: str, inputs: Sequence[torch.Tensor]) -> CompiledFusi
     real = api.compile(definition, inputs)
     faked = _FakeCompiled(**{f.name: getattr(real, f.name) for f in fields(real)})
     faked.__dict__["loaded"] = _FakeLoaded(real.kernel)
-    api.adopt(definition, faked)
+    api.adopt(definition, inputs, faked)
     return faked
 
 

@@ -29,7 +29,9 @@ def execute(fd: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
         # A fault of the device or of its memory says nothing about the definition.
         if isinstance(e, torch.OutOfMemoryError) or "CUDA error" in str(e):
             raise
-        raise UnsupportedError(f"this definition by nvFuser ({_first_line(e)})", "others") from e
+        raise UnsupportedError(
+            f"this definition by nvFuser ({_first_line(e)})", "what nvFuser takes"
+        ) from e
 
 
 def rebuild(definition: Definition) -> Any:
@@ -69,7 +71,7 @@ def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:
         return function(*map(value, node.operands), **{k: value(v) for k, v in node.kwargs})
     except (RuntimeError, TypeError) as e:
         what = f"line {node.line}: fd.{'' if node.op.startswith('define_') else 'ops.'}{node.op}"
-        raise UnsupportedError(f"{what} by nvFuser ({_first_line(e)})", "others") from e
+        raise UnsupportedError(f"{what} by nvFuser ({_first_line(e)})", "what nvFuser takes") from e
 
 
 def _first_line(e: Exception) -> str:

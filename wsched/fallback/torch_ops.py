@@ -14,9 +14,11 @@ from typing import Any
 
 __all__ = ["PROMOTED", "operations", "torch_dtype"]
 
+Dims = int | Sequence[int] | None
+
 _PROMOTED = (
     "acos acosh add addcmul asin asinh atan atan2 atanh cos cosh div erf erfc erfinv exp exp2 "
-    "expm1 fmod lerp lgamma log log10 log1p log2 maximum minimum mod mul neg nextafter pow "
+    "expm1 fmod lerp lgamma log log10 log1p log2 maximum minimum mod mul neg pow "
     "reciprocal remainder rsqrt sigmoid sin sinh sqrt sub tan tanh truediv"
 )
 
@@ -79,8 +81,11 @@ def operations() -> dict[str, Callable[..., Any]]:
         take_along_axis, topk, triu, var, var_mean, welford,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
-    table |= {"set": torch.clone, "sum": _typed(torch.sum), "prod": _prod}
-    table |= {"max": _extremum(torch.amax), "min": _extremum(torch.amin)}
+    table |= {"set": torch.clone, "sum": _reduction(_sum), "prod": _reduction(_prod)}
+    table |= {
+        "max": _reduction(_extremum(torch.amax)),
+        "min": _reduction(_extremum(torch.amin)),
+    }
     return table
 
 
@@ -254,18 +259,18 @@ def topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Fal
     return tuple(torch.topk(x, int(k), dim, largest, sorted))
 
 
-def var(x: Any, dims: Sequence[int], correction: float = 1, keepdim: bool = False) -> Any:
+def var(x: Any, dims: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
     """Variance."""
     import torch
 
-    return torch.var(x, tuple(dims), correction=correction, keepdim=keepdim)
+    return torch.var(x, _axes(x, dims), correction=correction, keepdim=keepdim)
 
 
-def var_mean(x: Any, dims: Sequence[int], correction: float = 1, keepdim: bool = False) -> Any:
+def var_mean(x: Any, dims: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
     """Variance and mean."""
     import torch
 
-    return torch.var_mean(x, tuple(dims), correction=correction, keepdim=keepdim)
+    return torch.var_mean(x, _axes(x, dims), correction=correction, keepdim=keepdim)
 
 
 def welford(x: Any, dims: Sequence[int]) -> tuple[Any, Any, Any]:
@@ -277,33 +282,40 @@ def welford(x: Any, dims: Sequence[int]) -> tuple[Any, Any, Any]:
     return mean, variance * count, torch.full_like(mean, count, dtype=torch.int64)
 
 
-def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction that casts first; without ``dims`` over everything."""
+def _axes(x: Any, dims: Dims) -> tuple[int, ...]:
+    """The dimensions of a reduction: one, several, or all."""
+    if dims is None:
+        return tuple(range(x.dim()))
+    return tuple(d % x.dim() for d in ([dims] if isinstance(dims, int) else dims))
+
+
+def _reduction(reduce_axes: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction as nvFuser calls it: one dimension under the name ``dim``, several ``dims``."""
 
     def run(
-        x: Any, dims: Sequence[int] | None = None, keepdim: bool = False, dtype: Any = None
+        x: Any, dims: Dims = None, keepdim: bool = False, dtype: Any = None, dim: Dims = None
     ) -> Any:
-        axes = tuple(range(x.dim())) if dims is None else tuple(dims)
-        return function(x, axes, keepdim=keepdim, dtype=dtype) if axes else cast(x, dtype)
+        axes = _axes(x, dim if dims is None else dims)
+        return reduce_axes(x, axes, keepdim, dtype)
 
     return run
 
 
-def _prod(
-    x: Any, dims: Sequence[int] | None = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
-    """Product; torch's takes one dimension at a time."""
-    axes = sorted(d % x.dim() for d in (range(x.dim()) if dims is None else dims))
-    for d in reversed(axes):
+def _sum(x: Any, axes: tuple[int, ...], keepdim: bool, dtype: Any) -> Any:
+    import torch
+
+    return torch.sum(x, axes, keepdim=keepdim, dtype=dtype)
+
+
+def _prod(x: Any, axes: tuple[int, ...], keepdim: bool, dtype: Any) -> Any:
+    for d in sorted(axes, reverse=True):  # torch takes one dimension at a time
         x = x.prod(d, keepdim=keepdim, dtype=dtype)
     return x
 
 
 def _extremum(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(
-        x: Any, dims: Sequence[int] | None = None, keepdim: bool = False, dtype: Any = None
-    ) -> Any:
-        found = function(x, tuple(dims or range(x.dim())), keepdim=keepdim)
+    def run(x: Any, axes: tuple[int, ...], keepdim: bool, dtype: Any) -> Any:
+        found = function(x, axes, keepdim=keepdim)
         return found if dtype is None else found.to(dtype)
 
     return run
