@@ -144,7 +144,9 @@ def test_scalars_are_folded() -> None:
         ("[-1, 256]", "b", ("M", "N"), (None, 256)),
     ],
 )
-def test_inputs(shape: str, read: str, axes: tuple[str, ...], sizes: tuple[int | None, ...]) -> None:
+def test_inputs(
+    shape: str, read: str, axes: tuple[str, ...], sizes: tuple[int | None, ...]
+) -> None:
     lines = [f"b: {shape} Float", f"v = {read}"] if read != "b" else [f"b: {shape} Float"]
     f = build(epilogue(*lines, f"d = fd.ops.add(y, {'v' if read != 'b' else 'b'})"))
     assert f.inputs[2] == TensorBinding("T2", axes, sizes, DataType.Float)
