@@ -160,9 +160,8 @@ def test_wrong_column_of_a_bias_is_seen() -> None:
 
 def test_wrong_swizzle_of_a_residual_is_seen() -> None:
     kernel = epilogue(LOAD + chain("out = add acc, before"))
-    text = print_kernel(kernel).replace(
-        "old_s: bf16[1][64x64] swizzle 128", "old_s: bf16[1][64x64]"
-    )
+    buffer = "old_s: bf16[1][64x64]"
+    text = print_kernel(kernel).replace(f"{buffer} swizzle 128", buffer)
     tensors = inputs(64, 64)
     got = run_epilogue(parse_kernel(text), tensors)
     assert not np.array_equal(got, tensors["x"] + floats(tensors["old"]))
