@@ -226,7 +226,8 @@ def test_special_values_as_in_torch(op: str) -> None:
     args = [v > 0 if i < OPS[op].conditions else v for i, v in enumerate(values[: OPS[op].arity])]
     with np.errstate(all="ignore"):
         got = FUNCTIONS[op](*args)
-    wanted = reference(op)(*(torch.from_numpy(np.array(a)) for a in args)).numpy()  # type: ignore[operator]
+    tensors = (torch.from_numpy(np.array(a)) for a in args)
+    wanted = reference(op)(*tensors).numpy()  # type: ignore[operator]
     assert got.dtype == (np.bool_ if OPS[op].predicate else np.float32)
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
