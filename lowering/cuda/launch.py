@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import MAP_BYTES, encode, layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.hopper import SHARED_BYTES
@@ -102,14 +103,16 @@ class LoadedKernel:
         """Launch on ``stream`` (a ``cudaStream_t``), or on torch's current stream.
 
         Args:
-            tensors: the 2-D tensor behind each tensor map, by name, all on one device.
+            tensors: the 2-D tensor behind each tensor map and each global tensor, by name, all on
+                one device.
             params: the kernel's scalar parameters, by name.
             grid: CTAs; with 0 nothing is launched.
             stream: a stream of the tensors' device.
 
         Raises:
-            UnsupportedError: a tensor that TMA cannot address (see ``layout_of``), tensors of
-                several devices, or a device older than compute capability 9.0.
+            UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
+                ``pointer_of``), tensors of several devices, or a device older than compute
+                capability 9.0.
             InternalError: a missing argument, or the launch itself fails.
         """
         descriptors = []
@@ -123,13 +126,20 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = where
             descriptors.append(descriptor)
+        pointers = []
+        for g in self.kernel.globals:
+            t = _argument(tensors, g.name)
+            pointers.append(pointer_of(g, t))
+            if device not in (-1, t.device.index):
+                raise UnsupportedError("tensors of several devices", "tensors of one device")
+            device = t.device.index
         if grid == 0:
             return
         if device == self._torch.cuda.current_device():
-            self._enqueue(device, descriptors, params, grid, stream)
+            self._enqueue(device, descriptors, pointers, params, grid, stream)
         else:
             with self._torch.cuda.device(device):
-                self._enqueue(device, descriptors, params, grid, stream)
+                self._enqueue(device, descriptors, pointers, params, grid, stream)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -166,6 +176,7 @@ class LoadedKernel:
         self,
         device: int,
         descriptors: list[bytes],
+        pointers: list[tuple[int, int]],
         params: Mapping[str, int],
         grid: int,
         stream: int | None,
@@ -177,6 +188,8 @@ class LoadedKernel:
                 self._prepare(device)
             for i, descriptor in enumerate(descriptors):
                 self._arguments.set_map(i, descriptor)
+            for i, pointer in enumerate(pointers):
+                self._arguments.set_pointer(i, *pointer)
             for i, var in enumerate(self.kernel.params):
                 self._arguments.set_scalar(i, _argument(params, var.name))
             self._submit(device, grid, stream)
@@ -245,8 +258,10 @@ class _Arguments:
         base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
         self._slots = [base + i * MAP_BYTES for i in range(maps)]
         self._held: list[bytes | None] = [None] * maps
+        self._tensors = [(ctypes.c_void_p(), ctypes.c_int64()) for _ in kernel.globals]
         self._scalars = [_SCALARS[p.type]() for p in kernel.params]
-        pointers = [*self._slots, *(ctypes.addressof(s) for s in self._scalars)]
+        values = [*(x for pair in self._tensors for x in pair), *self._scalars]
+        pointers = [*self._slots, *(ctypes.addressof(v) for v in values)]
         self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
         self.pointer = ctypes.addressof(self._pointers)
 
@@ -254,6 +269,10 @@ class _Arguments:
         if self._held[index] is not descriptor:
             ctypes.memmove(self._slots[index], descriptor, MAP_BYTES)
             self._held[index] = descriptor
+
+    def set_pointer(self, index: int, address: int, stride: int) -> None:
+        self._tensors[index][0].value = address
+        self._tensors[index][1].value = stride
 
     def set_scalar(self, index: int, value: int) -> None:
         self._scalars[index].value = value

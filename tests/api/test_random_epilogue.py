@@ -12,7 +12,7 @@ import wsched
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from tests.api.random_epilogue import F64, RandomEpilogue  # noqa: E402
+from tests.api.random_epilogue import F64, RandomEpilogue
 
 OPS = 12
 
