@@ -95,10 +95,10 @@ def test_an_output_that_is_read_is_copied(golden: object) -> None:
         (
             ["d = fd.ops.sign(y)"],
             [
-                "T5_l_bool = T4 < double(0)",
-                "T6_l_bool = T4 > double(0)",
-                "T7_l_float = where(T5, double(-1), double(0))",
-                "T8_l_float = where(T6, double(1), T7)",
+                "T5_l_bool = T4 > double(0)",
+                "T6_l_bool = T4 < double(0)",
+                "T7_l_float = where(T6, double(-1), double(0))",
+                "T8_l_float = where(T5, double(1), T7)",
                 "T9_g___bfloat = cast(T8)",
             ],
         ),
