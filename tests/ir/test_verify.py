@@ -85,8 +85,7 @@ def test_a_loop_may_not_consume_what_stands_before_it() -> None:
     """The second iteration would consume it again."""
     again = "again: frag<f32, 64x64> = wgmma.wait x, 0"
     new = (
-        "x: frag<f32, 64x64> = frag.fill 0.0\n"
-        f"{HALF}\nfor i in 0 .. 2 {{ if 0 < i {{ {again} }} }}"
+        f"x: frag<f32, 64x64> = frag.fill 0.0\n{HALF}\nfor i in 0 .. 2 {{ if 0 < i {{ {again} }} }}"
     )
     assert broken(HALF, new) == [f"x is consumed in a loop that it stands before, in: {again}"]
 

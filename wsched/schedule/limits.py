@@ -27,18 +27,17 @@ BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers and for aligning the first stage."""
 
 
-def chunk_columns(params: MatmulParams, result: DataType) -> int:
-    """Columns that the epilogue stores at a time: at most 128 bytes, dividing the tile."""
-    return gcd(params.output_tile.n, SWIZZLE_BYTES // result.bytes)
+def chunk_columns(params: MatmulParams, *results: DataType) -> int:
+    """Columns that the epilogue stores at a time: at most 128 bytes of each, dividing the tile."""
+    return gcd(params.output_tile.n, SWIZZLE_BYTES // max(r.bytes for r in results))
 
 
-def shared_bytes(params: MatmulParams, operand: DataType, result: DataType) -> tuple[int, int]:
+def shared_bytes(params: MatmulParams, operand: DataType, *results: DataType) -> tuple[int, int]:
     """Bytes of shared memory of (one stage of both operands, all epilogue buffers)."""
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    buffer = warp.m * chunk_columns(params, result) * result.bytes
-    buffers = params.epilogue_stages * params.warpgroups if params.use_smem_epilogue else 0
-    return stage, buffer * buffers
+    buffer = warp.m * chunk_columns(params, *results) * sum(r.bytes for r in results)
+    return stage, buffer * params.epilogue_stages * params.warpgroups
 
 
 def require_legal(fusion: Fusion, params: MatmulParams) -> None:
@@ -54,8 +53,8 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     reasons = check_params(params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
-    operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-    stage, epilogue = shared_bytes(params, operand, result)
+    operand = fusion.tensor(fusion.mma.a).dtype
+    stage, epilogue = shared_bytes(params, operand, *(b.dtype for b in fusion.outputs))
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed = epilogue + BARRIER_BYTES
     if stages * stage + fixed > hopper.SHARED_BYTES:
@@ -90,6 +89,10 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         )
     if params.splitk_factor != 1:
         raise UnsupportedError(f"splitk_factor={params.splitk_factor}", "splitk_factor=1")
+    if not params.use_smem_epilogue:
+        raise UnsupportedError("use_smem_epilogue=False", "use_smem_epilogue=True")
+    if not params.use_ldst_matrix:
+        raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
     if params.promote_prologue_smem_reuse:
         raise UnsupportedError("promote_prologue_smem_reuse=True", "False")
     if params.ping_pong and not params.persistent:
@@ -161,7 +164,7 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"{stages} stages: a ring has at least 2, and one more than the {flying} wgmma groups "
             "in flight"
         )
-    if params.use_smem_epilogue and params.epilogue_stages < 1:
+    if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
     return reasons
 
