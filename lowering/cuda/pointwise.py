@@ -21,12 +21,22 @@ EXPRESSIONS: Mapping[str, str] = {
     "abs": "fabsf({x})",
     "relu": "ptx::max_nan({x}, 0.0f)",
     "exp": "expf({x})",
+    "exp2": "exp2f({x})",
+    "expm1": "expm1f({x})",
+    "log1p": "log1pf({x})",
+    "log2": "log2f({x})",
+    "log10": "log10f({x})",
     "log": "logf({x})",
     "sqrt": "sqrtf({x})",
     "rsqrt": "rsqrtf({x})",
     "reciprocal": "1.0f / {x}",
     "tanh": "tanhf({x})",
     "erf": "erff({x})",
+    "erfc": "erfcf({x})",
+    "ceil": "ceilf({x})",
+    "floor": "floorf({x})",
+    "round": "rintf({x})",
+    "trunc": "truncf({x})",
     "sigmoid": "ptx::sigmoid({x})",
     "silu": "{x} * ptx::sigmoid({x})",
     "pow": "powf({x}, {y})",
@@ -48,7 +58,7 @@ EXPRESSIONS: Mapping[str, str] = {
 """Each operation of ``lowering.ir.pointwise.OPS``; the arguments are names, elements or literals.
 
 Division and square root are IEEE. The others are CUDA's single precision functions (at most 2 ulp;
-powf 4), which need neither local memory nor calls, and ``ptx::sigmoid`` (see ``device.cuh``).
+powf and erfcf 4), which need neither local memory nor calls, and ``ptx::sigmoid`` (see ``device.cuh``).
 """
 
 _PRODUCTS = {2.0: "{x} * {x}", 3.0: "{x} * {x} * {x}"}

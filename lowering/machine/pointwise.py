@@ -16,10 +16,15 @@ from lowering.machine.state import Registers, Warp
 __all__ = ["FUNCTIONS", "frag_pointwise"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _erf(x: Array) -> Array:
     return np.array(_ERF(np.asarray(x, np.float64)), np.float32)
+
+
+def _erfc(x: Array) -> Array:
+    return np.array(_ERFC(np.asarray(x, np.float64)), np.float32)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -35,12 +40,22 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "abs": np.abs,
     "relu": lambda x: np.maximum(x, np.float32(0)),
     "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
     "log": np.log,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "reciprocal": lambda x: np.float32(1) / x,
     "tanh": np.tanh,
     "erf": _erf,
+    "erfc": _erfc,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.rint,
+    "trunc": np.trunc,
     "sigmoid": _sigmoid,
     "silu": lambda x: x * _sigmoid(x),
     "pow": np.power,

@@ -30,7 +30,9 @@ VALUES = [0.0, -0.0, 1.0, -1.0, 0.3, 2.0, -2.5, 17.0, 1e-3, float("inf"), float(
 # What the functions of the C++ text mean, from CUDA's and this project's documentation.
 C = {
     "fabsf": np.fabs, "expf": np.exp, "logf": np.log, "sqrtf": np.sqrt, "tanhf": np.tanh,
-    "rsqrtf": lambda x: np.float32(1) / np.sqrt(x), "erff": FUNCTIONS["erf"], "powf": np.power,
+    "exp2f": np.exp2, "expm1f": np.expm1, "log1pf": np.log1p, "log2f": np.log2, "log10f": np.log10,
+    "ceilf": np.ceil, "floorf": np.floor, "rintf": np.rint, "truncf": np.trunc,
+    "erfcf": FUNCTIONS["erfc"], "rsqrtf": lambda x: np.float32(1) / np.sqrt(x), "erff": FUNCTIONS["erf"], "powf": np.power,
     "ptx": SimpleNamespace(
         min_nan=np.minimum, max_nan=np.maximum,
         sigmoid=lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
