@@ -16,6 +16,7 @@ from wsched.fusion import BroadcastOp, Fusion, FusionExpr, MmaOp, PointwiseOp
 __all__ = ["FUNCTIONS", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -30,14 +31,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil,
     "div": np.divide,
     "eq": np.equal,
-    "erf": lambda x: _ERF(x).astype(np.float32),
-    "erfc": lambda x: 1 - _ERF(x).astype(np.float32),
+    "erf": lambda x: np.asarray(_ERF(x), np.float32),
+    "erfc": lambda x: np.asarray(_ERFC(x), np.float32),
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
     "floor": np.floor,
+    "frac": lambda x: x - np.trunc(x),
     "ge": np.greater_equal,
     "gt": np.greater,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
     "le": np.less_equal,
     "log": np.log,
     "log10": np.log10,

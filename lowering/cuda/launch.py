@@ -160,16 +160,16 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = where
             descriptors.append(descriptor)
-        pointers = []
+        places: list[int] = []
         for g in self.kernel.globals:
             t = _argument(tensors, g.name)
-            pointers.append(pointer_of(g, t))
+            places += pointer_of(g, t)
             if device not in (-1, t.device.index):
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = t.device.index
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        arguments = _Arguments(self.kernel, descriptors, pointers, scalars)
+        arguments = _Arguments(self.kernel, descriptors, places, scalars)
         return PreparedLaunch(self, arguments, device, grid)
 
     def resident_ctas(self, device: int) -> int:
@@ -337,18 +337,15 @@ class _Arguments:
     """The parameter block of a launch, and the array of pointers into it.
 
     Args:
-        kernel: for the order and types of its parameters: tensor maps, plain tensors, scalars.
+        kernel: for the order and types of its parameters: tensor maps, addresses and strides of
+            global tensors, then scalars.
         descriptors: of the tensor maps.
-        tensors: address and row stride of the plain tensors.
+        places: address and row stride of each global tensor, one after the other.
         scalars: values of the scalar parameters.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        descriptors: list[bytes],
-        tensors: list[tuple[int, int]],
-        scalars: list[int],
+        self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
     ) -> None:
         maps = len(descriptors)
         self._storage = (ctypes.c_char * (maps * MAP_BYTES + _MAP_ALIGN))()
@@ -356,13 +353,11 @@ class _Arguments:
         slots = [base + i * MAP_BYTES for i in range(maps)]
         for slot, descriptor in zip(slots, descriptors, strict=True):
             ctypes.memmove(slot, descriptor, MAP_BYTES)
-        self._values: list[Any] = []
-        for address, stride in tensors:
-            self._values += [ctypes.c_void_p(address), ctypes.c_int64(stride)]
-        self._values += [
-            _SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)
+        self._scalars = [
+            *map(ctypes.c_int64, places),
+            *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),
         ]
-        pointers = [*slots, *(ctypes.addressof(v) for v in self._values)]
+        pointers = [*slots, *(ctypes.addressof(s) for s in self._scalars)]
         self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
         self.pointer = ctypes.addressof(self._pointers)
 

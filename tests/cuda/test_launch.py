@@ -163,7 +163,9 @@ def test_library_is_unloaded(driver: Driver) -> None:
     assert (7,) in driver.named("unload")
 
 
-def test_plain_tensors_are_passed_by_address_and_stride(driver: Driver) -> None:
+def test_plain_tensors_are_passed_by_address_and_stride(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the tensor maps and the scalars."""
     k = parse_kernel(
         """
@@ -175,16 +177,16 @@ def test_plain_tensors_are_passed_by_address_and_stride(driver: Driver) -> None:
         }
         """
     )
-    loaded = LoadedKernel(k, b"")
     seen: list[list[int]] = []
 
-    def read(*args: Any) -> int:
-        (_, *values) = (ctypes.c_void_p * 6).from_address(args[2].value)
+    def read(config: Any, kernel: Any, params: Any, extra: Any) -> int:
+        (_, *values) = (ctypes.c_void_p * 6).from_address(params)
         numbers = [ctypes.c_int64.from_address(p or 0).value for p in values[:4]]
         seen.append([*numbers, ctypes.c_int32.from_address(values[4] or 0).value])
         return 0
 
-    loaded._submit = read
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(read))
+    loaded = LoadedKernel(k, b"")
     t, u = Tensor(address=1 << 40, strides=(200, 1)), Tensor(shape=(1, 128), address=4098)
     tensors = {"A": Tensor(), "T": t, "U": u}
     loaded.launch(tensors, {"M": 100}, 1)  # type: ignore[arg-type]

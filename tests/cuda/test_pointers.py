@@ -10,7 +10,7 @@ from lowering.cuda.pointers import pointer_of
 from lowering.errors import UnsupportedError
 from lowering.ir.kernel import GlobalTensor
 from lowering.ir.text import parse_kernel
-from tests.cuda.test_launch import Tensor
+from tests.cuda.fake_driver import Tensor
 
 (BIAS,) = parse_kernel(
     "kernel k threads 128 cluster 1 grid 1 { param N: i32 global T: bf16[1, N] align 4 }"

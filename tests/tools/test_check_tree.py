@@ -55,7 +55,7 @@ def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
             "from lowering.cuda.emit import emit\n",
             "wsched/fusion/a.py:1: wsched.fusion.a imports lowering.cuda.emit (may: wsched, "
             "lowering.errors, lowering.hopper, lowering.ir.expr, lowering.ir.poly, "
-             "lowering.ir.pointwise) [layer]",
+            "lowering.ir.pointwise) [layer]",
         ),
     ],
 )

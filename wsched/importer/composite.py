@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 from lowering.errors import UnsupportedError
 from wsched.importer.steps import Builder, Operand, Step
@@ -14,11 +13,6 @@ __all__ = ["COMPOSITES"]
 def _like(b: Builder, x: Operand, result: Operand) -> Operand:
     """``result`` in the type of ``x``."""
     return b.cast(result, x.dtype) if isinstance(x, Step) else result
-
-
-def _settled(b: Builder, x: Operand) -> Operand:
-    """``x`` as rounded to its type, also where a cast to fp32 would read it unrounded."""
-    return b.cast(x, x.dtype) if isinstance(x, Step) else x
 
 
 def _addcmul(b: Builder, x: Operand, y: Operand, z: Operand, value: Operand) -> Operand:
@@ -34,24 +28,6 @@ def _bitwise_xor(b: Builder, x: Operand, y: Operand) -> Operand:
 
 def _clamp(b: Builder, x: Operand, low: Operand, high: Operand) -> Operand:
     return _like(b, x, b.pointwise("minimum", b.pointwise("maximum", x, low), high))
-
-
-def _frac(b: Builder, x: Operand) -> Operand:
-    own = _settled(b, x)
-    return _like(b, x, b.pointwise("sub", own, b.pointwise("trunc", own)))
-
-
-def _isfinite(b: Builder, x: Operand) -> Operand:
-    return b.pointwise("lt", b.pointwise("abs", _settled(b, x)), inf)
-
-
-def _isinf(b: Builder, x: Operand) -> Operand:
-    return b.pointwise("eq", b.pointwise("abs", _settled(b, x)), inf)
-
-
-def _isnan(b: Builder, x: Operand) -> Operand:
-    own = _settled(b, x)
-    return b.pointwise("ne", own, own)
 
 
 def _lerp(b: Builder, x: Operand, y: Operand, weight: Operand) -> Operand:
@@ -78,10 +54,6 @@ COMPOSITES: dict[str, Callable[..., Operand]] = {
     "addcmul": _addcmul,
     "bitwise_xor": _bitwise_xor,
     "clamp": _clamp,
-    "frac": _frac,
-    "isfinite": _isfinite,
-    "isinf": _isinf,
-    "isnan": _isnan,
     "lerp": _lerp,
     "sign": _sign,
     "threshold": _threshold,
