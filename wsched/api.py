@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.errors import UnsupportedError
-from wsched.arguments import InputError, device_of, extents_of
+from wsched.arguments import InputError, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -267,7 +267,7 @@ def _check_sequence(inputs: Any) -> None:
 
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     extents = extents_of(fusion, inputs)
-    device = device_of(inputs)
+    device = next(t.device for t in inputs if hasattr(t, "device"))
     sms = MULTIPROCESSORS
     if device.type == "cuda":
         import torch

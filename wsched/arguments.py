@@ -70,10 +70,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
     """
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
-    device = device_of(inputs)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
-            matrices[binding.tensor] = _scalar(tensor, device)
             continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
@@ -82,6 +80,10 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
             matrices[binding.tensor] = epilogue_matrix(binding, tensor, f"input {position}")
+    device = device_of(inputs)
+    for binding, value in zip(fusion.inputs, inputs, strict=True):
+        if binding.tensor not in matrices:
+            matrices[binding.tensor] = _scalar(value, device)
     return Arguments(extents, matrices, device)
 
 
