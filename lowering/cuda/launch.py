@@ -160,7 +160,7 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = where
             descriptors.append(descriptor)
-        places = []
+        places: list[int] = []
         for g in self.kernel.globals:
             t = _argument(tensors, g.name)
             places += pointer_of(g, t)

@@ -249,11 +249,6 @@ def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"),
-            "fd.ops.relu is not supported; supported: fd.ops.linear or fd.ops.matmul of two 2-D "
-            "tensors, bf16 or fp16, and fd.ops.cast of its result to bf16, fp16 or fp32",
-        ),
         ("x = (", "line 1: `x = (` is not supported; supported: Python"),
         (
             "x = 3\n",
@@ -263,9 +258,23 @@ def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_definition_without_a_kernel(file: Path, command: str, text: str, message: str) -> None:
+def test_a_text_without_a_definition(file: Path, command: str, text: str, message: str) -> None:
     file.write_text(text)
     assert refusal([command, file]) == f"{file}: {message}\n"
+
+
+@pytest.mark.parametrize("command", ["dump", "run"])
+def test_a_definition_without_a_kernel(file: Path, command: str) -> None:
+    file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
+    assert refusal([command, file]).startswith(f"{file}: ")
+
+
+def test_explain_goes_on_without_a_kernel(file: Path) -> None:
+    file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
+    found = json.loads(printed("explain", file, "--json"))
+    assert found["route"] in ("nvfuser", "torch") and found["kernel"] is None
+    assert found["refusals"][0]["what"] == "wsched"
+    assert "not taken:" in printed("explain", file)
 
 
 def test_main_is_the_command_line(
