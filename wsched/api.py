@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lowering.errors import UnsupportedError
+from lowering.errors import InternalError, UnsupportedError
 from wsched.arguments import InputError, device_of, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
@@ -50,16 +50,30 @@ class _Known:
         self.fusion: Fusion | UnsupportedError
         self.routes: dict[Any, Route] = {}
         try:
-            self.recorded = (
-                record_text(definition)
-                if isinstance(definition, str)
-                else definition_of(definition)
-            )
+            self.recorded = _record(definition)
             self.fusion = build_fusion(self.recorded)
         except UnsupportedError as e:
             self.fusion = _again(e)
             if not hasattr(self, "recorded"):
                 self.recorded = self.fusion
+
+
+def _record(definition: Any) -> Definition:
+    """The operations of a definition.
+
+    Raises:
+        UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
+            whose text is read otherwise than its IR: nvFuser can run it all the same.
+    """
+    if isinstance(definition, str):
+        return record_text(definition)
+    try:
+        return definition_of(definition)
+    except (RuntimeError, InternalError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise UnsupportedError(
+            f"a definition that cannot be read from nvFuser ({reason})", "others"
+        ) from None
 
 
 def execute(
