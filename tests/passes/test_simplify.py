@@ -5,7 +5,7 @@ from hypothesis import assume, given
 
 from lowering.ir.expr import Expr, evaluate, type_of
 from lowering.ir.nodes import MBarrierWait
-from lowering.ir.text import parse_kernel, print_kernel
+from lowering.ir.text import parse_kernel
 from lowering.options import LoweringOptions
 from passes.simplify import simplify, simplify_expr
 from tests.ir.expressions import any_expression, budget, environments
@@ -213,42 +213,3 @@ mbarrier.wait bar[s_end + a - t], 0
     assert runs[0] == runs[1] == [(2, 0), (5, 1), (8, 0), (11, 1), (14, 0)]
     assert simplify(after, LoweringOptions()) == after
     assert kernel(HEAD + "cta.sync")
-
-
-EPILOGUE = """
-  param M: i32
-  global bias: bf16[1, M] align 4
-  shared A_s: bf16[1][64x64] swizzle 128
-  shared F_s: f32[1][64x64]
-"""
-
-
-def test_values_of_an_epilogue_that_nobody_reads_go() -> None:
-    """With what only they read."""
-    used = """
-      x: frag<f32, 64x64> = ld.shared F_s[0, 0, 0]
-      b: frag<bf16, 1x64> = frag.load_global bias[0, 0]
-      y: frag<f32, 64x64> = frag.pointwise add, x, b
-      st.shared F_s[0, 0, 0], y
-    """
-    unused = """
-      old: frag<bf16, 64x64> = ldmatrix A_s[0, 0, 0]
-      c: frag<bf16, 1x64> = frag.load_global bias[0, 64]
-      let col: i32 = M - 64
-      z: frag<f32, 64x64> = frag.pointwise add, old, c
-      w: frag<bf16, 64x64> = frag.cast z
-      last: frag<f32, 64x64> = ld.shared F_s[0, 0, 0]
-      low: frag<pred, 64x64> = frag.pointwise lt, last, 0.0
-    """
-    assert lowered(simplify, EPILOGUE + unused + used) == print_kernel(kernel(EPILOGUE + used))
-
-
-def test_indices_of_loads_are_simplified() -> None:
-    before = """
-      let row: i32 = M * 0
-      b: frag<bf16, 1x64> = frag.load_global bias[row + 0, 64 + 0]
-      y: frag<f32, 64x64> = frag.pointwise add, b, 1.0
-      st.shared F_s[row, 0, 0], y
-    """
-    text = lowered(simplify, EPILOGUE + before)
-    assert "frag.load_global bias[0, 64]" in text and "let row" not in text
