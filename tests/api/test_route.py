@@ -288,7 +288,8 @@ def test_explanation_of_a_kernel(
     inputs = [integers(512, 256), integers(1024, 256)]
     kernel = wsched.compile(definition(), inputs, params=chosen)
     problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
-    assert str(explain_kernel(kernel, problem, "cuda:0")) == golden
+    text = str(explain_kernel(kernel, problem, "cuda:0"))
+    assert text.replace(kernel.kernel.name, "KERNEL") == golden
 
 
 def test_explanation_has_the_kernel_that_runs() -> None:
