@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lowering.errors import UnsupportedError
-from wsched.arguments import InputError, extents_of
+from lowering.errors import InternalError, UnsupportedError
+from wsched.arguments import InputError, device_of, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -60,11 +60,7 @@ class _Known:
         self.routes: dict[Any, Route] = {}
         self.version: Version | None = None
         try:
-            self.recorded = (
-                record_text(definition)
-                if isinstance(definition, str)
-                else definition_of(definition)
-            )
+            self.recorded = _record(definition)
             self.fusion = build_fusion(self.recorded)
         except UnsupportedError as e:
             self.fusion = _again(e)
@@ -76,6 +72,24 @@ class _Known:
     def is_about(self, definition: Any) -> bool:
         """Whether a live definition has not changed since."""
         return self.version is None or self.version.is_current(definition)
+
+
+def _record(definition: Any) -> Definition:
+    """The operations of a definition.
+
+    Raises:
+        UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
+            whose text is read otherwise than its IR: nvFuser can run it all the same.
+    """
+    if isinstance(definition, str):
+        return record_text(definition)
+    try:
+        return definition_of(definition)
+    except (RuntimeError, InternalError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise UnsupportedError(
+            f"a definition that cannot be read from nvFuser ({reason})", "others"
+        ) from None
 
 
 def execute(

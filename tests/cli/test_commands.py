@@ -322,7 +322,7 @@ def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_definition_without_a_kernel(file: Path, command: str, text: str, message: str) -> None:
+def test_a_text_without_a_definition(file: Path, command: str, text: str, message: str) -> None:
     file.write_text(text)
     assert refusal([command, file]) == f"{file}: {message}\n"
 
@@ -334,6 +334,14 @@ def test_a_definition_without_a_matmul(file: Path, command: str) -> None:
         f"{file}: a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: "
         "one of them\n"
     )
+
+
+def test_explain_goes_on_without_a_kernel(file: Path) -> None:
+    file.write_text(definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"))
+    found = json.loads(printed("explain", file, "--json"))
+    assert found["route"] in ("nvfuser", "torch") and found["kernel"] is None
+    assert found["refusals"][0]["what"] == "wsched"
+    assert "not taken:" in printed("explain", file)
 
 
 def test_main_is_the_command_line(

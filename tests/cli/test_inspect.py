@@ -10,6 +10,7 @@ from lowering.errors import UnsupportedError
 from lowering.ir.parse import parse_kernel
 from lowering.pipeline import PASSES
 from tests.schedules import definition
+from wsched import explanation
 from wsched.api import import_fusion
 from wsched.arguments import InputError
 from wsched.compiled import STAGES
@@ -45,14 +46,41 @@ def test_extents_against_the_definition() -> None:
 
 def test_explanation_agrees_with_the_kernel() -> None:
     extents = Extents(512, 1024, 256)
-    kernel = kernel_for(definition(), extents, 8)
-    found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 8)).kernel
-    assert found is not None
+    whole = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 8))
+    found, kernel = whole.kernel, kernel_for(definition(), extents, 8)
+    assert found is not None and whole.route == "wsched"
     assert (found.kernel, found.threads) == (kernel.kernel.name, kernel.kernel.threads)
     assert found.grid == 8 and found.params == kernel.params.to_dict()
-    lines = str(found).splitlines()
+    lines = str(whole).splitlines()
     assert lines[0] == f"512x1024x256 on 8 multiprocessors: {kernel.kernel.name}"
     assert all(f"  {line}" in lines for line in (*found.relation, *str(kernel.params).splitlines()))
+    assert "route on a GPU: wsched's kernel" in lines
+
+
+ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_explanation_of_a_definition_without_a_kernel(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explanation, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(explanation, "rebuild", lambda recorded: None)
+    found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert found.route == ("nvfuser" if installed else "torch")
+    assert [r.what for r in found.refusals] == ["wsched", *([] if installed else ["nvfuser"])]
+    assert found.to_dict()["kernel"] is None
+
+
+def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanation, "find_spec", lambda name: None)
+    text = ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate")
+    with pytest.raises(UnsupportedError) as error:
+        explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert str(error.value).startswith(
+        "fd.ops.frobnicate is not supported; supported: what wsched, nvFuser or torch can run. "
+        "wsched: fd.ops.frobnicate"
+    )
 
 
 KERNEL = Extents(256, 256, 128)
