@@ -29,6 +29,8 @@ NAMED_BARRIERS = 16
 WGMMA_M = 64
 WGMMA_K_BYTES = 32
 """One wgmma reads 32 bytes of K: 16 elements of a 16-bit type."""
+WGMMA_K = 16
+"""K of a wgmma of 16-bit types, which alone may be MN-major."""
 
 WGMMA_N = range(8, 257, 8)
 

@@ -123,7 +123,7 @@ def _global_tensors(fusion: Fusion) -> list[TensorView]:
 
 
 def _tensor_map(fusion: Fusion, t: TensorView) -> TensorMap:
-    rows, cols = (d.extent for d in t.stored)
+    rows, cols = (d.extent for d in t.in_memory)
     return TensorMap(t.name, element_type(t.dtype), rows, cols)
 
 
@@ -156,16 +156,28 @@ def _load_section(
     body: list[Stmt] = [Produce(RING, step)]
     roots: list[Expr] = []
     for t in fusion.loads:
-        source = _source(fusion, t)
-        row, col = (indices.found[graph.group(d)] for d in source.stored)
+        source = fusion.source(t.name)
+        _check_order(graph, t, source)
+        row, col = (indices.found[graph.group(d)] for d in source.in_memory)
         roots += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
     loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(roots), *body))
     return Section("load", (loop,))
 
 
-def _source(fusion: Fusion, t: TensorView) -> TensorView:
-    """The input that a load tensor is copied from, seen through broadcasts."""
-    while t.memory is not MemoryType.Global or t.name not in {b.tensor for b in fusion.inputs}:
-        t = fusion.producers(t.name)[0]
-    return t
+def _check_order(graph: TransformGraph, t: TensorView, source: TensorView) -> None:
+    """A TMA copies in the order of memory, so a stage has to have its source's.
+
+    Raises:
+        UnsupportedError: the loops of the stage are in another order.
+    """
+    wanted = [graph.group(d) for d in source.in_memory]
+    order = [graph.group(root) for d in _stage_dims(t) for root in t.roots(d)]
+    if order != wanted:
+        stage, memory = (", ".join(g.label for g in groups) for groups in (order, wanted))
+        raise UnsupportedError(
+            f"a stage of {t.name} in the order [{stage}] from {source.name}, which is in memory as "
+            f"[{memory}],",
+            "the order of memory, contiguous dimension last",
+            f"reorder the Bulk loops of {t.name}",
+        )

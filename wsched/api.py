@@ -12,6 +12,7 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params
+from wsched.layout import laid_out
 from wsched.importer import build_fusion, definition_of, record_text
 from wsched.schedule.params import MatmulParams
 
@@ -50,12 +51,13 @@ def execute(
 def compile(
     definition: Any, inputs: Sequence[torch.Tensor], *, params: MatmulParams | None = None
 ) -> CompiledFusion:
-    """The kernel for a definition and the shapes of ``inputs``; arguments as for :func:`execute`.
+    """The kernel for a definition and its ``inputs``; arguments as for :func:`execute`.
 
-    Kernels are kept by definition and parameters, and serve every shape: only where the heuristic
-    chooses other parameters for other shapes is another one made.
+    Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
+    and serve every shape and stride: only where the heuristic chooses other parameters for other
+    shapes is another one made.
     """
-    fusion = import_fusion(definition)
+    fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
         params = choose_params(_problem(fusion, inputs))
     elif not isinstance(params, MatmulParams):
@@ -91,4 +93,5 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
 
         sms = torch.cuda.get_device_properties(device).multi_processor_count
     operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-    return Problem(extents["M"], extents["N"], extents["K"], operand, result, sms)
+    m, n = (extents[axis] for axis in fusion.result_axes)
+    return Problem(m, n, extents["K"], operand, result, sms)

@@ -28,7 +28,8 @@ class Arguments:
 
     Args:
         extents: value of each symbolic extent (``M``, ``N``, ``K``).
-        matrices: the 2-D tensor of each fusion input, rows by columns as the fusion has them.
+        matrices: each fusion input as the 2-D tensor that its tensor map describes, contiguous
+            dimension last.
         device: where they are.
     """
 
@@ -107,14 +108,14 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 
 
 def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """A view of ``tensor`` with the fusion's order of dimensions, columns contiguous.
+    """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
 
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
     Raises:
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
     """
-    order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    order = _in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
@@ -122,7 +123,11 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
     if col != 1 and cols > 1:
         raise UnsupportedError(
-            f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"
+            f"{what} with stride {col} along {order[1]}",
+            f"{order[1]} contiguous (stride 1)",
+            "a kernel is for one order of memory: compile one for these inputs"
+            if binding in fusion.inputs
+            else "",
         )
     row_bytes = row * tensor.element_size()
     if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
@@ -141,3 +146,20 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
 def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
     """Shape of a result."""
     return [extents[name] for name in binding.axes]
+
+
+def new_result(
+    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
+) -> torch.Tensor:
+    """An uninitialised result, in memory as the fusion stores it."""
+    import torch
+
+    order = _in_memory(fusion, binding)
+    sizes = [extents[name] for name in order]
+    result = torch.empty(sizes, dtype=torch_dtype(binding.dtype), device=device)
+    return result.permute([order.index(name) for name in binding.axes])
+
+
+def _in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """The caller's axes in the order of memory, contiguous one last."""
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]

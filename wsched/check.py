@@ -67,7 +67,7 @@ def multiprocessors(where: str) -> int:
 
 
 def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
-    """Normally distributed inputs in the order of the definition, K innermost in memory.
+    """Normally distributed inputs in the order of the definition, in memory as it says.
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
@@ -126,7 +126,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
 
 def _results(fusion: Fusion) -> list[str]:
@@ -165,14 +165,15 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
     output = fusion.outputs[0]
-    shape = [extents[a] for a in output.axes]
-    result = _rounded(np.full(shape, np.nan, np.float32), output.dtype)
+    order = _stored(fusion, output)
+    result = _rounded(np.full([extents[a] for a in order], np.nan, np.float32), output.dtype)
     arrays[output.tensor] = result
     grid = evaluate(kernel.kernel.grid, extents | {"sms": MULTIPROCESSORS})
     start = perf_counter()
     if result.size:
         run_kernel(kernel.kernel, arrays, extents, grid)
-    return result.astype(np.float32), perf_counter() - start
+    seconds = perf_counter() - start
+    return result.transpose([order.index(a) for a in output.axes]).astype(np.float32), seconds
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:

@@ -18,7 +18,15 @@ from lowering.lower import lower
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
-from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
+from wsched.arguments import (
+    Arguments,
+    InputError,
+    bind,
+    matrix,
+    new_result,
+    result_shape,
+    torch_dtype,
+)
 from wsched.cpu import run_on_cpu
 from wsched.fusion import Fusion, fusion_text
 from wsched.schedule.loops import loops_text
@@ -40,7 +48,15 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     kind = "pingpong" if params.ping_pong else "cooperative"
     form = "persistent" if params.persistent else "tile_per_cta"
     types = f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower()
+    layout = _blas_letters(fusion)
+    types += "" if layout == "tn" else f"_{layout}"
     return f"matmul_{types}_{tile.m}x{tile.n}x{tile.k}_{kind}_{form}"
+
+
+def _blas_letters(fusion: Fusion) -> str:
+    """``tn`` where both operands are K-major; A is M-major for ``n``, B N-major for ``t``."""
+    a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
+    return ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
@@ -116,8 +132,6 @@ class CompiledFusion:
     def _results(
         self, arguments: Arguments, out: Sequence[torch.Tensor] | None
     ) -> list[torch.Tensor]:
-        import torch
-
         if out is not None and len(out) != len(self.fusion.outputs):
             raise InputError(
                 f"out has {len(out)} tensors, the definition has {len(self.fusion.outputs)} outputs"
@@ -127,7 +141,9 @@ class CompiledFusion:
             shape = result_shape(binding, arguments.extents)
             dtype = torch_dtype(binding.dtype)
             if out is None:
-                results.append(torch.empty(shape, dtype=dtype, device=arguments.device))
+                results.append(
+                    new_result(self.fusion, binding, arguments.extents, arguments.device)
+                )
                 continue
             given = out[position]
             if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):

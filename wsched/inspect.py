@@ -49,7 +49,8 @@ class Extents:
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents."""
         operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-        return Problem(self.m, self.n, self.k, operand, result, sms)
+        m, n = (self.of(axis) for axis in fusion.result_axes)
+        return Problem(m, n, self.k, operand, result, sms)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

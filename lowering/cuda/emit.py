@@ -35,7 +35,7 @@ def emit_kernel(kernel: Kernel) -> str:
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
-    parts = [compute.wgmma_function(cols, dtype) for cols, dtype in sorted(e.wgmmas, key=str)]
+    parts = [compute.wgmma_function(*shape) for shape in sorted(e.wgmmas, key=str)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
@@ -82,8 +82,8 @@ def _storage(e: Emitter, out: Writer) -> None:
         note = f"{tile}, swizzle {buffer.swizzle.value}"
         out.line(f"const unsigned {name} = smem + {e.buffer(buffer.name).offset};  // {note}")
         if buffer.name in e.descriptors:
-            _, low = compute.descriptor_words(buffer)
-            word = e.descriptors[buffer.name]
+            word, trans = e.descriptors[buffer.name]
+            _, low = compute.descriptor_words(buffer, trans)
             out.line(f"const unsigned {word} = ({name} >> 4) | {low:#x};")
     for array in e.kernel.mbarriers:
         if array.offset is None:

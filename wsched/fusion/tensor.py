@@ -60,6 +60,9 @@ class TensorView:
         transforms: from ``logical`` to ``loop``, in the order in which they were made.
         compute_at: number of outer loops that it shares with its consumers.
         circular_buffer: how it is circular-buffered, or None.
+        allocation: its dimensions in the order of memory, the contiguous one last; empty where
+            that is the order of ``logical``. Of inputs only: an input whose K is not innermost is
+            *MN-major*.
     """
 
     name: str
@@ -70,11 +73,24 @@ class TensorView:
     transforms: tuple[Transform, ...] = ()
     compute_at: int = 0
     circular_buffer: CircularBuffer | None = None
+    allocation: tuple[IterDomain, ...] = ()
+
+    @property
+    def in_memory(self) -> tuple[IterDomain, ...]:
+        """Dimensions in the order of memory, the contiguous one last."""
+        return self.allocation or self.stored
 
     @property
     def stored(self) -> tuple[IterDomain, ...]:
         """Logical dimensions without reductions: what a consumer sees."""
         return tuple(d for d in self.logical if d.iter_type is not IterType.Reduction)
+
+    def roots(self, d: IterDomain) -> tuple[IterDomain, ...]:
+        """The logical dimensions that a loop domain was made from."""
+        for transform in self.transforms:
+            if d.id in {o.id for o in transform.outputs}:
+                return tuple(r for i in transform.inputs for r in self.roots(i))
+        return (d,)
 
     @property
     def slice_position(self) -> int:

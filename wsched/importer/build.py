@@ -24,7 +24,8 @@ from wsched.fusion import (
     TensorBinding,
     TensorView,
 )
-from wsched.importer.definition import Definition, Node, Ref, text_of
+from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
 
 __all__ = ["build_fusion"]
 
@@ -38,10 +39,14 @@ _RESULT_TYPES = (DataType.BFloat16, DataType.Half, DataType.Float)
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An input of the fusion as one side of the matmul: its axes in the caller's order."""
+    """An input of the fusion as one side of the matmul.
+
+    ``axes`` are in the caller's order, ``memory`` has the contiguous one last.
+    """
 
     node: Node
     axes: tuple[str, str]
+    memory: tuple[str, str]
 
     @property
     def name(self) -> str:
@@ -52,40 +57,48 @@ def build_fusion(definition: Definition) -> Fusion:
     """The fusion of a definition: one matmul, then casts.
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
-    bindings. Operand tensors are [M, K] and [N, K] in the fusion, K innermost in memory.
+    bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
+    ``allocation``. Results are stored row by row; one that is wanted by columns is computed as
+    [N, M], with the operands exchanged.
 
     Raises:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
-    matmul, casts = _chain(definition)
+    matmul, casts, result = _chain(definition)
     a, b = _operands(definition, matmul)
     inputs = tuple(_binding(n, a, b) for n in _used_inputs(definition, a, b))
     sizes = _sizes(matmul, inputs)
     steps = _rounding(_dtype(a.node), casts)
-    tensors, exprs, next_id = _tensors(inputs, a, b, steps)
-    out = TensorBinding(tensors[-1].name, ("M", "N"), (sizes["M"], sizes["N"]), tensors[-1].dtype)
+    left, right = (a, b) if result.memory == ("M", "N") else (b, a)
+    tensors, exprs, next_id = _tensors(inputs, left, right, steps)
+    shape = tuple(sizes[axis] for axis in result.axes)
+    out = TensorBinding(tensors[-1].name, result.axes, shape, tensors[-1].dtype)
     inputs = tuple(replace(b, tensor=t.name) for b, t in zip(inputs, tensors, strict=False))
     return Fusion(inputs, (out,), tensors, exprs, next_id)
 
 
-def _chain(definition: Definition) -> tuple[Node, tuple[DataType, ...]]:
-    """The matmul and the types that its result is cast to, first to last."""
+def _chain(definition: Definition) -> tuple[Node, tuple[DataType, ...], Result]:
+    """The matmul, the types that its result is cast to, first to last, and its layout."""
     if len(definition.outputs) != 1:
         raise UnsupportedError(f"a fusion with {len(definition.outputs)} outputs", "one output")
     casts: list[DataType] = []
+    moves: list[Node] = []
     name = definition.outputs[0]
     while True:
         node = definition.node(name)
         if node is None or node.op in ("define_tensor", "define_scalar"):
             raise UnsupportedError(f"the output {name}, which is an input,", _SUPPORTED)
         if node.op in ("linear", "matmul"):
-            return node, tuple(reversed(casts))
+            return node, tuple(reversed(casts)), result_layout(moves[::-1])
         to = node.get("dtype", node.operands[1] if len(node.operands) > 1 else None)
         match node.op, node.operands[:1]:
             case "cast", (Ref(source),) if isinstance(to, DataType):
                 if to not in _RESULT_TYPES:
                     raise UnsupportedError(f"fd.ops.cast to DataType.{to}", _SUPPORTED)
                 casts.append(to)
+                name = source
+            case _, (Ref(source),) if moves_no_data(node):
+                moves.append(node)
                 name = source
             case _:
                 raise UnsupportedError(f"fd.ops.{node.op}", _SUPPORTED)
@@ -109,49 +122,17 @@ def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]
 
 
 def _operand(definition: Definition, value: object, axes: tuple[str, str], call: str) -> _Operand:
-    """The input behind an operand, through a transposition."""
+    """The input behind an operand, through transpositions."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and node.op in ("permute", "transpose"):
-        if node.op == "permute" and node.get("dims", (*node.operands, ())[1]) != (1, 0):
-            dims = text_of(node.get("dims", (*node.operands, ())[1]))
-            raise UnsupportedError(f"fd.ops.permute with dims={dims}", "dims=[1, 0]")
-        axes = (axes[1], axes[0])
+    while node is not None and moves_no_data(node):
+        axes = operand_axes(node, axes)
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
     if node is None:
         raise UnsupportedError(f"an operand {value} of {call}", "a tensor")
     if node.op != "define_tensor":
         raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
-    _check_layout(node, axes, call)
-    return _Operand(node, axes)
-
-
-def _check_layout(node: Node, axes: tuple[str, str], call: str) -> None:
-    """Two dimensions, K innermost in memory, on the GPU.
-
-    ``stride_order`` gives each dimension's rank by stride, 0 the smallest; ``contiguity`` is in
-    the order of the strides, the smallest last.
-    """
-    name, shape = node.results[0], node.get("shape")
-    if not isinstance(shape, tuple) or len(shape) != 2:
-        raise UnsupportedError(
-            f"{call} of {name} with shape {text_of(shape)}", "tensors with two dimensions"
-        )
-    if node.get("is_cpu", False):
-        raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
-    order = node.get("stride_order") or (1, 0)
-    contiguity = node.get("contiguity", (True, True))
-    k_first = axes[0] == "K"
-    inner_is_k = order == ((0, 1) if k_first else (1, 0))
-    unit_stride = not isinstance(contiguity, tuple) or contiguity[-1] is not False
-    if not inner_is_k or not unit_stride:
-        want = "[0, 1]" if k_first else "[1, 0]"
-        raise UnsupportedError(
-            f"{call} of {name} [{', '.join(axes)}] with stride_order={text_of(order)}, "
-            f"contiguity={text_of(contiguity)}",
-            f"K innermost in memory: stride_order={want}, contiguity ending in True",
-            "MN-major operands have no kernel yet",
-        )
+    return _Operand(node, axes, in_memory(node, axes, call))
 
 
 def _dtype(node: Node) -> DataType:
@@ -228,7 +209,10 @@ class _Domains:
 def _tensors(
     inputs: tuple[TensorBinding, ...], a: _Operand, b: _Operand, steps: tuple[DataType, ...]
 ) -> tuple[tuple[TensorView, ...], tuple[FusionExpr, ...], int]:
-    """T0, T1 inputs in the caller's order; T2, T3 their broadcasts; T4 the mma; then casts."""
+    """T0, T1 inputs in the caller's order; T2, T3 their broadcasts; T4 the mma; then casts.
+
+    ``a`` has the rows of the result, ``b`` its columns.
+    """
     domains, tensors, exprs = _Domains(), list[TensorView](), list[FusionExpr]()
     operand_type = inputs[0].dtype
 
@@ -237,18 +221,21 @@ def _tensors(
         tensors.append(TensorView(f"T{len(tensors)}", dtype, memory, made, made))
         return tensors[-1].name
 
+    m, n = (next(x for x in operand.axes if x != "K") for operand in (a, b))
     first_is_a = inputs[0].tensor == a.name
-    for text in ("M K", "N K") if first_is_a else ("N K", "M K"):
-        add(operand_type, MemoryType.Global, text)
+    for operand, outer in ((a, m), (b, n)) if first_is_a else ((b, n), (a, m)):
+        add(operand_type, MemoryType.Global, f"{outer} K")
+        if operand.memory[-1] != "K":
+            tensors[-1] = replace(tensors[-1], allocation=tensors[-1].logical[::-1])
     source_a, source_b = ("T0", "T1") if first_is_a else ("T1", "T0")
-    view_a = add(operand_type, MemoryType.Global, "M bN K")
-    view_b = add(operand_type, MemoryType.Global, "bM N K")
+    view_a = add(operand_type, MemoryType.Global, f"{m} b{n} K")
+    view_b = add(operand_type, MemoryType.Global, f"b{m} {n} K")
     exprs.append(BroadcastOp(view_a, source_a, (False, True, False)))
     exprs.append(BroadcastOp(view_b, source_b, (True, False, False)))
     memories = [MemoryType.Local] * len(steps) + [MemoryType.Global]
-    last = add(DataType.Float, memories[0], "M N rK")
+    last = add(DataType.Float, memories[0], f"{m} {n} rK")
     exprs.append(MmaOp(last, view_a, view_b))
     for dtype, memory in zip(steps, memories[1:], strict=True):
-        last, source = add(dtype, memory, "M N"), last
+        last, source = add(dtype, memory, f"{m} {n}"), last
         exprs.append(CastOp(last, source))
     return tuple(tensors), tuple(exprs), domains.next_id
