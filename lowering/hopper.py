@@ -40,6 +40,9 @@ TMA_BOX_MAX = 256
 TMA_STRIDE_ALIGN = 16
 """Bytes; also the alignment of a tensor's base address."""
 
+NARROWEST_SWIZZLE = 32
+"""Bytes of the shortest swizzle span; lines of operand tiles are whole spans."""
+
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""
 

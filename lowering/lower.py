@@ -19,7 +19,6 @@ from wsched.fusion import (
     Fusion,
     IterDomain,
     IterType,
-    MemoryType,
     ParallelType,
     TensorView,
 )

@@ -12,8 +12,8 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params
-from wsched.layout import laid_out
 from wsched.importer import build_fusion, definition_of, record_text
+from wsched.layout import laid_out
 from wsched.schedule.params import MatmulParams
 
 if TYPE_CHECKING:

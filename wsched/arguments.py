@@ -125,7 +125,7 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         raise UnsupportedError(
             f"{what} with stride {col} along {order[1]}",
             f"{order[1]} contiguous (stride 1)",
-            "a kernel is for one order of memory: compile one for these inputs"
+            "A kernel is for one order of memory: compile one for these inputs"
             if binding in fusion.inputs
             else "",
         )

@@ -53,19 +53,20 @@ def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order, what: 
         f"{what} with strides [{strides}] along {', '.join(binding.axes)}",
         f"one dimension contiguous (stride 1), the other a positive multiple of "
         f"{TMA_STRIDE_ALIGN} bytes apart",
-        "make the tensor contiguous",
+        "Make the tensor contiguous",
     )
 
 
 def _contiguous(tensor: torch.Tensor, rows: int, cols: int) -> bool:
-    return tensor.numel() == 0 or tensor.shape[cols] == 1 or tensor.stride(cols) == 1
+    stride: int = tensor.stride(cols)
+    return stride == 1 or tensor.shape[cols] == 1 or 0 in tensor.shape
 
 
 def _addressable(tensor: torch.Tensor, rows: int, cols: int) -> bool:
     """Whether TMA can read the tensor row by row."""
-    row_bytes = tensor.stride(rows) * tensor.element_size()
+    row_bytes: int = tensor.stride(rows) * tensor.element_size()
     apart = row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0
-    single = tensor.numel() == 0 or tensor.shape[rows] == 1
+    single = tensor.shape[rows] == 1 or 0 in tensor.shape
     return _contiguous(tensor, rows, cols) and (single or apart)
 
 

@@ -137,9 +137,7 @@ def _wgmma_name(cols: int, dtype: DType, trans_a: bool, trans_b: bool) -> str:
     return f"wgmma_m64n{cols}k{WGMMA_K_BYTES // dtype.bytes}_f32_{dtype.value}{trans}"
 
 
-def wgmma_function(
-    cols: int, dtype: DType, trans_a: bool = False, trans_b: bool = False
-) -> str:
+def wgmma_function(cols: int, dtype: DType, trans_a: bool = False, trans_b: bool = False) -> str:
     """The device function that wraps one shape of ``wgmma.mma_async``."""
     count, k = cols // 2, WGMMA_K_BYTES // dtype.bytes
     registers = [f"%{i}" for i in range(count)]

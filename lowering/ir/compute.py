@@ -85,9 +85,10 @@ class Wgmma(Stmt):
 
     Asynchronous: reads the two shared tiles through 64-bit descriptors and updates the
     accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
-    ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites. ``trans_a`` and
-    ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the operand is
-    MN-major, its buffer holds K as rows and M or N as columns.
+    ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
+
+    ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
+    operand is MN-major, its buffer holds K as rows and M or N as columns.
     """
 
     OP: ClassVar[str] = "wgmma"

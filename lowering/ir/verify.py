@@ -1,7 +1,8 @@
 """What every well-formed kernel satisfies; run before the first pass and after every pass.
 
 Rules: names are defined once and before use, with their type; references name storage that
-exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
+exists; operands of wgmma fit their buffers, and are MN-major only if they have 16 bits; an
+accumulator is consumed at most once, on every path and in every iteration; nothing but
 wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
 operations do not stand under ``elect``, and operations of one thread stand only there.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from lowering.hopper import WGMMA_K_BYTES
 from lowering.ir.control import Elect, For, Let
 from lowering.ir.expr import Expr, Var, children, type_of
 from lowering.ir.kernel import Kernel
@@ -111,6 +113,8 @@ class _Verifier:
         if self.specialized and not one_thread and isinstance(stmt, ONE_THREAD):
             yield f"{stmt.OP} outside elect"
         yield from self.operands(stmt, scope)
+        if isinstance(stmt, (MmaTile, Wgmma)):
+            yield from self.tiles(stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
@@ -192,6 +196,24 @@ class _Verifier:
         ring = getattr(stmt, "ring", None)
         if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
+
+    def tiles(self, stmt: MmaTile | Wgmma) -> Iterator[str]:
+        """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
+        buffers = {b.name: b for b in self.kernel.shared}
+        kind = stmt.acc.type
+        for ref, extent, trans in (
+            (stmt.a, kind.rows, stmt.trans_a),
+            (stmt.b, kind.cols, stmt.trans_b),
+        ):
+            b = buffers.get(ref.buffer)
+            if b is None:
+                continue
+            k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
+            rows, cols = (k, extent) if trans else (extent, k)
+            if rows > b.rows or cols > b.cols:
+                yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
+            if trans and b.dtype.bytes != 2:
+                yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
 
     @staticmethod
     def stored(name: str, names: set[str]) -> Iterator[str]:

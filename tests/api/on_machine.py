@@ -11,11 +11,10 @@ import numpy as np
 from lowering.ir.expr import evaluate
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
+from tests.schedules import definition, for_result
 from wsched.api import import_fusion
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.params import MatmulParams
-
-from tests.schedules import definition, for_result
 
 NUMPY: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 
