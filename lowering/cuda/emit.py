@@ -9,6 +9,7 @@ from lowering.cuda import barriers, compute, control, movement
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
+from lowering.descriptor import ADDRESS_BITS
 from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 
@@ -84,7 +85,9 @@ def _storage(e: Emitter, out: Writer) -> None:
         if buffer.name in e.descriptors:
             word, trans = e.descriptors[buffer.name]
             _, low = compute.descriptor_words(buffer, trans)
-            out.line(f"const unsigned {word} = ({name} >> 4) | {low:#x};")
+            # Shared addresses of a cluster's CTAs have the rank above the bits of a descriptor.
+            mask = (1 << ADDRESS_BITS) - 1
+            out.line(f"const unsigned {word} = (({name} & {mask:#x}) >> 4) | {low:#x};")
     for array in e.kernel.mbarriers:
         if array.offset is None:
             raise InternalError("emit_cuda", f"mbarrier array {array.name} has no offset")
