@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from lowering.cluster import cluster_dims, cluster_size, constant
 from lowering.element import element_type
-from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
@@ -39,8 +38,6 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         UnsupportedError: it is legal, but there is no lowering for it.
     """
     relation = load_relation(fusion)
-    if not relation.warp_specialized:
-        raise UnsupportedError("a Pipelined() circular buffer", "WarpSpecialized(...)")
     graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.compute))
     params = _parameters(fusion)
@@ -86,6 +83,7 @@ def _ring(fusion: Fusion, relation: LoadRelation) -> CircularBuffer:
     return CircularBuffer(
         RING, relation.loads, buffer.stages, relation.roles, consumers, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
+        0 if relation.warp_specialized else buffer.prefetch,
     )  # fmt: skip
 
 

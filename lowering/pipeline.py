@@ -21,6 +21,7 @@ from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
 from passes.delinearize import delinearize
 from passes.expect_tx import expect_tx
+from passes.interleave_loads import interleave_loads
 from passes.order_pingpong import order_pingpong
 from passes.reallocate_registers import reallocate_registers
 from passes.simplify import simplify
@@ -35,6 +36,7 @@ Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
 PASSES: tuple[Pass, ...] = (
     warp_specialize,  # sections become roles: everything later asks "which role?"
+    interleave_loads,  # or, without warp specialization, one role that loads ahead of itself
     swizzle_shared,  # operand layouts, and TMA boxes that fit them
     circular_buffer,  # stages, and acquire / wait / release around each load step
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them

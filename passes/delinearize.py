@@ -2,7 +2,8 @@
 
 Requires: a loop ``for m in 0 .. a * b`` whose body uses ``m // b`` and ``m % b``.
 Guarantees: an outer loop over ``a`` and an inner loop over ``b`` that visit the same values of
-``m`` in the same order; what depends only on the outer index is computed once per tile.
+``m`` in the same order; what is bound in a loop and does not depend on it is bound before it, so
+that a tile's indices are computed once per tile.
 
 The schedule needs the merged loop (it is what circular buffering is applied to, and what makes
 the two sides comparable); the machine does not. After ``allocate_mbarriers``, before
@@ -56,14 +57,13 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     names = Names(kernel)
 
     def split(stmt: Stmt) -> Body | None:
-        if not isinstance(stmt, For) or stmt.carries or stmt.unroll:
+        if not isinstance(stmt, For):
             return None
-        if stmt.start != ZERO or stmt.step != ONE:
-            return None
+        plain = not (stmt.carries or stmt.unroll) and stmt.start == ZERO and stmt.step == ONE
         match stmt.stop:
-            case Binary("*", tiles, inner) if _divides(stmt, inner):
-                return (_nest(names, stmt, tiles, inner),)
-        return None
+            case Binary("*", tiles, inner) if plain and _divides(stmt, inner):
+                return _hoisted(_nest(names, stmt, tiles, inner))
+        return _hoisted(stmt)
 
     return replace(kernel, body=rewrite(kernel.body, split))
 
@@ -95,18 +95,22 @@ def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
                 return select(apart(c), apart(a), apart(b))
         return e
 
-    body = _map_deep(loop.body, apart)
-    varying = {inner.name}
-    per_tile: list[Stmt] = []
-    per_step: list[Stmt] = []
-    for stmt in body:
+    nested = For(inner, ZERO, extent, _map_deep(loop.body, apart))
+    return For(outer, ZERO, tiles, _hoisted(nested))
+
+
+def _hoisted(loop: For) -> Body:
+    """``loop`` behind those of its bindings that do not depend on it."""
+    varying = set(defined(loop))
+    before: list[Stmt] = []
+    inside: list[Stmt] = []
+    for stmt in loop.body:
         if isinstance(stmt, Let) and not used(stmt) & varying:
-            per_tile.append(stmt)
+            before.append(stmt)
         else:
             varying.update(defined(stmt))
-            per_step.append(stmt)
-    nested = For(inner, ZERO, extent, tuple(per_step))
-    return For(outer, ZERO, tiles, (*per_tile, nested))
+            inside.append(stmt)
+    return (*before, replace(loop, body=tuple(inside)))
 
 
 def _map_deep(body: Body, f: Callable[[Expr], Expr]) -> Body:

@@ -50,7 +50,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     after::
 
         named_barrier order[2] id 1 threads 256
-        if wg == 1 and 0 < ceildiv(max(tiles - 0, 0), 2) { bar.arrive order[0] }
+        if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) { bar.arrive order[0] }
         for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
           bar.sync order[wg]
           for k in 0 .. n { wait_full ... }

@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lowering.ir.expr import Binary, Const, Expr, Select, Special, Var, binary, children, select
+from lowering.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Special,
+    Var,
+    binary,
+    children,
+    select,
+    substitute,
+    type_of,
+)
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Body, For, Frag, FragCast, FragColumns, FragFill, If, Let, Stmt
 from lowering.ir.poly import poly, same
@@ -37,19 +49,25 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     body = kernel.body
     while True:
-        new = _drop_unused(_body(body, {}))
+        new = _drop_unused(_body(body, {})[0])
         if new == body:
             return replace(kernel, body=body)
         body = new
 
 
 def simplify_expr(e: Expr) -> Expr:
-    """A shorter expression with the same value for all values of its variables."""
+    """A shorter expression with the same value for all values of its variables, and its type."""
     match e:
         case Binary(op, a, b):
             e = binary(op, simplify_expr(a), simplify_expr(b))
         case Select(c, a, b):
             e = select(simplify_expr(c), simplify_expr(a), simplify_expr(b))
+    new = _rule(e)
+    return new if type_of(new) is type_of(e) else e
+
+
+def _rule(e: Expr) -> Expr:
+    """``e`` by the first rule that fits, without a look at its type; its operands are simple."""
     match e:
         case Binary("+", Binary("*", Binary("//", x, d), d2), Binary("%", y, d3)) if (
             x == y and d == d2 == d3
@@ -70,7 +88,8 @@ def _size(e: Expr) -> int:
     return 1 + sum(_size(c) for c in children(e))
 
 
-def _body(body: Body, env: Mapping[Var, Expr]) -> Body:
+def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]]:
+    """``body`` simplified, and what is known at its end (a loop's yields stand there)."""
     out: list[Stmt] = []
     known = dict(env)
     for stmt in body:
@@ -81,12 +100,20 @@ def _body(body: Body, env: Mapping[Var, Expr]) -> Body:
                 known[var] = value
                 continue
             case If(Const(value), then, other):
-                out += _body(then if value else other, known)
+                out += _body(then if value else other, known)[0]
                 continue
             case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
                 continue
-        out.append(map_bodies(stmt, lambda b: _body(b, {})))
-    return tuple(out)
+        if isinstance(stmt, For):
+            inner, inside = _body(stmt.body, {})
+            yields = tuple(
+                y if isinstance(y, Frag) else simplify_expr(substitute(y, inside))
+                for y in stmt.yields
+            )
+            out.append(replace(stmt, body=inner, yields=yields))
+        else:
+            out.append(map_bodies(stmt, lambda b: _body(b, {})[0]))
+    return tuple(out), known
 
 
 def _drop_unused(body: Body) -> Body:

@@ -16,11 +16,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.errors import InternalError
-from lowering.ir.expr import ONE, Binary, Const, Expr, ScalarType, Select, Var, select, substitute
+from lowering.ir.expr import (
+    ONE,
+    Binary,
+    Const,
+    Expr,
+    ScalarType,
+    Select,
+    Var,
+    free_vars,
+    select,
+    substitute,
+)
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Body, Carry, For, If, Let, MBarrierRef, Role, Stmt
 from lowering.ir.poly import Poly, poly
-from lowering.ir.visit import Names, map_bodies, map_exprs, map_roles, walk
+from lowering.ir.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
 from lowering.options import LoweringOptions
 
 __all__ = ["step_stages"]
@@ -37,13 +48,14 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        for t in 0 .. tiles carry (stage: i32 = 0 -> stage_end, parity: i32 = 0 -> parity_end) {
-          for k in 0 .. n carry (stage2: i32 = stage -> ..., parity2: i32 = parity -> ...) {
-            mbarrier.wait full[stage2], parity2
-            let next: i32 = stage2 + 1
-            yield select(4 <= next, 0, next), parity2 ^ select(4 <= next, 1, 0)
+        for t in 0 .. tiles carry (stage_t: i32 = 0 -> stage_t_end, parity_t: ...) {
+          for k in 0 .. n carry (stage_k: i32 = stage_t -> stage_k_end, parity_k: ...) {
+            mbarrier.wait full[stage_k], parity_k
+            let next: i32 = stage_k + 1
+            let wraps: pred = 4 <= next
+            yield select(wraps, next - 4, next), parity_k ^ select(wraps, 1, 0)
           }
-          yield ..., ...
+          yield stage_k_end, parity_k_end
         }
 
     Raises:
@@ -93,6 +105,8 @@ class _Stepper:
 
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
+        loops = [s for s in walk(self.role.body) if isinstance(s, For)]
+        self.inside = {name for loop in loops for name in defined(loop)}
 
     def position(self, m: Expr) -> Poly:
         """Normal form of a step, local bindings resolved."""
@@ -116,6 +130,8 @@ class _Stepper:
         return tuple(out), place
 
     def loop(self, loop: For, place: _Place | None) -> tuple[Body, _Place]:
+        if loop.step != ONE:
+            raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         here = self.entry(loop)
         first = _at(here, {loop.var: loop.start})
         if place is None:
@@ -131,15 +147,19 @@ class _Stepper:
         inside = _Place(here, stage, parity)
         body, last = self.body(loop.body, inside)
         assert last is not None
-        lets, step = self.advance(last, _at(here, {loop.var: loop.var + loop.step}) - last.at)
+        delta = _at(here, {loop.var: loop.var + loop.step}) - last.at
+        if {v.name for v in free_vars(delta.expr())} & self.inside:
+            raise InternalError(
+                "step_stages",
+                f"loop {loop.var.name} moves by {delta.expr()} steps, not always the same number",
+            )
+        lets, step = self.advance(last, delta)
         ends = Var(self.names.new(f"{stage.name}_end")), Var(self.names.new(f"{parity.name}_end"))
         carries = (
             *loop.carries,
             Carry(stage, place.stage, ends[0]),
             Carry(parity, place.parity, ends[1]),
         )
-        if loop.step != ONE:
-            raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         new = replace(loop, body=(*body, *lets), carries=carries, yields=(*loop.yields, *step))
         return (new,), _Place(_at(here, {loop.var: loop.stop}), *ends)
 

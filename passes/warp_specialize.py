@@ -1,6 +1,7 @@
 """Turn the load and compute sections into roles of their own warps.
 
-Requires: one ``load`` and one ``compute`` section at the top level, side by side.
+Requires: one ``load`` and one ``compute`` section at the top level, side by side. A kernel whose
+consumers load for themselves (``interleave_loads``) stays as it is.
 Guarantees: one ``roles`` statement; compute warpgroups first, then one load warpgroup, of which a
 single warp runs the load loop and a single elected thread of it issues copies.
 
@@ -44,6 +45,8 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: more warpgroups than a CTA can have.
         InternalError: the sections are not one load and one compute.
     """
+    if any(ring.prefetch for ring in kernel.circular_buffers):
+        return kernel
     sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
     if sorted(sections) != ["compute", "load"]:
         raise InternalError("warp_specialize", f"sections are {sorted(sections)}")

@@ -14,7 +14,9 @@ from wsched.fusion import DataType
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
+    CircularBufferingStrategy,
     CircularBufferOptions,
+    ClusterDims,
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
@@ -77,6 +79,7 @@ def cooperative(
     order: TileRasterizationOrder = TileRasterizationOrder.RowMajor,
     persistent: bool = True,
     epilogue_stages: int = 1,
+    cluster: tuple[int, int] = (1, 1),
 ) -> MatmulParams:
     """``groups`` warpgroups share a tile of ``m x n x k``, ``m / groups`` rows each."""
     strategy = TilingStrategy
@@ -94,17 +97,42 @@ def cooperative(
         num_registers=registers,
         wgmma_in_flight=in_flight,
         epilogue_stages=epilogue_stages,
+        cluster_dims=ClusterDims(*cluster),
     )
 
 
 def ping_pong(
-    m: int, n: int, k: int = 64, *, stages: int = 4, in_flight: int = 1, epilogue_stages: int = 1
+    m: int,
+    n: int,
+    k: int = 64,
+    *,
+    stages: int = 4,
+    in_flight: int = 1,
+    epilogue_stages: int = 1,
+    traversal: tuple[int, int] = (1, 1),
+    cluster: tuple[int, int] = (1, 1),
 ) -> MatmulParams:
     """Two warpgroups take turns, each with tiles of its own of ``m x n x k``."""
     shared = cooperative(
-        2 * m, n, k, stages=stages, in_flight=in_flight, epilogue_stages=epilogue_stages
+        2 * m,
+        n,
+        k,
+        stages=stages,
+        in_flight=in_flight,
+        epilogue_stages=epilogue_stages,
+        traversal=traversal,
+        cluster=cluster,
     )
     return replace(shared, buffering_loop_level=BufferingLoopLevel.WarpTiles)
+
+
+def pipelined(params: MatmulParams) -> MatmulParams:
+    """The same without a load warpgroup: the compute warpgroups load ahead of themselves."""
+    return replace(
+        params,
+        circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
+        num_registers=None,
+    )
 
 
 _COLUMNS = TileRasterizationOrder.ColumnMajor
@@ -129,6 +157,15 @@ SCHEDULES: dict[str, MatmulParams] = {
     "coop_no_setmaxnreg": cooperative(128, 128, registers=None),
     "tile_per_cta": cooperative(128, 128, persistent=False),
     "tile_per_cta_256": cooperative(128, 256, persistent=False, traversal=(4, 1)),
+    "cluster_2x1": cooperative(128, 256, cluster=(2, 1), traversal=(8, 1)),
+    "cluster_1x2": cooperative(128, 128, cluster=(1, 2)),
+    "cluster_2x2": cooperative(128, 128, cluster=(2, 2), in_flight=0),
+    "cluster_tile_per_cta": cooperative(128, 64, cluster=(2, 1), persistent=False),
+    "cluster_pingpong": ping_pong(128, 128, cluster=(2, 1), traversal=(8, 1)),
+    "pipelined": pipelined(cooperative(128, 128)),
+    "pipelined_256": pipelined(cooperative(128, 256, in_flight=0, traversal=(8, 1))),
+    "pipelined_1_group": pipelined(cooperative(64, 128, groups=1, stages=6, in_flight=2)),
+    "pipelined_tile_per_cta": pipelined(cooperative(128, 64, stages=3, persistent=False)),
     "pingpong_128x128": ping_pong(128, 128),
     "pingpong_64x256": ping_pong(64, 256),
     "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),

@@ -29,6 +29,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
     "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
+    "wsched.compiled": PACKAGES,
+    "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
 }
 

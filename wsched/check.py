@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from lowering.errors import UnsupportedError
-from lowering.ir.expr import evaluate
 from wsched.compiled import CompiledFusion
-from wsched.cpu import MULTIPROCESSORS
+from wsched.cpu import MULTIPROCESSORS, run_arrays
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.inspect import Extents
 
@@ -155,8 +154,6 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
 
 
 def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
-    from lowering.machine.run import run_kernel
-
     fusion = kernel.fusion
     extents: dict[str, int] = {}
     arrays = {}
@@ -168,10 +165,9 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
     order = _stored(fusion, output)
     result = _rounded(np.full([extents[a] for a in order], np.nan, np.float32), output.dtype)
     arrays[output.tensor] = result
-    grid = evaluate(kernel.kernel.grid, extents | {"sms": MULTIPROCESSORS})
     start = perf_counter()
     if result.size:
-        run_kernel(kernel.kernel, arrays, extents, grid)
+        run_arrays(kernel.kernel, arrays, extents)
     seconds = perf_counter() - start
     return result.transpose([order.index(a) for a in output.axes]).astype(np.float32), seconds
 

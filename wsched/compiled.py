@@ -44,19 +44,31 @@ __all__ = ["CompiledFusion", "compile_fusion"]
 
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """A C identifier that says what the kernel does and how."""
-    tile = params.output_tile
-    kind = "pingpong" if params.ping_pong else "cooperative"
-    form = "persistent" if params.persistent else "tile_per_cta"
-    types = f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower()
-    layout = _blas_letters(fusion)
-    types += "" if layout == "tn" else f"_{layout}"
-    return f"matmul_{types}_{tile.m}x{tile.n}x{tile.k}_{kind}_{form}"
+    tile, cluster = params.output_tile, params.cluster_dims
+    buffer = params.circular_buffer_options
+    words = [
+        f"matmul{_layout_word(fusion)}",
+        f"{fusion.inputs[0].dtype.name}_{fusion.outputs[0].dtype.name}".lower(),
+        f"{tile.m}x{tile.n}x{tile.k}",
+        "pingpong" if params.ping_pong else "cooperative",
+        "persistent" if params.persistent else "tile_per_cta",
+        f"s{buffer.smem_circular_buffer_stage}",
+        f"f{params.wgmma_in_flight}",
+    ]
+    if not params.warp_specialized:
+        words.append("pipelined")
+    if cluster.m * cluster.n > 1:
+        words.append(f"c{cluster.m}x{cluster.n}")
+    if params.grid_traversal_factor[0] > 1:
+        words.append(f"g{params.grid_traversal_factor[0]}")
+    return "_".join(words)
 
 
-def _blas_letters(fusion: Fusion) -> str:
-    """``tn`` where both operands are K-major; A is M-major for ``n``, B N-major for ``t``."""
+def _layout_word(fusion: Fusion) -> str:
+    """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
     a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
-    return ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
+    letters = ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
+    return "" if letters == "tn" else f"_{letters}"
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
@@ -67,7 +79,8 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     scheduled = schedule_matmul(fusion, params)
-    options = LoweringOptions(params.num_registers, params.epilogue_stages)
+    registers = params.num_registers if params.warp_specialized else None
+    options = LoweringOptions(registers, params.epilogue_stages)
     tile_level = lower(scheduled, kernel_name(fusion, params))
     names = tuple(p.__name__ for p in PASSES)
     dumper = dumper_from_environment(tile_level.name, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lowering.ir.expr import evaluate
@@ -12,7 +13,7 @@ from wsched.arguments import Arguments
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MULTIPROCESSORS", "run_on_cpu"]
+__all__ = ["MULTIPROCESSORS", "run_arrays", "run_on_cpu"]
 
 MULTIPROCESSORS = 4
 """SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
@@ -24,9 +25,21 @@ def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResul
     Raises:
         UnsupportedError: the problem is too large for the machine (with an estimate).
     """
-    grid = evaluate(kernel.grid, arguments.extents | {"sms": MULTIPROCESSORS})
     arrays = {name: _array(t) for name, t in arguments.matrices.items()}
-    return run_kernel(kernel, arrays, arguments.extents, grid, **options)
+    return run_arrays(kernel, arrays, arguments.extents, **options)
+
+
+def run_arrays(
+    kernel: Kernel, arrays: Mapping[str, Any], extents: Mapping[str, int], **options: Any
+) -> RunResult:
+    """Execute a kernel on NumPy arrays by tensor name, results in place; needs no torch.
+
+    Raises:
+        UnsupportedError: the problem is too large for the machine (with an estimate).
+    """
+    # A cluster larger than the pretended device still runs: one at a time.
+    grid = evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
+    return run_kernel(kernel, arrays, extents, grid, **options)
 
 
 def _array(tensor: torch.Tensor) -> Any:

@@ -40,7 +40,7 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     kernel = kernel_for(definition, extents, multiprocessors(where))
     print(f"1. A fusion, from {origin}\n")
     print(_indented(str(definition)))
-    print(f"2. Scheduled for M x N x K = {extents}: {kernel.kernel.name}\n")
+    print(f"2. Scheduled for M x N x K = {extents}:\n   {kernel.kernel.name}\n")
     print(_indented(side_by_side(kernel.fusion)))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
     print(_indented(str(load_relation(kernel.fusion))))
@@ -57,7 +57,10 @@ def _indented(text: str) -> str:
 
 
 def _stages(kernel: CompiledFusion, folder: Path) -> str:
-    dumps = write_dumps(kernel, folder)
+    try:
+        dumps = write_dumps(kernel, folder)
+    except OSError as e:
+        return f"not written, because {folder}: {e.strerror}"
     first, last = dumps.files[0].name, dumps.files[-1].name
     lines = [f"{len(dumps.files)} files, {first} to {last}, in", f"{folder}/"]
     lines += [f"without {reason}" for reason in dumps.missing]

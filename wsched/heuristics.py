@@ -1,10 +1,10 @@
 """Which schedule for which problem: MatmulParams from the extents and the device.
 
-A cost model in tensor-core cycles of one SM, over a short list of tiles. A 128x256x64 step takes
-1024 cycles (dense 16-bit wgmma: 4096 FLOP per cycle and SM). What a tile costs beside its steps was
-read off an H200 at 4096x3584x512, 2026-11-21 (design/performance.md): about 4900 cycles for a
-cooperative 128x256 tile, whose epilogue nothing hides, and about 700 for a ping-pong 128x128 tile,
-whose epilogue runs under the other group's main loop.
+The time of a kernel is that of the SM that has most tiles: for each tile its k steps, and what the
+tile costs besides (epilogue, start of its pipeline; little in ping-pong, where the other group's
+main loop runs meanwhile). Both were measured for each schedule of :data:`SCHEDULES` on an H200 at
+its power limit, by a least-squares fit over twelve shapes of 2026-11-21 (design/performance.md).
+The choice they lead to was within 0.96 of the fastest schedule at each of the twelve.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from lowering.hopper import SHARED_BYTES
 from wsched.fusion import DataType
-from wsched.schedule.limits import shared_bytes
+from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
     CircularBufferOptions,
@@ -24,11 +24,9 @@ from wsched.schedule.params import (
     MmaMacro,
 )
 
-__all__ = ["Problem", "choose_params", "predicted_cycles"]
+__all__ = ["SCHEDULES", "Costed", "Problem", "choose_params", "predicted_us", "ranked"]
 
-FLOPS_PER_CYCLE = 4096
-COOPERATIVE_OVERHEAD = 4900 / (128 * 256)
-PING_PONG_OVERHEAD = 700 / (128 * 128)
+TILE_K = 64
 MAX_STAGES = 8
 
 TRAVERSAL = (8, 1)
@@ -48,59 +46,78 @@ class Problem:
     sms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Costed:
+    """A schedule and its measured cost.
+
+    Args:
+        m: rows of an output tile (a warpgroup's in ping-pong).
+        n: its columns.
+        ping_pong: whether two warpgroups alternate, else two share each tile.
+        step_us: microseconds for 64 elements of K of one tile.
+        tile_us: microseconds for everything else that a tile costs, with a 16-bit result.
+    """
+
+    m: int
+    n: int
+    ping_pong: bool
+    step_us: float
+    tile_us: float
+
+
+SCHEDULES = (
+    Costed(128, 256, False, 0.764, 1.52),
+    Costed(128, 192, False, 0.575, 1.50),
+    Costed(128, 128, False, 0.392, 0.75),
+    Costed(128, 64, False, 0.272, 0.40),
+    Costed(128, 128, True, 0.388, 0.58),
+    Costed(64, 256, True, 0.409, 0.47),
+    Costed(64, 192, True, 0.313, 0.50),
+    Costed(64, 128, True, 0.222, 0.30),
+)
+
+
 @lru_cache(maxsize=4096)
 def choose_params(problem: Problem) -> MatmulParams:
-    """The candidate with the fewest predicted cycles, with as many stages as fit.
-
-    Remembered, because every call of ``wsched.execute`` asks and the answer takes about 1 ms.
-    """
-    return min(_candidates(problem), key=lambda p: predicted_cycles(problem, p))
+    """The schedule with the smallest predicted time, with as many stages as fit."""
+    return ranked(problem)[0][1]
 
 
-def predicted_cycles(problem: Problem, params: MatmulParams) -> float:
-    """Cycles of the SM that has most to do: its tiles' steps, and what each tile costs besides."""
-    tile = params.output_tile
-    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    waves = -(-tiles // problem.sms)
-    steps = -(-problem.k // tile.k)
-    step = 2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE
-    overhead = PING_PONG_OVERHEAD if params.ping_pong else COOPERATIVE_OVERHEAD
-    overhead *= tile.m * tile.n * problem.result.bytes / 2
-    return waves * (steps * step + overhead) + (COOPERATIVE_OVERHEAD * tile.m * tile.n)
+def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
+    """Predicted microseconds and parameters of every schedule, best first."""
+    by_time = sorted(SCHEDULES, key=lambda s: predicted_us(problem, s))
+    return [(predicted_us(problem, s), _params(problem, s)) for s in by_time]
 
 
-def _candidates(problem: Problem) -> list[MatmulParams]:
-    found = []
-    for n in (256, 192, 128, 64):
-        found.append(_with_stages(problem, _params(GemmTile(128, n, 64), GemmTile(64, n, 64))))
-    for m, n in ((128, 128), (64, 256), (64, 128)):
-        warp = GemmTile(m, n, 64)
-        params = replace(
-            _params(GemmTile(2 * m, n, 64), warp),
-            buffering_loop_level=BufferingLoopLevel.WarpTiles,
-        )
-        found.append(_with_stages(problem, params))
-    return found
+def predicted_us(problem: Problem, schedule: Costed) -> float:
+    """Microseconds on the SM that has most to do."""
+    tiles = -(-problem.m // schedule.m) * -(-problem.n // schedule.n)
+    rounds = -(-tiles // problem.sms)
+    steps = -(-problem.k // TILE_K)
+    epilogue = schedule.tile_us * problem.result.bytes / 2
+    return rounds * (steps * schedule.step_us + epilogue)
 
 
-def _params(cta: GemmTile, warp: GemmTile) -> MatmulParams:
-    chunks = warp.n // 64
-    return MatmulParams(
-        tile_sizes=MatMulTileOptions(cta, warp),
-        mma_macro=MmaMacro(64, warp.n, 16),
+def _params(problem: Problem, schedule: Costed) -> MatmulParams:
+    groups_of_rows = schedule.m if schedule.ping_pong else schedule.m // 2
+    cta_rows = 2 * groups_of_rows
+    params = MatmulParams(
+        buffering_loop_level=(
+            BufferingLoopLevel.WarpTiles if schedule.ping_pong else BufferingLoopLevel.CTATiles
+        ),
+        tile_sizes=MatMulTileOptions(
+            GemmTile(cta_rows, schedule.n, TILE_K), GemmTile(groups_of_rows, schedule.n, TILE_K)
+        ),
+        mma_macro=MmaMacro(64, schedule.n, 16),
         grid_traversal_factor=TRAVERSAL,
-        epilogue_stages=2 if chunks % 2 == 0 else 1,
+        epilogue_stages=2 if schedule.n % 128 == 0 or problem.result.bytes == 4 else 1,
     )
+    return _with_stages(problem, params)
 
 
 def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams:
     """The most stages that fit into shared memory beside the epilogue's buffers."""
-    gap = params.circular_buffer_options.smem_circular_buffer_prefetch_gap
-    for stages in range(MAX_STAGES, 2, -1):
-        options = CircularBufferOptions(
-            smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=gap
-        )
-        candidate = replace(params, circular_buffer_options=options)
-        if sum(shared_bytes(candidate, problem.operand, problem.result)) <= SHARED_BYTES - 1024:
-            return candidate
-    return params
+    stage, epilogue = shared_bytes(params, problem.operand, problem.result)
+    fitting = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+    options = CircularBufferOptions(smem_circular_buffer_stage=min(fitting, MAX_STAGES))
+    return replace(params, circular_buffer_options=options)

@@ -12,7 +12,7 @@ from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, predicted_cycles
+from wsched.heuristics import Problem, choose_params, ranked
 from wsched.schedule.legality import load_relation
 from wsched.schedule.params import MatmulParams
 
@@ -90,7 +90,8 @@ class Explanation:
         grid: CTAs.
         threads: per CTA.
         shared_bytes: dynamic shared memory of a CTA.
-        predicted_cycles: of the busiest multiprocessor, by the heuristic's cost model.
+        predicted_us: microseconds on an H200, by the heuristic's cost model.
+        others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested.
     """
@@ -101,7 +102,8 @@ class Explanation:
     grid: int
     threads: int
     shared_bytes: int
-    predicted_cycles: float
+    predicted_us: float
+    others: dict[str, float]
     relation: tuple[str, ...]
     params: dict[str, Any]
 
@@ -112,8 +114,8 @@ class Explanation:
                 f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
                 f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
                 "shared memory",
-                f"  predicted: {self.predicted_cycles:.0f} cycles on the busiest multiprocessor, "
-                "the fewest of the candidates",
+                f"  predicted: {self.predicted_us:.1f} us; the others: "
+                + ", ".join(f"{name} {us:.1f}" for name, us in self.others.items()),
                 "",
                 "legal, because the index of the load loop follows from compute's loops:",
                 *(f"  {line}" for line in self.relation),
@@ -145,6 +147,7 @@ def explain(definition: Any, extents: Extents, sms: int) -> Explanation:
     kernel = kernel_for(definition, extents, sms)
     problem = extents.problem(import_fusion(definition), sms)
     sizes = {axis: extents.of(axis) for axis in "MNK"}
+    best, *others = ranked(problem)
     return Explanation(
         problem=str(extents),
         sms=sms,
@@ -152,10 +155,15 @@ def explain(definition: Any, extents: Extents, sms: int) -> Explanation:
         grid=kernel.grid(sizes, sms),
         threads=kernel.kernel.threads,
         shared_bytes=kernel.kernel.shared_bytes,
-        predicted_cycles=predicted_cycles(problem, kernel.params),
+        predicted_us=best[0],
+        others={_short(params): us for us, params in others},
         relation=tuple(str(load_relation(kernel.fusion)).splitlines()),
         params=kernel.params.to_dict(),
     )
+
+
+def _short(params: MatmulParams) -> str:
+    return f"{'ping-pong' if params.ping_pong else 'cooperative'} {params.output_tile}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class Layout:
 def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
     """The layout of a 2-D tensor, as TMA wants it.
 
-    The stride of a dimension of extent 1 means nothing and is replaced by a legal one.
+    The stride between rows means nothing where there is one row, or nothing in a row, and is
+    replaced by a legal one.
 
     Raises:
         UnsupportedError: not a 2-D CUDA tensor of ``dtype``, columns not contiguous, rows or base
@@ -60,7 +61,7 @@ def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
             f"{name}: stride {col} between columns", "contiguous columns (stride 1)"
         )
     stride = row * dtype.bytes
-    if rows <= 1:
+    if rows <= 1 or cols == 0:
         stride = -(-max(cols, 1) * dtype.bytes // TMA_STRIDE_ALIGN) * TMA_STRIDE_ALIGN
     elif stride % TMA_STRIDE_ALIGN or stride <= 0:
         raise UnsupportedError(

@@ -69,7 +69,7 @@ class SharedBuffer:
 class MBarrierArray:
     """``stages`` mbarriers of 8 bytes; a phase completes after ``arrivals`` arrivals and its bytes.
 
-    ``doc`` says who arrives. ``offset`` in bytes, None until ``allocate_shared``.
+    ``offset`` in bytes, None until ``allocate_shared``.
     """
 
     name: str
@@ -96,6 +96,9 @@ class CircularBuffer:
     a cooperative kernel, one in ping-pong). ``in_flight`` wgmma groups stay pending when a step's
     successor starts, so a step is released that many steps late and ``stages > in_flight``.
 
+    With ``prefetch`` > 0 the consumers fill the buffer themselves, that many steps ahead; with 0 a
+    role of its own does.
+
     In a cluster, ``shares`` has a pair (count, stride) for each buffer: ``count`` CTAs whose ranks
     differ by multiples of ``stride`` load the same tile, each a slice that it multicasts to all.
     """
@@ -107,6 +110,7 @@ class CircularBuffer:
     consumers: int
     in_flight: int = 0
     shares: tuple[tuple[int, int], ...] = ()
+    prefetch: int = 0
 
     @property
     def multicast(self) -> bool:

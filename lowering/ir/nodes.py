@@ -5,8 +5,7 @@ form, a field with a default is a keyword that is printed when it differs, ``out
 What synchronizes with what is said in the docstrings, in PTX's words. Scalars and fragments are
 in SSA form: each name is defined once, loops carry values explicitly.
 
-Nodes that only exist before a certain pass say so ("tile level"); ``verify`` holds the list of
-nodes allowed at each stage.
+Nodes that only exist before a certain pass say so ("tile level").
 """
 
 from __future__ import annotations

@@ -180,7 +180,8 @@ class _Parser(Lexer):
             numbers.append(self.integer())
         shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
         stages, groups, consumers, in_flight = numbers
-        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares)
+        prefetch = self.integer() if self.accept("prefetch") else 0
+        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares, prefetch)
 
     # --- statements ---
 

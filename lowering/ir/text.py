@@ -72,7 +72,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         counts = f"stages {c.stages} groups {c.groups} consumers {c.consumers}"
         shares = "".join(f" {count}x{stride}" for count, stride in c.shares)
         head = f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
-        yield head + (f" shares{shares}" if shares else "")
+        ahead = f" prefetch {c.prefetch}" if c.prefetch else ""
+        yield head + (f" shares{shares}" if shares else "") + ahead
 
 
 def _at(offset: int | None) -> str:

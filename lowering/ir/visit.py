@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section
 from lowering.ir.expr import Binary, Expr, Select, Var, substitute
@@ -24,8 +24,6 @@ __all__ = [
     "used",
     "walk",
 ]
-
-T = TypeVar("T")
 
 
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
@@ -95,14 +93,14 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
     return value
 
 
-def map_exprs(stmt: T, f: Callable[[Expr], Expr]) -> T:
+def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     """``stmt`` with ``f`` applied to each expression operand (not inside its statement lists).
 
     Binding occurrences (let, loop, carry, group variables) are expressions too and are passed to
     ``f``, so ``f`` must map a variable to a variable where it is bound.
     """
-    changes = {x.name: _map(getattr(stmt, x.name), f, lambda g: g) for x in fields(stmt)}  # type: ignore[arg-type]
-    return replace(stmt, **changes)  # type: ignore[type-var]
+    changes = {x.name: _map(getattr(stmt, x.name), f, lambda g: g) for x in fields(stmt)}
+    return replace(stmt, **changes)
 
 
 def rename(

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["innermost_loop"]
+__all__ = ["innermost_loops"]
 
 _LABEL = re.compile(r"^(\.L\w+):")
 _BRANCH = re.compile(r"\bBRA\s+`\((\.L\w+)\)")
 
 
-def innermost_loop(sass: str, opcode: str) -> list[str]:
-    """Lines of the shortest loop around all instructions ``opcode``; a loop ends in a branch back.
+def innermost_loops(sass: str, opcode: str) -> list[list[str]]:
+    """Lines of the shortest loop around each ``opcode``, every loop once; a branch back ends one.
 
     Raises:
-        ValueError: no loop contains all of them.
+        ValueError: an instruction is in no loop, or there is none.
     """
     lines = sass.splitlines()
     labels = {m[1]: i for i, line in enumerate(lines) if (m := _LABEL.match(line))}
-    places = [i for i, line in enumerate(lines) if re.search(rf"\b{opcode}\b", line)]
-    found = []
+    spans = []
     for end, line in enumerate(lines):
-        start = labels.get(m[1], end + 1) if (m := _BRANCH.search(line)) else end + 1
-        if places and start <= places[0] and places[-1] <= end:
-            found.append(lines[start : end + 1])
+        target = _BRANCH.search(line)
+        if target and labels.get(target[1], end + 1) <= end:
+            spans.append((labels[target[1]], end))
+    places = [i for i, line in enumerate(lines) if re.search(rf"\b{opcode}\b", line)]
+    found: dict[tuple[int, int], None] = {}
+    for place in places:
+        around = [span for span in spans if span[0] <= place <= span[1]]
+        if not around:
+            raise ValueError(f"no loop around line {place + 1}: {lines[place].strip()}")
+        found[min(around, key=lambda span: span[1] - span[0])] = None
     if not found:
-        raise ValueError(f"no loop contains all {len(places)} {opcode}")
-    return min(found, key=len)
+        raise ValueError(f"there is no {opcode}")
+    return [lines[start : end + 1] for start, end in found]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import wsched
 from tests.schedules import SCHEDULES, definition
+from wsched.schedule.params import ClusterDims
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -116,6 +118,20 @@ def test_a_live_definition_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None
     first = wsched.compile(fd, inputs)
     monkeypatch.setattr("wsched.api.definition_of", None)
     assert wsched.compile(fd, inputs) is first
+
+
+@pytest.mark.parametrize("name", ["cluster_2x1", "cluster_2x2", "cluster_pingpong"])
+def test_clusters(name: str) -> None:
+    x, w = integers(M, K), integers(N, K, seed=1)
+    (d,) = wsched.execute(definition(), [x, w], params=SCHEDULES[name])
+    assert torch.equal(d, product(x, w))
+
+
+def test_a_cluster_larger_than_the_pretended_device() -> None:
+    params = replace(SCHEDULES["coop_128x64"], cluster_dims=ClusterDims(8, 1))
+    x, w = integers(M, K), integers(N, K, seed=1)
+    (d,) = wsched.execute(definition(), [x, w], params=params)
+    assert torch.equal(d, product(x, w))
 
 
 # --- layouts ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,8 +37,11 @@ eights = st.integers(1, 50).map(lambda n: 8 * n)
 def test_any_schedule_computes_any_problem(
     name: str, problem: Problem, operand: str, result: str, integer: bool, seed: int
 ) -> None:
+    params = SCHEDULES[name]
+    ctas = params.cluster_dims.m * params.cluster_dims.n
+    problem = replace(problem, sms=ctas * problem.sms)
     a, b = operands(problem, operand, seed, integer)
-    d = run(kernel(SCHEDULES[name], operand, result), problem, a, b, result, seed=seed)
+    d = run(kernel(params, operand, result), problem, a, b, result, seed=seed)
     wanted = exact(a, b)
     if integer:
         assert np.array_equal(d, wanted.astype(NUMPY[result]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = ClockSampler("GPU-1")
     sampler.start()
     while not sampler._samples:
-        pass
+        time.sleep(0.01)
     read = sampler.stop()
     assert (read["source"], read["watts"]) == ("NVML", 650)
     assert EnergyCounter("GPU-1").joules() == 12.5
@@ -64,7 +65,7 @@ def test_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     sampler = ClockSampler("GPU-1")
     sampler.start()
     while not sampler._samples:
-        pass
+        time.sleep(0.01)
     assert sampler.stop()["watts"] == 650.5
     assert seen[0][:3] == ["nvidia-smi", "-i", "GPU-1"]
 

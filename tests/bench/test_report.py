@@ -34,7 +34,7 @@ def test_notes(golden: object) -> None:
 def test_notes_without_clocks() -> None:
     parts = runs()
     for part in parts:
-        part["shapes"][str(SMALL)]["clocks"] = {"source": "none", "samples": 0}  # type: ignore[index]
+        part["shapes"][str(SMALL)]["clocks"] = {"source": "none", "samples": 0}
     lines = notes(summarize([SMALL], SYSTEMS, parts), parts)
     assert lines[-1] == "4096x3584x512: clocks and power not read (neither NVML nor nvidia-smi)"
 
@@ -42,7 +42,7 @@ def test_notes_without_clocks() -> None:
 def test_energy_note() -> None:
     parts = runs()
     for part in parts:
-        part["shapes"][str(BIG)]["systems"]["wsched"]["pj_per_flop"] = 0.987654  # type: ignore[index]
+        part["shapes"][str(BIG)]["systems"]["wsched"]["pj_per_flop"] = 0.987654
     assert "8192x8192x8192: pJ/FLOP alone: wsched 0.988" in notes(
         summarize([BIG], SYSTEMS, parts), parts
     )

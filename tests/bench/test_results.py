@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ SYSTEMS = ["cublas", "triton", "nvfuser", "wsched"]
 SKIPPED = ("skipped", "not installed")
 
 
-def runs() -> list[dict[str, object]]:
+def runs() -> list[dict[str, Any]]:
     # The processes' medians for wsched at BIG: 1.0, 1.1 and 1.3 of cuBLAS.
     return [
         process(

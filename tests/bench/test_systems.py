@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from lowering.errors import UnsupportedError
+from wsched.bench.gpu import distance
 from wsched.bench.peer_cutlass import EXAMPLE, _example
 from wsched.bench.problem import Problem, Shape
 from wsched.bench.systems import Skip, is_own, parse_peers, plain, prepare
-from wsched.schedule.params import ClusterDims, TilingStrategy
+from wsched.schedule.params import ClusterDims, MatmulParams, TilingStrategy
 
 PROBLEM = Problem(Shape(8, 8, 8))
 
@@ -85,3 +86,32 @@ def test_plain() -> None:
         "r": {"registers": 168, "cluster": {"m": 2, "n": 1}},
         "1": ["OneTilePerCTA", None, 0.5],
     }
+
+
+def test_wsched_itself() -> None:
+    torch = pytest.importorskip("torch")
+    draw = torch.Generator().manual_seed(0)
+    problem = Problem(Shape(136, 264, 72))
+    a, b = (torch.randn(n, 72, generator=draw).bfloat16() for n in (136, 264))
+    d = torch.full((136, 264), float("nan")).bfloat16()
+    prepared = prepare("wsched", None, problem, a, b)
+    result = prepared.launch(a, b, d)
+    assert result is d
+    assert distance(d, a.float() @ b.float().t(), 4e-3).complaint(4e-3) == ""
+    params = prepared.details["params"]
+    assert MatmulParams.from_dict(params).to_dict() == params
+    assert prepared.details["resources"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"mma_macro": {"n": 20}}, r"^ScheduleError\["),
+        ({"splitk_factor": 2}, "is not supported; supported: "),
+    ],
+)
+def test_wsched_that_refuses(params: dict[str, Any], message: str) -> None:
+    torch = pytest.importorskip("torch")
+    a = b = torch.zeros(8, 8).bfloat16()
+    with pytest.raises(Skip, match=message):
+        prepare("wsched:x", params, PROBLEM, a, b)

@@ -195,7 +195,11 @@ def test_error_text() -> None:
         ("tma.load S[0, 0, 0], T[0, 0]", "a TMA load has no mbarrier"),
         ("tma.store T[0, 0], S[0, 0, 8]", "TMA box in S starts at column 8"),
         ("for i in 0 .. K unroll { cta.sync }", "unrolled loop i has no constant bounds"),
-        ("mbarrier.wait full[0], 0, order=acquire.gpu", "mbarrier.wait with order acquire.gpu, not acquire.cta, acquire.cluster, relaxed.cluster"),
+        (
+            "mbarrier.wait full[0], 0, order=acquire.gpu",
+            "mbarrier.wait with order acquire.gpu, "
+            "not acquire.cta, acquire.cluster, relaxed.cluster",
+        ),
         ("tma.store T[0, 0], X[0, 0, 0]", "no shared buffer X"),
         ("roles { role a warps 0 .. 4 { cta.sync } }", "roles cover 4 of 8 warps"),
         (

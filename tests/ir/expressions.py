@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from lowering.ir.expr import COMPARISONS, OPS, Binary, Const, Expr, ScalarType, Select, Special, Var
@@ -16,6 +17,13 @@ LOGIC = ("and", "or")
 RELATIONS = tuple(sorted(COMPARISONS - set(LOGIC)))
 ARITHMETIC = tuple(sorted(set(OPS) - COMPARISONS - {"<<"}))
 BOOLEANS = tuple(Const(i, ScalarType.PRED) for i in (0, 1))
+
+
+def budget(examples: int) -> settings:
+    """So many examples, at any speed: other tests may keep the machine busy."""
+    slow = (HealthCheck.too_slow, HealthCheck.filter_too_much)
+    return settings(max_examples=examples, deadline=None, suppress_health_check=slow)
+
 
 values = st.integers(-9, 9)
 environments = st.fixed_dictionaries(

@@ -16,7 +16,7 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
-  circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1
+  circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
   circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowering.ir.expr import (
@@ -34,7 +34,7 @@ from lowering.ir.expr import (
 )
 from lowering.ir.nodes import Let
 from lowering.ir.text import parse_kernel
-from tests.ir.expressions import PARAMS, any_expression, environments, expressions
+from tests.ir.expressions import PARAMS, any_expression, budget, environments, expressions
 
 A, B, P = Var("a"), Var("b"), Var("p", ScalarType.PRED)
 WIDE = Var("w", ScalarType.I64)
@@ -70,13 +70,13 @@ def parsed(text: str, kind: ScalarType) -> Expr:
     return let.value
 
 
-@settings(max_examples=60)
+@budget(60)
 @given(any_expression)
 def test_text_reads_back_as_the_same_tree(e: Expr) -> None:
     assert parsed(str(e), type_of(e)) == e
 
 
-@settings(max_examples=80)
+@budget(80)
 @given(any_expression, environments)
 def test_folding_keeps_value_and_type(e: Expr, env: dict[str, int]) -> None:
     expected = value(e, env)
@@ -85,7 +85,7 @@ def test_folding_keeps_value_and_type(e: Expr, env: dict[str, int]) -> None:
     assert type_of(folded) == type_of(e)
 
 
-@settings(max_examples=60)
+@budget(60)
 @given(any_expression, st.dictionaries(st.sampled_from((A, B)), expressions(2)), environments)
 def test_substitution_evaluates_in_the_inner_environment(
     e: Expr, table: dict[Var, Expr], env: dict[str, int]

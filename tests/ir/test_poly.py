@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from lowering.ir.expr import Expr, Var, ceildiv, evaluate, minimum
 from lowering.ir.poly import Poly, linear_in, poly, same
-from tests.ir.expressions import environments, expressions
+from tests.ir.expressions import budget, environments, expressions
 
 T, K, N, G, S = (Var(n) for n in "tkngs")
 TILES = ceildiv(N, 128)
 
 
-@settings(max_examples=80)
+@budget(80)
 @given(expressions(), environments)
 def test_normal_form_has_the_same_value(e: Expr, env: dict[str, int]) -> None:
     try:
@@ -24,7 +24,7 @@ def test_normal_form_has_the_same_value(e: Expr, env: dict[str, int]) -> None:
     assert poly(poly(e).expr()) == poly(e)
 
 
-@settings(max_examples=60)
+@budget(60)
 @given(expressions(2), expressions(2))
 def test_arithmetic_is_that_of_the_expressions(a: Expr, b: Expr) -> None:
     assert poly(a + b) == poly(a) + poly(b) == poly(b) + poly(a)

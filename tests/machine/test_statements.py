@@ -56,7 +56,7 @@ def execute(body: str, adversary: str = "eager") -> None:
         ("mbarrier.wait bar[1], 0", "bar[1] lies outside bar[1]"),
         ("bar.sync named[2]", "named[2] lies outside named[2]"),
         ("bar.sync named[1]", "named[1] has hardware id 16 of 16"),
-        ("setmaxnreg inc, 232", "setmaxnreg.inc to 232 from 255 registers"),
+        ("setmaxnreg inc, 232", "setmaxnreg.inc to 232 from 248 registers"),
         ("setmaxnreg dec, 36", "setmaxnreg takes multiples of 8 from 24 to 240"),
         ("wgmma.fence\n" + WGMMA, "the warp ends with a wgmma in flight"),
         (WGMMA, "no wgmma.fence after the last access to fragment x"),

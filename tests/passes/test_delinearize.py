@@ -7,6 +7,7 @@ from lowering.ir.expr import evaluate
 from lowering.ir.nodes import MBarrierWait
 from lowering.options import LoweringOptions
 from passes.delinearize import delinearize
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -48,6 +49,7 @@ def test_a_loop_over_tiles_and_k() -> None:
     assert lowered(delinearize, HEAD + BEFORE) == full(HEAD + AFTER)
 
 
+@budget(40)
 @given(st.integers(0, 4), st.integers(0, 5))
 def test_the_same_values_in_the_same_order(tiles: int, n: int) -> None:
     before = kernel(HEAD + BEFORE)
@@ -89,6 +91,37 @@ for m_o in 0 .. tiles {
 }
 """
     )
+
+
+def test_what_does_not_change_in_a_loop_is_bound_before_it() -> None:
+    """In any loop, and out of several at once; also what follows from such a binding."""
+    before = """
+if 0 < n {
+  for m in 0 .. tiles {
+    for i in 0 .. 2 carry (s: i32 = 0 -> s_end) {
+      let row: i32 = n * 128
+      let next: i32 = row + 1
+      let later: i32 = m + next
+      let sum: i32 = s + later
+      yield sum
+    }
+  }
+}
+"""
+    after = """
+if 0 < n {
+  let row: i32 = n * 128
+  let next: i32 = row + 1
+  for m in 0 .. tiles {
+    let later: i32 = m + next
+    for i in 0 .. 2 carry (s: i32 = 0 -> s_end) {
+      let sum: i32 = s + later
+      yield sum
+    }
+  }
+}
+"""
+    assert lowered(delinearize, HEAD + before) == full(HEAD + after)
 
 
 def test_loops_that_are_not_taken_apart_stay() -> None:

@@ -9,6 +9,7 @@ from lowering.ir.expr import evaluate
 from lowering.ir.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
 from lowering.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -77,6 +78,7 @@ def test_turns_around_whole_main_loops() -> None:
     assert before != full(HEAD + order + RING + AFTER)
 
 
+@budget(40)
 @given(st.integers(0, 7), st.integers(0, 2))
 def test_every_sync_meets_one_arrive(tiles: int, n: int) -> None:
     """Both groups executed in turns: main loops alternate, nobody hangs, nothing is left over."""

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from lowering.errors import InternalError, ScheduleError
 from lowering.ir.expr import evaluate
 from lowering.ir.nodes import Release, WaitFull, WgmmaWait
+from lowering.ir.text import parse_kernel
 from lowering.options import LoweringOptions
 from passes.synchronize_wgmma import synchronize_wgmma
+from tests.ir.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 
@@ -102,6 +104,7 @@ roles {
     assert lowered(synchronize_wgmma, before(0)) == full(HEAD.format(in_flight=0) + after)
 
 
+@budget(40)
 @given(st.integers(0, 9), st.integers(0, 3))
 def test_each_step_is_released_once_after_a_wait_that_covers_it(n: int, in_flight: int) -> None:
     new = synchronize_wgmma(kernel(before(in_flight)), LoweringOptions())
@@ -160,16 +163,10 @@ def test_a_loop_of_another_shape(old: str, new: str) -> None:
 def test_a_loop_that_carries_no_accumulator() -> None:
     text = before(1).replace("acc: frag<f32, 64x256> = zero -> sum", "x: i32 = 0 -> y")
     text = text.replace("mma.tile acc,", "mma.tile zero,").replace("yield acc1", "yield x")
+    broken = parse_kernel(full(text.replace("frag.cast sum", "frag.cast zero")))
     with pytest.raises(InternalError) as error:
-        synchronize_wgmma_unverified(text.replace("frag.cast sum", "frag.cast zero"))
+        synchronize_wgmma(broken, LoweringOptions())
     assert str(error.value) == (
         "synchronize_wgmma: x is not a fragment\n"
         "This is a defect of wsched, please report it with the dump."
     )
-
-
-def synchronize_wgmma_unverified(text: str) -> None:
-    """The pass on a kernel that the verifier would already refuse."""
-    from lowering.ir.text import parse_kernel
-
-    synchronize_wgmma(parse_kernel(full(text)), LoweringOptions())

@@ -4,7 +4,7 @@ import pytest
 
 from lowering.errors import InternalError, ScheduleError
 from passes.warp_specialize import warp_specialize
-from tests.passes.texts import full, lowered
+from tests.passes.texts import full, lowered, unchanged
 
 BEFORE = """
 tensormap A: bf16[512, 64]
@@ -53,6 +53,12 @@ roles {
 def test_sections_become_roles() -> None:
     """The CTA grows by the load warpgroup; bindings stay outside the elected thread."""
     assert lowered(warp_specialize, BEFORE, threads=256) == full(AFTER, threads=384)
+
+
+def test_a_kernel_that_loads_ahead_of_itself_is_left_alone() -> None:
+    """``interleave_loads`` makes one role of it."""
+    buffer = "circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 1 prefetch 2"
+    assert unchanged(warp_specialize, BEFORE.replace("let n", f"{buffer}\nlet n"))
 
 
 def test_too_many_threads() -> None:

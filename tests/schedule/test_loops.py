@@ -6,6 +6,7 @@ import pytest
 
 from tests.schedule.fusions import CLASSES, PING_PONG, linear
 from wsched.schedule import load_relation, loops_text, schedule_matmul
+from wsched.schedule.loops import side_by_side
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -16,3 +17,10 @@ def test_loops(name: str, golden: object) -> None:
 
 def test_fp32_result_is_stored_from_the_accumulator(golden: object) -> None:
     assert loops_text(schedule_matmul(linear("Half", "Float"), PING_PONG)) == golden
+
+
+@pytest.mark.parametrize("name", ["cooperative", "ping_pong"])
+def test_side_by_side(name: str, golden: object) -> None:
+    text = side_by_side(schedule_matmul(linear(), CLASSES[name]))
+    assert max(map(len, text.splitlines())) <= 96, "indented by the demo, it fits into 100 columns"
+    assert text == golden

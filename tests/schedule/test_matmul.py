@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.errors import ScheduleError, UnsupportedError
 from tests.schedule.fusions import (
     CLASSES,
     COOPERATIVE,
@@ -14,7 +14,7 @@ from tests.schedule.fusions import (
     PING_PONG,
     linear,
 )
-from wsched.fusion import Fusion, IterType, MemoryType
+from wsched.fusion import Fusion, IterType
 from wsched.schedule import (
     CircularBufferingStrategy,
     ClusterDims,
@@ -72,15 +72,11 @@ def test_results_of_32_bits_are_stored_from_the_accumulator() -> None:
     assert str(f.tensor("T7").loop[-1].extent) == "32"
 
 
-def test_without_shared_memory_epilogue() -> None:
-    f = schedule_matmul(linear(), replace(COOPERATIVE, use_smem_epilogue=False))
-    assert nests(f)["T5_g___bfloat"] == EPILOGUE
-    assert [t.name for t in f.tensors if t.memory is MemoryType.Shared] == ["T6", "T7"]
-
-
-def test_without_stmatrix() -> None:
-    f = schedule_matmul(linear(), replace(COOPERATIVE, use_ldst_matrix=False))
-    assert "T8 = Set(T9)" in [f"{e.output} = {e}" for e in f.exprs]
+@pytest.mark.parametrize("field", ["use_smem_epilogue", "use_ldst_matrix"])
+def test_an_epilogue_that_is_not_built(field: str) -> None:
+    with pytest.raises(UnsupportedError) as e:
+        schedule_matmul(linear(), replace(COOPERATIVE, **{field: False}))
+    assert str(e.value) == f"{field}=False is not supported; supported: {field}=True"
 
 
 @pytest.mark.parametrize("dims", [ClusterDims(2, 1), ClusterDims(1, 2), ClusterDims(2, 2)])

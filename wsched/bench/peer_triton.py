@@ -68,10 +68,9 @@ _KERNEL = triton.jit(matmul_tiles)
 
 
 def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
-    """Compile the kernel; descriptors are made once per set of tensors.
+    """Make the kernel's launch; descriptors are made once per set of tensors.
 
-    Raises:
-        Skip: sizes whose strides TMA cannot take, or no room in shared memory.
+    Triton compiles at the first launch, which raises ``Skip`` where TMA cannot take the strides.
     """
     torch = importlib.import_module("torch")
     descriptor = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowering.errors import UnsupportedError
+from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.problem import Problem, definition_text
 
 __all__ = ["PEERS", "REFERENCE", "Launch", "Prepared", "Skip", "is_own", "parse_peers", "prepare"]
@@ -88,7 +88,6 @@ def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, 
 
 def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: Any) -> Prepared:
     import wsched
-    from lowering.errors import WschedError
     from wsched.schedule.params import MatmulParams
 
     try:
@@ -101,9 +100,16 @@ def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: 
         kernel(a, b, out=[d])
         return d
 
-    return Prepared(
-        launch, {"params": kernel.params.to_dict(), "resources": plain(kernel.resources)}
-    )
+    details = {"params": kernel.params.to_dict(), "resources": _resources(kernel)}
+    return Prepared(launch, details)
+
+
+def _resources(kernel: Any) -> Any:
+    """Registers and shared memory; a host without the tools that read them can still measure."""
+    try:
+        return plain(kernel.resources)
+    except (WschedError, OSError) as error:
+        return {"unknown": str(error)}
 
 
 def plain(value: Any) -> Any:

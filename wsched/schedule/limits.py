@@ -37,8 +37,7 @@ def shared_bytes(params: MatmulParams, operand: DataType, result: DataType) -> t
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     stage = (tile.m + tile.n) * tile.k * operand.bytes
     buffer = warp.m * chunk_columns(params, result) * result.bytes
-    buffers = params.epilogue_stages * params.warpgroups if params.use_smem_epilogue else 0
-    return stage, buffer * buffers
+    return stage, buffer * params.epilogue_stages * params.warpgroups
 
 
 def require_legal(fusion: Fusion, params: MatmulParams) -> None:
@@ -105,6 +104,10 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         )
     if params.splitk_factor != 1:
         raise UnsupportedError(f"splitk_factor={params.splitk_factor}", "splitk_factor=1")
+    if not params.use_smem_epilogue:
+        raise UnsupportedError("use_smem_epilogue=False", "use_smem_epilogue=True")
+    if not params.use_ldst_matrix:
+        raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
     if params.promote_prologue_smem_reuse:
         raise UnsupportedError("promote_prologue_smem_reuse=True", "False")
     if params.ping_pong and not params.persistent:
@@ -176,7 +179,7 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"{stages} stages: a ring has at least 2, and one more than the {flying} wgmma groups "
             "in flight"
         )
-    if params.use_smem_epilogue and params.epilogue_stages < 1:
+    if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
     return reasons
 

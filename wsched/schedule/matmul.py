@@ -72,13 +72,10 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
-    if params.use_smem_epilogue:
-        stored = s.cache_before(output.tensor, _TMA)
-        fragment = params.use_ldst_matrix and output.dtype.bytes == 2
-        s.cache_before(stored, LoadStoreOpType.StMatrix if fragment else LoadStoreOpType.Set)
-        s.set_memory_type(stored, MemoryType.Shared)
-    else:
-        s.cache_before(output.tensor)
+    stored = s.cache_before(output.tensor, _TMA)
+    matrices = output.dtype.bytes == 2
+    s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
+    s.set_memory_type(stored, MemoryType.Shared)
     acc = s.fusion.mma.output
     order = [e.output for e in s.fusion.exprs]
     return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]))
@@ -167,7 +164,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams) -> None:
     columns = chunk_columns(params, output.dtype)
     s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
-    boxed = tv == output.tensor and params.use_smem_epilogue
+    boxed = tv == output.tensor
     if not boxed:
         s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):

@@ -1,0 +1,84 @@
+"""Random inputs, the comparison, and its verdict; with torch and without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.schedules import definition
+from wsched import check as module
+from wsched.api import import_fusion
+from wsched.check import check, random_inputs
+from wsched.inspect import Extents, kernel_for
+
+SMALL = Extents(72, 136, 64)
+
+
+@pytest.fixture(params=["torch", "numpy"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("op", ["linear", "matmul", "matmul_t"])
+def test_right(op: str, library: str) -> None:
+    text = definition("f16", "f32", op)
+    kernel = kernel_for(text, SMALL)
+    inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
+    assert isinstance(inputs[0], np.ndarray) == (library == "numpy")
+    outcome = check(kernel, inputs)
+    assert outcome.passed and outcome.error < outcome.limit == 2e-5
+    assert outcome.text.startswith("RIGHT: 72 x 136 Float result against ")
+    assert "ran on the machine model (CPU, byte for byte) in " in outcome.text
+
+
+def test_wrong(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that computes with half of K is found out."""
+    kernel = kernel_for(definition(), SMALL)
+    inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
+    real: Any = module._run_torch if library == "torch" else module._run_numpy
+
+    def half(kernel: Any, inputs: Any) -> tuple[Any, float]:
+        result, seconds = real(kernel, inputs)
+        return result / 2, seconds
+
+    monkeypatch.setattr(module, f"_run_{library}", half)
+    outcome = check(kernel, inputs)
+    assert not outcome.passed
+    assert outcome.text.startswith("WRONG: 72 x 136 BFloat16 result against ")
+    assert outcome.error == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_nan_is_wrong(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_for(definition(), SMALL)
+    inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
+    nothing = np.full((72, 136), np.nan, np.float32), 0.0
+    monkeypatch.setattr(module, f"_run_{library}", lambda *args: nothing)
+    assert not check(kernel, inputs).passed
+
+
+@pytest.mark.parametrize("problem", [Extents(0, 8, 8), Extents(8, 8, 0)])
+def test_empty(problem: Extents, library: str) -> None:
+    kernel = kernel_for(definition(), problem)
+    assert check(kernel, random_inputs(kernel.fusion, problem, 0, "cpu")).passed
+
+
+def test_inputs_depend_on_the_seed_only(library: str) -> None:
+    fusion = import_fusion(definition())
+    first, same, other = (random_inputs(fusion, SMALL, s, "cpu") for s in (1, 1, 2))
+    assert (first[0] == same[0]).all() and not (first[0] == other[0]).all()
+
+
+def test_limit_is_that_of_the_coarsest_rounding() -> None:
+    """bf16 between accumulator and an fp16 result costs what bf16 costs."""
+    text = definition("bf16", "f16")
+    kernel = kernel_for(text, SMALL)
+    outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
+    assert outcome.passed and outcome.limit == 4e-3
+    assert replace(outcome, passed=False).text == outcome.text

@@ -1,0 +1,288 @@
+"""The commands dump, run, explain and version: what they print and how they fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lowering.ir.text import parse_kernel
+from lowering.pipeline import PASSES
+from tests.schedules import definition
+from wsched import MatmulParams, __version__
+from wsched.cli import app, main
+
+SMALL = ["--shape", "64x128x64"]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wide terminal without colours, and a cache of this test's own."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cubins"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def printed(*arguments: object) -> str:
+    """Standard output of a command that succeeds."""
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return str(result.stdout)
+
+
+def refusal(arguments: Sequence[object]) -> str:
+    """Standard error of a command that refuses: exit status 2, no traceback, nothing printed."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.exception
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return str(result.stderr)
+
+
+def usage_error(arguments: Sequence[object]) -> str:
+    """The message in the box of a usage error, on one line."""
+    text = re.sub(r"[│╭╮╰╯─|+]", " ", refusal(arguments))
+    return " ".join(text.partition("Error")[2].split())
+
+
+def test_version() -> None:
+    assert printed("version") == f"{__version__}\n"
+
+
+# --- dump ---------------------------------------------------------------------------------------
+
+
+def test_dump_prints_the_loops_unless_told(file: Path) -> None:
+    text = printed("dump", file)
+    assert text == printed("dump", file, "--stage", "loops")
+    assert text.index("load sub-DAG") < text.index("compute sub-DAG")
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("stage", "begin"),
+    [
+        ("fusion", ""),
+        ("subdags", ""),
+        ("dot", "digraph"),
+        ("lower", "kernel matmul_"),
+        ("circular_buffer", "kernel matmul_"),
+        ("kernel", "kernel matmul_"),
+        ("cuda", ""),
+        ("ptx", "//"),
+        ("sass", ""),
+    ],
+)
+def test_dump_of_a_stage(file: Path, stage: str, begin: str) -> None:
+    text = printed("dump", file, "--stage", stage, *SMALL)
+    assert len(text.splitlines()) > 3
+    assert text.startswith(begin)
+
+
+def test_the_kernel_can_be_read_back(file: Path) -> None:
+    text = printed("dump", file, "--stage", "kernel", *SMALL)
+    assert parse_kernel(text).name.startswith("matmul_bfloat16_bfloat16_")
+
+
+@pytest.mark.parametrize("shape", ["64x64x64", "4096x4096x64", "8192x8192x8192"])
+def test_the_kernel_is_the_one_that_is_explained(file: Path, shape: str) -> None:
+    options = [file, "--shape", shape, "--sms", 132]
+    kernel = parse_kernel(printed("dump", *options, "--stage", "kernel"))
+    assert kernel.name == json.loads(printed("explain", *options, "--json"))["kernel"]
+
+
+def test_dump_of_everything(file: Path, tmp_path: Path) -> None:
+    written = printed("dump", file, "--stage", "all", "--dir", tmp_path / "dumps", *SMALL)
+    paths = [Path(line) for line in written.splitlines()]
+    names = [path.name.partition(".")[0].partition("_")[2] for path in paths]
+    assert names[:5] == ["fusion", "subdags", "dot", "loops", "lower"]
+    assert names[-4:] == ["kernel", "cuda", "ptx", "sass"]
+    assert all(path.is_relative_to(tmp_path / "dumps") and path.stat().st_size for path in paths)
+    assert paths == sorted(paths)
+    assert set(paths) == {p for p in (tmp_path / "dumps").rglob("*") if p.is_file()}
+
+
+def test_an_unknown_stage(file: Path) -> None:
+    text = refusal(["dump", file, "--stage", "llvm"])
+    passes = ", ".join(p.__name__ for p in PASSES)
+    assert text == (
+        f"no stage 'llvm'; there are: fusion, subdags, dot, loops, lower, {passes}, kernel, cuda, "
+        "ptx, sass\n"
+    )
+
+
+def test_a_folder_that_cannot_be_made(file: Path) -> None:
+    message = usage_error(["dump", file, "--stage", "all", "--dir", file, *SMALL])
+    assert message == f"Invalid value for --dir: {file}: Not a directory"
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+def test_run(file: Path) -> None:
+    text = printed("run", file, *SMALL)
+    assert text.startswith("RIGHT: 64 x 128 BFloat16 result against ")
+    assert "limit 4e-03" in text
+
+
+def test_run_has_the_seed_in_hand(file: Path) -> None:
+    first, again, other = (printed("run", file, *SMALL, "--seed", seed) for seed in (3, 3, 4))
+    error = re.compile(r"\(Frobenius norm\) (\S+),")
+    found = [error.search(text) for text in (first, again, other)]
+    assert found[0] and found[1] and found[2]
+    assert found[0][1] == found[1][1]
+
+
+def test_run_allows_for_every_rounding(tmp_path: Path) -> None:
+    """A linear of bf16 rounds to bf16 before the cast to fp16."""
+    path = tmp_path / "cast.py"
+    path.write_text(definition("bf16", "f16"))
+    assert "limit 4e-03" in printed("run", path, *SMALL)
+
+
+def test_a_wrong_result_has_exit_status_1(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsched.check.TOLERANCE", dict.fromkeys(_tolerances(), 1e-9))
+    result = invoke("run", file, *SMALL)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("WRONG: 64 x 128 BFloat16 result")
+
+
+def _tolerances() -> Any:
+    from wsched.check import TOLERANCE
+
+    return TOLERANCE
+
+
+def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
+    monkeypatch.setattr("wsched.check.device", lambda: "cpu")
+    text = refusal(["run", file, "--shape", "2048x2048x512"])
+    assert re.fullmatch(
+        r"a run of matmul_\S+ on the machine that takes (about|more than) \d+ s is not supported; "
+        r"supported: runs of up to 0 s\. Take a smaller problem, or raise the limit: "
+        r"limit_seconds or WSCHED_MACHINE_SECONDS\n",
+        text,
+    )
+
+
+def test_a_layout_without_a_kernel(file: Path) -> None:
+    text = refusal(["run", file, "--shape", "64x64x60"])
+    assert text == (
+        "input 0 with 120 bytes from row to row is not supported; supported: positive multiples "
+        "of 16 bytes\n"
+    )
+
+
+# --- explain ------------------------------------------------------------------------------------
+
+
+def test_explain(file: Path) -> None:
+    text = printed("explain", file, "--shape", "4096x4096x4096")
+    assert text.startswith("4096x4096x4096 on 132 multiprocessors: matmul_bfloat16_bfloat16_")
+    assert "legal" in text
+    assert "load sub-DAG" in text
+
+
+def test_explain_as_json(file: Path) -> None:
+    found = json.loads(printed("explain", file, "--shape", "4096x4096x4096", "--json"))
+    params = MatmulParams.from_dict(found["params"])
+    assert params.to_dict() == found["params"]
+    assert str(params.output_tile) in found["kernel"]
+    assert found["threads"] == 128 * (params.warpgroups + 1)
+    assert 0 < found["shared_bytes"] <= 227 * 1024
+    assert found["relation"]
+    assert found["predicted_us"] > 4096**3 * 2 / 1e9  # no H200 does 1000 TFLOP/s
+    assert list(found["others"].values()) == sorted(found["others"].values())
+    assert found["predicted_us"] <= min(found["others"].values())
+
+
+def test_a_device_with_fewer_multiprocessors_takes_longer(file: Path) -> None:
+    times = [
+        json.loads(printed("explain", file, "--shape", "4096x4096x64", "--sms", n, "--json"))[
+            "predicted_us"
+        ]
+        for n in (132, 66)
+    ]
+    assert times[0] < times[1]
+
+
+# --- what all of them refuse ----------------------------------------------------------------------
+
+COMMANDS = ["dump", "run", "explain"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("shape", ["64x64", "64x64x-8", "axbxc", ""])
+def test_a_shape_that_is_none(file: Path, command: str, shape: str) -> None:
+    assert usage_error([command, file, "--shape", shape]) == (
+        f"Invalid value for --shape: {shape!r} is no problem size; write MxNxK, for example "
+        "256x512x64"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_not_there(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "none.py"
+    text = usage_error([command, path])
+    assert text.casefold() == f"Invalid value for 'file': file '{path}' does not exist.".casefold()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            definition().replace("fd.ops.linear(x, w)", "fd.ops.relu(x)"),
+            "fd.ops.relu is not supported; supported: fd.ops.linear or fd.ops.matmul of two 2-D "
+            "tensors, bf16 or fp16, and fd.ops.cast of its result to bf16, fp16 or fp32",
+        ),
+        ("x = (", "line 1: `x = (` is not supported; supported: Python"),
+        (
+            "x = 3\n",
+            "text with 0 fusion definitions is not supported; supported: text with one, a function "
+            "with an argument `fd: FusionDefinition` or the body of `with FusionDefinition() as "
+            "fd:`",
+        ),
+    ],
+)
+def test_a_definition_without_a_kernel(file: Path, command: str, text: str, message: str) -> None:
+    file.write_text(text)
+    assert refusal([command, file]) == f"{file}: {message}\n"
+
+
+def test_main_is_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["wsched", "version"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_main_refuses_with_status_2(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["wsched", "dump", str(file), "--stage", "llvm"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("no stage 'llvm'; there are: fusion,")

@@ -1,0 +1,54 @@
+"""The demo: every step is there, fits the page, and its exit status is the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lowering.cuda.nvrtc import nvrtc_version
+from lowering.errors import UnsupportedError
+from wsched import demo
+from wsched.check import Outcome
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The demo from the text of its definition, on the CPU, with a cache of its own."""
+    monkeypatch.setattr(demo, "_definition", lambda: (demo.LINEAR, "its text"))
+    monkeypatch.setattr(demo, "device", lambda: "cpu")
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    try:
+        nvrtc_version()
+    except UnsupportedError as e:
+        pytest.skip(str(e))
+    return tmp_path / "dumps"
+
+
+def test_demo(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.run_demo(small) == 0
+    lines = capsys.readouterr().out.splitlines()
+    steps = [line for line in lines if line[:1].isdigit()]
+    assert [s[:2] for s in steps] == ["1.", "2.", "3.", "4."]
+    assert sum("load sub-DAG" in s and "compute sub-DAG" in s for s in lines) == 1
+    assert any(line.startswith("   RIGHT: 256 x 512 BFloat16 result against ") for line in lines)
+    (folder,) = small.iterdir()
+    assert any(str(folder) in line for line in lines)
+    assert len(list(folder.iterdir())) >= 20
+    assert all(len(s) <= 100 for s in lines if str(small) not in s)
+
+
+def test_exit_status_is_the_verdict(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = Outcome(False, 1.0, 0.1, 0.0, "WRONG: made so\n")
+    monkeypatch.setattr(demo, "check", lambda kernel, inputs: outcome)
+    assert demo.run_demo(small) == 1
+    assert "   WRONG: made so\n" in capsys.readouterr().out
+
+
+def test_dumps_that_cannot_be_written(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small.write_text("a file where the folder should be")
+    assert demo.run_demo(small) == 0
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last.startswith(f"   not written, because {small}") and last.endswith("Not a directory")

@@ -1,0 +1,180 @@
+"""How kernels are launched: streams, CUDA graphs, kernels that are kept, times."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.cuda.nvrtc import compilations
+from tests.schedules import SCHEDULES, definition
+from wsched.arguments import InputError
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST_RESULT_SECONDS = 0.8
+
+
+def operands(m: int, n: int, k: int, seed: int = 0) -> tuple[Any, Any, Any]:
+    """x, w and the exact product, of integers."""
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    x, w = (
+        torch.randint(-2, 3, (rows, k), generator=generator, device="cuda").bfloat16()
+        for rows in (m, n)
+    )
+    return x, w, (x.double() @ w.double().T).bfloat16()
+
+
+@pytest.mark.parametrize("name", ["coop_128x256", "pingpong_128x128", "tile_per_cta"])
+def test_graph(name: str) -> None:
+    import torch
+
+    x, w, _ = operands(520, 776, 264)
+    d = torch.empty(520, 776, dtype=torch.bfloat16, device="cuda")
+    kernel = wsched.compile(definition(), [x, w], params=SCHEDULES[name])
+    kernel(x, w, out=[d])  # compiled and loaded before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(x, w, out=[d])
+    for seed in range(1, 4):
+        new_x, new_w, wanted = operands(520, 776, 264, seed)
+        x.copy_(new_x)
+        w.copy_(new_w)
+        d.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(d, wanted)
+
+
+def test_a_graph_that_allocates_its_result() -> None:
+    import torch
+
+    x, w, wanted = operands(136, 264, 72)
+    wsched.execute(definition(), [x, w])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (d,) = wsched.execute(definition(), [x, w])
+    d.fill_(float("nan"))
+    graph.replay()
+    assert torch.equal(d, wanted)
+
+
+def test_side_stream() -> None:
+    """The kernel waits for what its own stream did before it, though that takes long."""
+    import torch
+
+    x, w, wanted = operands(520, 776, 264)
+    wsched.execute(definition(), [x, w])
+    late = torch.zeros_like(x)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        late.copy_(x)
+        (d,) = wsched.execute(definition(), [late, w])
+    stream.synchronize()
+    assert torch.equal(d, wanted)
+
+
+def test_two_streams_at_once() -> None:
+    """The same kernel and another one side by side; the smaller grids share the GPU."""
+    import torch
+
+    cases = [operands(520, 776, 264, 1), operands(264, 1032, 520, 2), operands(2056, 2056, 520, 3)]
+    names = ["coop_128x128", "pingpong_64x128", "coop_128x128"]
+    kernels = [
+        wsched.compile(definition(), case[:2], params=SCHEDULES[name])
+        for case, name in zip(cases, names, strict=True)
+    ]
+    results = [torch.empty_like(wanted) for _, _, wanted in cases]
+    wrong = [torch.zeros((), dtype=torch.int64, device="cuda") for _ in cases]
+    streams = [torch.cuda.Stream() for _ in cases]
+    torch.cuda.synchronize()
+    for _ in range(50):
+        for stream, kernel, case, d, count in zip(
+            streams, kernels, cases, results, wrong, strict=True
+        ):
+            with torch.cuda.stream(stream):
+                d.fill_(float("nan"))
+                kernel(*case[:2], out=[d])
+                count += (d != case[2]).sum()
+    torch.cuda.synchronize()
+    assert [int(count) for count in wrong] == [0, 0, 0]
+
+
+def test_a_new_shape_compiles_nothing() -> None:
+    import torch
+
+    params = SCHEDULES["coop_128x128"]
+    x, w, _ = operands(136, 264, 72)
+    wsched.execute(definition(), [x, w], params=params)
+    before = compilations()
+    for m, n, k in ((8, 8, 8), (1000, 72, 4096), (4096, 4096, 64), (137, 264, 72)):
+        x, w, wanted = operands(m, n, k)
+        (d,) = wsched.execute(definition(), [x, w], params=params)
+        assert torch.equal(d, wanted)
+    assert compilations() == before
+
+
+def test_inputs_on_two_devices() -> None:
+    x, w, _ = operands(8, 8, 8)
+    with pytest.raises(InputError) as caught:
+        wsched.execute(definition(), [x, w.cpu()])
+    assert str(caught.value) == "inputs are on cpu and cuda:0, not on one device"
+
+
+FIRST = """
+import json, time, torch
+import cuda.bindings.driver, cuda.bindings.nvrtc
+import lowering.cuda.emit, lowering.cuda.launch, lowering.cuda.sass
+import wsched.api
+from tests.schedules import definition
+try:
+    import nvfuser_direct as nvf
+except ImportError:
+    nvf = None
+x, w = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+torch.cuda.synchronize()
+begin = time.perf_counter()
+if nvf is None:
+    fd = definition()
+else:
+    with nvf.FusionDefinition() as fd:
+        tensors = [fd.from_pytorch(t) for t in (x, w)]
+        fd.add_output(fd.ops.linear(*tensors))
+kernel = wsched.api.compile(fd, [x, w])
+source = kernel.source
+python = time.perf_counter() - begin
+kernel(x, w)
+torch.cuda.synchronize()
+total = time.perf_counter() - begin
+print(json.dumps({"python": python, "total": total, "nvfuser": nvf is not None}))
+"""
+
+
+def test_definition_to_first_result(tmp_path: Path, record_property: Any) -> None:
+    """In a process of its own with an empty cache; imports are not counted."""
+    environment = os.environ | {"WSCHED_CACHE_DIR": str(tmp_path / "cubins")}
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=55, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for name, value in found.items():
+        record_property(name, value)
+    print(
+        f"definition to first result {found['total']:.2f} s, of it {1e3 * found['python']:.0f} ms "
+        f"of Python before NVRTC; defined {'with nvFuser' if found['nvfuser'] else 'as text'}"
+    )
+    assert found["total"] <= FIRST_RESULT_SECONDS

@@ -1,0 +1,47 @@
+"""The kernels that the tests of the lowering look at, one for each class of schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from lowering.ir.kernel import Kernel
+from lowering.lower import lower
+from lowering.options import LoweringOptions
+from lowering.pipeline import Step, steps
+from tests.schedule.fusions import linear
+from tests.schedules import cooperative, ping_pong
+from wsched.schedule import CircularBufferingStrategy, MatmulParams, schedule_matmul
+
+SMALL: dict[str, MatmulParams] = {
+    "cooperative": cooperative(128, 128, stages=3),
+    "ping_pong": ping_pong(64, 128, stages=3),
+    "non_persistent": cooperative(128, 128, stages=3, persistent=False),
+    "pipelined": replace(
+        cooperative(128, 128, stages=3, registers=None),
+        circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
+    ),
+}
+WARP_SPECIALIZED = tuple(name for name, params in SMALL.items() if params.warp_specialized)
+
+
+def options(name: str) -> LoweringOptions:
+    """The options that go with a schedule."""
+    return LoweringOptions(num_registers=SMALL[name].num_registers)
+
+
+@lru_cache
+def tile_level(name: str) -> Kernel:
+    """The kernel of a schedule before the first pass."""
+    return lower(schedule_matmul(linear(), SMALL[name]), name)
+
+
+@lru_cache
+def lowered(name: str) -> tuple[Step, ...]:
+    """The kernel of a schedule before the first pass and after each."""
+    return tuple(steps(tile_level(name), options(name)))
+
+
+def final(name: str) -> Kernel:
+    """The kernel of a schedule after all passes."""
+    return lowered(name)[-1].kernel

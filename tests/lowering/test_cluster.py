@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.cluster import constant
+from lowering.errors import UnsupportedError
+from lowering.ir.expr import Const, Var, ceildiv
+from lowering.ir.kernel import Kernel
+from lowering.lower import lower
+from tests.lowering.kernels import SMALL
+from tests.schedule.fusions import linear
+from wsched.schedule import schedule_matmul
+from wsched.schedule.params import ClusterDims
+
+
+def clustered(dims: ClusterDims) -> Kernel:
+    """The cooperative kernel with a cluster, before the first pass."""
+    return lower(
+        schedule_matmul(linear(), replace(SMALL["cooperative"], cluster_dims=dims)), "clustered"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dims", "size", "shares"),
+    [
+        (ClusterDims(1, 1), 1, ()),
+        (ClusterDims(2, 1), 2, ((1, 1), (2, 1))),
+        (ClusterDims(1, 2), 2, ((2, 1), (1, 1))),
+    ],
+)
+def test_who_shares_a_tile(
+    dims: ClusterDims, size: int, shares: tuple[tuple[int, int], ...]
+) -> None:
+    kernel = clustered(dims)
+    assert kernel.cluster == size
+    assert [ring.shares for ring in kernel.circular_buffers] == [shares]
+
+
+def test_constant() -> None:
+    assert constant(Const(64), "a tile") == 64
+    with pytest.raises(UnsupportedError) as error:
+        constant(ceildiv(Var("K"), 64), "T6: k")
+    assert str(error.value) == (
+        "T6: k of run-time extent ceildiv(K, 64) is not supported; supported: constant tile sizes"
+    )

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lowering.dump import Dumper, DumpSettingError, dumper_from_environment
+from lowering.ir.text import parse_kernel, print_kernel
+from lowering.options import LoweringOptions
+from lowering.pipeline import PASSES, run_passes
+from tests.lowering.kernels import SMALL, lowered, options, tile_level
+
+NAMES = tuple(run.__name__ for run in PASSES)
+
+
+def dump(setting: str, folder: Path, name: str = "cooperative") -> list[Path]:
+    """The files that a lowering writes."""
+    environment = {"WSCHED_DUMP": setting, "WSCHED_DUMP_DIR": str(folder)}
+    dumper = dumper_from_environment(name, NAMES, environment)
+    run_passes(tile_level(name), options(name), dumper)
+    return dumper.files if dumper else []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_dump_is_the_kernel_of_its_step(name: str, tmp_path: Path) -> None:
+    files = dump("all", tmp_path, name)
+    assert [f.name for f in files] == [
+        f"{i:02d}_{step.name}.ir" for i, step in enumerate(lowered(name))
+    ]
+    for file, step in zip(files, lowered(name), strict=True):
+        assert file.parent == tmp_path / name
+        assert parse_kernel(file.read_text()) == step.kernel
+
+
+def test_head_says_what_changed(tmp_path: Path) -> None:
+    files = {f.name.partition("_")[2]: f.read_text() for f in dump("all", tmp_path)}
+    assert files["expect_tx.ir"].startswith(
+        f"# cooperative after expect_tx\n# {options('cooperative')}\nkernel "
+    )
+    assert files["order_pingpong.ir"].startswith(
+        "# cooperative after order_pingpong (unchanged)\n"
+        "# LoweringOptions(num_registers=(40, 232), store_buffers=2)\n"
+    )
+
+
+def test_some_passes_keep_their_numbers(tmp_path: Path) -> None:
+    files = dump(" lower, simplify ,, cuda", tmp_path)
+    assert [f.name for f in files] == ["00_lower.ir", f"{len(PASSES):02d}_simplify.ir"]
+
+
+def test_unset_is_silent(tmp_path: Path) -> None:
+    assert dump("", tmp_path) == dump(" , ", tmp_path) == []
+    assert dumper_from_environment("k", NAMES, {}) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_default_folder() -> None:
+    dumper = dumper_from_environment("k", NAMES, {"WSCHED_DUMP": "ptx"})
+    assert dumper is not None
+    assert dumper.folder == Path("wsched-dump/k")
+
+
+def test_code_comes_after_the_passes(tmp_path: Path) -> None:
+    dumper = Dumper(frozenset({"cuda", "sass"}), tmp_path)
+    dumper.step("lower", lowered("cooperative")[0].kernel, LoweringOptions())
+    for kind in ("cuda", "ptx", "sass"):
+        dumper.code(kind, lambda kind=kind: f"code of {kind}")
+    assert [f.name for f in dumper.files] == ["01_cuda.cu", "02_sass.sass"]
+    assert dumper.files[1].read_text() == "code of sass"
+
+
+def test_code_that_nobody_asked_for_is_not_made(tmp_path: Path) -> None:
+    def expensive() -> str:
+        raise AssertionError("made")
+
+    Dumper(frozenset({"simplify"}), tmp_path).code("sass", expensive)
+
+
+def test_a_word_that_is_no_pass() -> None:
+    with pytest.raises(DumpSettingError) as error:
+        dumper_from_environment("k", ("one", "two"), {"WSCHED_DUMP": "two,three"})
+    assert str(error.value) == (
+        "WSCHED_DUMP=two,three: 'three' is no pass; "
+        "use a comma-separated list of: all, lower, one, two, cuda, ptx, sass"
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_text_reads_back_after_every_pass(name: str) -> None:
+    for step in lowered(name):
+        assert parse_kernel(print_kernel(step.kernel)) == step.kernel

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.element import element_type
+from lowering.errors import UnsupportedError
+from lowering.ir.types import DType
+from wsched.fusion import DataType
+
+
+@pytest.mark.parametrize(
+    ("dtype", "element"),
+    [(DataType.BFloat16, DType.BF16), (DataType.Half, DType.F16), (DataType.Float, DType.F32)],
+)
+def test_element_types(dtype: DataType, element: DType) -> None:
+    assert element_type(dtype) is element
+
+
+def test_a_type_that_kernels_do_not_handle() -> None:
+    other = next(d for d in DataType if d.name not in ("BFloat16", "Half", "Float"))
+    with pytest.raises(UnsupportedError) as error:
+        element_type(other)
+    assert str(error.value) == (
+        f"dtype {other} is not supported; "
+        f"supported: {DataType.BFloat16}, {DataType.Half}, {DataType.Float}"
+    )

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.ir.expr import evaluate
+from lowering.ir.nodes import Consume, Produce, Section
+from lowering.ir.text import print_body
+from lowering.ir.verify import verify
+from tests.lowering.kernels import SMALL, tile_level
+from tests.passes.evaluator import execute
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_tile_level(name: str, golden: object) -> None:
+    """One loop for the load section, the compute section's own loops beside it."""
+    assert print_body(tile_level(name).body) == golden
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_well_formed(name: str) -> None:
+    assert verify(tile_level(name)) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (200, 300, 190), (64, 520, 65), (300, 128, 0)])
+@pytest.mark.parametrize("ctas", [1, 2, 5])
+def test_both_sections_go_through_the_same_steps(
+    name: str, sizes: tuple[int, int, int], ctas: int
+) -> None:
+    """With the bounds that each computes; in ping-pong the groups' steps interleave."""
+    kernel = tile_level(name)
+    (ring,) = kernel.circular_buffers
+    env = dict(zip("MNK", sizes, strict=True)) | {"%nctaid.x": ctas}
+    if name == "non_persistent":
+        ctas = env["%nctaid.x"] = evaluate(kernel.grid, env)
+    for cta in range(ctas):
+        filled = list(range(len(steps(name, "load", env | {"%ctaid.x": cta}, 0))))
+        assert steps(name, "load", env | {"%ctaid.x": cta}, 0) == filled
+        read = [steps(name, "compute", env | {"%ctaid.x": cta}, g) for g in range(ring.groups)]
+        if ring.consumers == ring.groups:
+            assert read == [filled] * ring.groups
+        else:
+            assert all(steps == sorted(steps) for steps in read)
+            assert sorted(m for steps in read for m in steps) == filled
+
+
+def steps(name: str, section: str, env: dict[str, int], group: int) -> list[int]:
+    """The load steps that a section produces or consumes, in order."""
+    env = dict(env)
+    found: list[int] = []
+    for stmt in tile_level(name).body:
+        if isinstance(stmt, Section) and stmt.name != section:
+            continue
+        body = stmt.body if isinstance(stmt, Section) else (stmt,)
+        if isinstance(stmt, Section) and stmt.group:
+            env[stmt.group.name] = group
+        for inner, scalars in execute(body, env):
+            if isinstance(inner, (Produce, Consume)):
+                found.append(evaluate(inner.step, scalars))
+    return found

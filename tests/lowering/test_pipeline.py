@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import lowering.pipeline as pipeline
+from lowering.errors import InternalError
+from lowering.ir.expr import ZERO, Var
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Let
+from lowering.ir.text import print_kernel
+from lowering.options import LoweringOptions
+from lowering.pipeline import PASSES, run_passes
+from tests.lowering.kernels import SMALL, final, lowered, options, tile_level
+
+
+def test_order(golden: object) -> None:
+    """The whole lowering on one screen."""
+    assert "".join(run.__name__ + "\n" for run in PASSES) == golden
+
+
+def test_a_pass_has_the_name_of_its_file() -> None:
+    assert all(run.__module__ == f"passes.{run.__name__}" for run in PASSES)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_steps_are_named_in_order(name: str) -> None:
+    assert [s.name for s in lowered(name)] == ["lower", *(run.__name__ for run in PASSES)]
+    assert run_passes(tile_level(name), options(name)) == final(name)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_last_pass_leaves_nothing_to_do(name: str) -> None:
+    assert PASSES[-1](final(name), options(name)) == final(name)
+
+
+def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
+    """A pass with a defect: it binds an undefined name."""
+    return replace(kernel, body=(Let(Var("x"), Var("nowhere")), *kernel.body))
+
+
+def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PASSES", (*PASSES[:2], break_it, *PASSES[2:]))
+    left = break_it(lowered("cooperative")[2].kernel, LoweringOptions())
+    with pytest.raises(InternalError) as error:
+        run_passes(tile_level("cooperative"), LoweringOptions())
+    assert (error.value.where, error.value.ir) == ("break_it", print_kernel(left))
+    assert str(error.value) == (
+        "break_it: nowhere is used before it is defined, in: let x: i32 = nowhere\n"
+        "This is a defect of wsched, please report it with the dump.\n" + print_kernel(left)
+    )
+
+
+def test_all_problems_are_told() -> None:
+    """Also those of the kernel that the passes are given."""
+    twice = replace(tile_level("cooperative"), body=(Let(Var("M"), Var("y") + ZERO),))
+    with pytest.raises(InternalError) as error:
+        run_passes(twice, LoweringOptions())
+    assert (error.value.where, error.value.why) == (
+        "lower",
+        "y is used before it is defined, in: let M: i32 = y; "
+        "M is defined twice, in: let M: i32 = y",
+    )

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import ScheduleError
+from passes.allocate_shared import allocate_shared
+from tests.passes.texts import full, kernel, lowered, unchanged
+
+BEFORE = """
+tensormap A: bf16[512, 512] box 128x64 swizzle 128
+shared A_s: bf16[4][128x64] swizzle 128{a}
+shared B_s: bf16[4][256x64] swizzle 128{b}
+shared D_s: bf16[4][64x64] swizzle 128{d}
+mbarrier full[4] arrivals 1{full}
+mbarrier empty[4] arrivals 8{empty}
+elect {{
+  tma.load A_s[0, 0, 0], A[0, 0], bar=full[0]
+  tma.load B_s[0, 0, 0], A[0, 0], bar=full[0]
+}}
+"""
+TILE_LEVEL = BEFORE.format(a="", b="", d="", full="", empty="")
+PLACED = BEFORE.format(
+    a=" at 0", b=" at 65536", d=" at 196608", full=" at 229376", empty=" at 229408"
+)
+
+
+def test_tiles_first_then_barriers() -> None:
+    assert lowered(allocate_shared, TILE_LEVEL) == full(PLACED)
+    assert kernel(PLACED).shared_bytes == 229440
+
+
+def test_placed_again_nothing_changes() -> None:
+    assert unchanged(allocate_shared, PLACED)
+    assert unchanged(allocate_shared, "cta.sync")
+
+
+def test_a_stage_that_breaks_the_alignment() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(allocate_shared, "shared A_s: bf16[4][100x64] swizzle 128")
+    assert str(error.value) == (
+        "ScheduleError[smem]: shared tile A_s of 100x64 bf16: "
+        "a stage is 12800 bytes, not a multiple of 1024\n"
+        "  legal here: rows * columns * 2 a multiple of 1024"
+    )
+
+
+def test_more_than_a_cta_may_have() -> None:
+    """Only the operands' stages can be given up, not the epilogue's buffers."""
+    five = TILE_LEVEL.replace("bf16[4][128x64]", "bf16[5][128x64]")
+    with pytest.raises(ScheduleError) as error:
+        lowered(allocate_shared, five.replace("bf16[4][256x64]", "bf16[5][256x64]"))
+    assert str(error.value) == (
+        "ScheduleError[smem]: circular_buffer(A_s, B_s, stages=5): "
+        "A_s 80 + B_s 160 + D_s 32 + mbarriers = 272.1 KiB, limit 227 KiB\n"
+        "  legal here: stages=2 (128.1 KiB); stages=3 (176.1 KiB); stages=4 (224.1 KiB)"
+    )
+
+
+def test_more_than_a_cta_may_have_with_the_least_stages() -> None:
+    text = TILE_LEVEL.replace("bf16[4][64x64]", "bf16[20][64x64]")
+    text = text.replace("bf16[4]", "bf16[2]")
+    with pytest.raises(ScheduleError) as error:
+        lowered(allocate_shared, text)
+    assert str(error.value) == (
+        "ScheduleError[smem]: circular_buffer(A_s, B_s, stages=2): "
+        "A_s 32 + B_s 64 + D_s 160 + mbarriers = 256.1 KiB, limit 227 KiB"
+    )

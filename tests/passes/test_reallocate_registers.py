@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering import hopper
+from lowering.errors import ScheduleError
+from passes.reallocate_registers import reallocate_registers
+from tests.passes.texts import full, lowered, unchanged
+
+BEFORE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    fence.proxy.async
+  }
+  role load warps 8 .. 12 {
+  }
+}
+"""
+ENTRY = "the kernel starts with 168 registers a thread: load gives, compute takes"
+LEGAL_384 = "(24, 240); (32, 232); (40, 232)"
+
+
+def test_the_load_role_gives_and_the_compute_role_takes() -> None:
+    assert lowered(reallocate_registers, BEFORE, num_registers=(40, 232)) == full("""
+roles {
+  role compute warps 0 .. 8 as wg {
+    setmaxnreg inc, 232
+    fence.proxy.async
+  }
+  role load warps 8 .. 12 {
+    setmaxnreg dec, 40
+  }
+}
+""")
+
+
+def test_the_entry_count_itself() -> None:
+    """168 registers at 384 threads: neither side needs more than it has."""
+    text = lowered(reallocate_registers, BEFORE, num_registers=(168, 168))
+    assert text.count("setmaxnreg dec, 168") == 2
+
+
+def test_without_a_pair_nothing_changes() -> None:
+    assert unchanged(reallocate_registers, BEFORE, num_registers=None)
+
+
+@pytest.mark.parametrize(
+    ("threads", "pair", "why", "legal"),
+    [
+        (384, (40, 240), "128 x 40 + 256 x 240 = 66560 registers, the CTA has 384 x 168 = 64512",
+         LEGAL_384),
+        (384, (36, 232), "36 is not a multiple of 8 from 24 to 240", LEGAL_384),
+        (384, (16, 232), "16 is not a multiple of 8 from 24 to 240", LEGAL_384),
+        (384, (24, 248), "248 is not a multiple of 8 from 24 to 240", LEGAL_384),
+        (384, (176, 168), ENTRY,
+         LEGAL_384),
+        (384, (40, 160), ENTRY,
+         LEGAL_384),
+        (512, (40, 232), "128 x 40 + 384 x 232 = 94208 registers, the CTA has 512 x 128 = 65536",
+         "(24, 160); (32, 160); (40, 152)"),
+    ],
+)  # fmt: skip
+def test_a_pair_that_would_hang(threads: int, pair: tuple[int, int], why: str, legal: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(reallocate_registers, BEFORE, threads=threads, num_registers=pair)
+    assert str(error.value) == (
+        f"ScheduleError[registers]: WarpSpecialized(num_registers={pair}): {why}\n"
+        f"  legal here: {legal}"
+    )
+
+
+def test_at_256_threads_no_pair_is_legal() -> None:
+    """A thread has 248 registers at entry, more than setmaxnreg can name."""
+    with pytest.raises(ScheduleError) as error:
+        lowered(reallocate_registers, BEFORE, threads=256, num_registers=(40, 240))
+    assert str(error.value) == (
+        "ScheduleError[registers]: WarpSpecialized(num_registers=(40, 240)): "
+        "the kernel starts with 248 registers a thread: load gives, compute takes"
+    )
+
+
+@pytest.mark.parametrize(("threads", "count"), [(256, 248), (384, 168), (512, 128), (640, 96)])
+def test_registers_at_entry(threads: int, count: int) -> None:
+    assert hopper.registers_at_entry(threads) == count

@@ -1,0 +1,81 @@
+"""The documents against the tree: links, the table of passes, the examples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lowering.ir.expr import OPS, SPECIALS
+from lowering.pipeline import PASSES
+from wsched.compiled import compile_fusion
+from wsched.demo import LINEAR
+from wsched.importer import build_fusion, record_text
+from wsched.schedule.loops import side_by_side
+from wsched.schedule.params import MatmulParams
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "design").glob("*.md")])
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def python_blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text_of(name), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text(encoding="utf-8"))
+    local = [t for t in targets if "://" not in t]
+    assert [t for t in local if not (document.parent / t).exists()] == []
+
+
+def test_every_note_is_in_the_index() -> None:
+    linked = re.findall(r"\]\(([^)]+\.md)\)", text_of("design/README.md"))
+    notes = sorted(p.name for p in (ROOT / "design").glob("*.md") if p.name != "README.md")
+    assert sorted(set(linked)) == notes
+
+
+def test_table_of_passes() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("design/0003-passes.md"), flags=re.M)
+    assert rows == [(str(i), p.__name__) for i, p in enumerate(PASSES, 1)]
+
+
+def test_expressions_of_the_grammar() -> None:
+    text = text_of("design/0002-kernel-ir.md")
+    (infix,) = re.findall(r"Python's operators `(.*?)`", text)
+    assert sorted(infix.split()) == sorted(op for op, (_, level) in OPS.items() if level)
+    assert all(f"%{name}" in text for name in SPECIALS)
+
+
+def test_nests_of_the_proposal() -> None:
+    fusion = build_fusion(record_text(LINEAR))
+    nests = side_by_side(compile_fusion(fusion, MatmulParams()).fusion)
+    assert nests.partition("\nextents\n")[0] in text_of("design/0001-separate-sub-dags.md")
+
+
+def test_examples_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("nvfuser_direct")
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
+    names: dict[str, object] = {}
+    for block in python_blocks("README.md"):
+        exec(compile(block, "README.md", "exec"), names)
+    a, b, out = names["a"], names["b"], names["out"]
+    expected = a.float() @ b.float().T  # type: ignore[attr-defined]
+    assert (out.float() - expected).norm() < 4e-3 * expected.norm()  # type: ignore[attr-defined]
+
+
+def test_example_of_the_debug_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fusion = build_fusion(record_text(LINEAR.replace("BFloat16", "Half")))
+    kernel = compile_fusion(fusion, MatmulParams())
+    Path("chunk_epilogue.ir").write_text(kernel.dump("chunk_epilogue"))
+    (example,) = python_blocks("design/0007-debug-ladder.md")
+    names: dict[str, object] = {}
+    exec(compile(example, "0007-debug-ladder.md", "exec"), names)
+    assert names["kernel"] == kernel.kernel
