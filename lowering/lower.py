@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from lowering.cluster import cluster_dims, cluster_size, constant
 from lowering.element import element_type
+from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,17 +14,13 @@ from tests.api.test_execute import K, M, N, integers, live, product
 from tests.schedules import SCHEDULES, cooperative, definition, ping_pong
 from wsched.api import import_fusion
 from wsched.layout import laid_out
-from wsched.schedule.params import ClusterDims, MatmulParams
+from wsched.schedule.params import MatmulParams
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 BF16 = torch.bfloat16
 LAYOUTS = ["tn", "tt", "nn", "nt"]
 """BLAS letters of A and B: A is K-major for ``t``, B for ``n``."""
-
-
-def clustered(params: MatmulParams, m: int, n: int) -> MatmulParams:
-    return replace(params, cluster_dims=ClusterDims(m, n))
 
 
 KERNELS: dict[str, MatmulParams] = {
@@ -37,11 +32,12 @@ KERNELS: dict[str, MatmulParams] = {
     "ping_pong": SCHEDULES["pingpong_64x256"],
     "ping_pong_rows_128": SCHEDULES["pingpong_128x128"],
     "tile_per_cta": SCHEDULES["tile_per_cta"],
-    "cluster_2x1": clustered(cooperative(128, 128), 2, 1),
-    "cluster_1x2": clustered(cooperative(128, 128), 1, 2),
-    "cluster_2x2": clustered(cooperative(128, 128), 2, 2),
-    "cluster_2x1_slices_of_k": clustered(cooperative(128, 192, stages=3), 2, 1),
-    "cluster_1x2_ping_pong": clustered(ping_pong(64, 128), 1, 2),
+    "pipelined": SCHEDULES["pipelined"],
+    "cluster_2x1": SCHEDULES["cluster_2x1"],
+    "cluster_1x2": SCHEDULES["cluster_1x2"],
+    "cluster_2x2": SCHEDULES["cluster_2x2"],
+    "cluster_2x1_slices_of_k": cooperative(128, 192, stages=3, cluster=(2, 1)),
+    "cluster_1x2_ping_pong": ping_pong(64, 128, cluster=(1, 2)),
 }
 
 

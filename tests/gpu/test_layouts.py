@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import wsched
 from tests.schedules import SCHEDULES, cooperative, definition, ping_pong
-from wsched.schedule.params import ClusterDims, MatmulParams
+from wsched.schedule.params import MatmulParams
 
 pytestmark = pytest.mark.gpu
 
@@ -25,13 +24,12 @@ KERNELS: dict[str, MatmulParams | None] = {
     "ping_pong": SCHEDULES["pingpong_64x256"],
     "ping_pong_rows_128": SCHEDULES["pingpong_128x128"],
     "tile_per_cta": SCHEDULES["tile_per_cta"],
-    "cluster_2x1": replace(cooperative(128, 256), cluster_dims=ClusterDims(2, 1)),
-    "cluster_1x2": replace(cooperative(128, 128), cluster_dims=ClusterDims(1, 2)),
-    "cluster_2x2": replace(cooperative(128, 128), cluster_dims=ClusterDims(2, 2)),
-    "cluster_2x1_slices_of_k": replace(
-        cooperative(128, 192, stages=3), cluster_dims=ClusterDims(2, 1)
-    ),
-    "cluster_1x2_ping_pong": replace(ping_pong(64, 128), cluster_dims=ClusterDims(1, 2)),
+    "pipelined": SCHEDULES["pipelined"],
+    "cluster_2x1": SCHEDULES["cluster_2x1"],
+    "cluster_1x2": SCHEDULES["cluster_1x2"],
+    "cluster_2x2": SCHEDULES["cluster_2x2"],
+    "cluster_2x1_slices_of_k": cooperative(128, 192, stages=3, cluster=(2, 1)),
+    "cluster_1x2_ping_pong": ping_pong(64, 128, cluster=(1, 2)),
 }
 PROBLEMS = [(128, 256, 64), (8, 8, 8), (136, 264, 200), (1000, 3000, 72), (2048, 1536, 1024)]
 
