@@ -177,5 +177,5 @@ def _check_order(graph: TransformGraph, t: TensorView, source: TensorView) -> No
             f"a stage of {t.name} in the order [{stage}] from {source.name}, which is in memory as "
             f"[{memory}],",
             "the order of memory, contiguous dimension last",
-            f"reorder the Bulk loops of {t.name}",
+            f"Reorder the Bulk loops of {t.name}",
         )
