@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lowering.errors import UnsupportedError
@@ -70,7 +69,6 @@ def _addressable(tensor: torch.Tensor, rows: int, cols: int) -> bool:
     return _contiguous(tensor, rows, cols) and (single or apart)
 
 
-@lru_cache(maxsize=4096)
 def _with_orders(fusion: Fusion, orders: tuple[Order, ...]) -> Fusion:
     """The fusion with an order for each input, itself if it has them already."""
     changed = []

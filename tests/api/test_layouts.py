@@ -11,7 +11,7 @@ from lowering.ir.nodes import TmaLoad, Wgmma
 from lowering.ir.text import parse_kernel, print_kernel
 from lowering.ir.visit import walk
 from tests.api.test_execute import K, M, N, integers, live, product
-from tests.schedules import SCHEDULES, cooperative, definition, ping_pong
+from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, ping_pong
 from wsched.api import import_fusion
 from wsched.layout import laid_out
 from wsched.schedule.params import MatmulParams
@@ -19,8 +19,6 @@ from wsched.schedule.params import MatmulParams
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 BF16 = torch.bfloat16
-LAYOUTS = ["tn", "tt", "nn", "nt"]
-"""BLAS letters of A and B: A is K-major for ``t``, B for ``n``."""
 
 
 KERNELS: dict[str, MatmulParams] = {

@@ -39,7 +39,7 @@ def test_right(op: str, library: str) -> None:
 
 
 def test_right_in_other_layouts(library: str) -> None:
-    """B by rows of K, the result by columns: inputs are made in the definition's order of memory."""
+    """B by rows of K, the result by columns: inputs lie in memory as the definition says."""
     text = definition("f16", "f16", "matmul").replace("stride_order=[0, 1], ", "")
     text = text.replace("add_output(d)", "add_output(e)").replace(
         "    fd.add_output",

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 import wsched
-from tests.schedules import SCHEDULES, cooperative, definition, ping_pong
+from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, ping_pong
 from wsched.schedule.params import MatmulParams
 
 pytestmark = pytest.mark.gpu
 
-LAYOUTS = ["tn", "tt", "nn", "nt"]
 KERNELS: dict[str, MatmulParams | None] = {
     "heuristic": None,
     "cooperative": SCHEDULES["coop_128x256"],
