@@ -48,7 +48,7 @@ def test_any_schedule_computes_any_problem(
     ctas = params.cluster_dims.m * params.cluster_dims.n
     problem = replace(problem, sms=ctas * problem.sms)
     a, b = operands(problem, operand, seed, integer)
-    d = run(kernel(params, operand, result), problem, a, b, result, seed=seed)
+    d = run(kernel(params, operand, result, layout), problem, a, b, result, seed=seed)
     wanted = exact(a, b)
     if integer:
         assert np.array_equal(d, wanted.astype(NUMPY[result]))
