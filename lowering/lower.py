@@ -14,6 +14,7 @@ from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimu
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
 from lowering.lower_compute import ComputeLowering
+from lowering.lower_epilogue import epilogue_globals, epilogue_inputs
 from lowering.scope import Indices, Namer, Shared
 from wsched.fusion import (
     Fusion,
@@ -57,12 +58,13 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         body=(*shared.lets, load, compute),
         cluster=cluster_size(cluster),
         circular_buffers=(_ring(fusion, relation),),
+        globals=epilogue_globals(fusion),
     )
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:
-    """Run-time extents, in the order in which the inputs and outputs name them."""
-    names = dict.fromkeys(a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes)
+    """Run-time extents: M, N, K."""
+    names = {a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes} - {"1"}
     return tuple(Var(n) for n in sorted(names, key="MNK".find))
 
 
@@ -116,8 +118,10 @@ def _grid(fusion: Fusion, relation: LoadRelation, cluster: list[IterDomain]) -> 
 
 
 def _global_tensors(fusion: Fusion) -> list[TensorView]:
+    """What TMA loads and stores."""
     names = [b.tensor for b in (*fusion.inputs, *fusion.outputs)]
-    return [fusion.tensor(n) for n in dict.fromkeys(names)]
+    plain = epilogue_inputs(fusion)
+    return [fusion.tensor(n) for n in names if n not in plain]
 
 
 def _tensor_map(fusion: Fusion, t: TensorView) -> TensorMap:

@@ -5,35 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
-from lowering.element import element_type
 from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import ZERO, Const, Expr, Special, Var, substitute
+from lowering.ir.expr import ZERO, Expr, Special, Var, substitute
 from lowering.ir.nodes import (
     Body,
     Carry,
     Consume,
     For,
     Frag,
-    FragCast,
-    FragColumns,
     FragFill,
-    GmemRef,
-    Let,
     MmaTile,
     Section,
     SmemRef,
-    Stmt,
-    StoreTile,
 )
 from lowering.ir.types import DType, FragmentType
+from lowering.lower_epilogue import EpilogueLowering
 from lowering.scope import Indices, Shared
 from wsched.fusion import (
-    CastOp,
     Fusion,
-    FusionExpr,
     IterDomain,
     IterType,
-    LoadStoreOp,
     ParallelType,
     TensorView,
 )
@@ -128,7 +119,8 @@ class ComputeLowering:
             MmaTile(after, inside, a, b, self._depth(acc), accumulate, *trans),
         )
         loop = self._loop(slices, main, Carry(inside, before, total), after)
-        lets, epilogue = self._epilogue(acc, total)
+        epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known)
+        lets, epilogue = epilogues.loop(acc, total)
         return (*lets, loop, epilogue)
 
     def _fragment(self, acc: TensorView) -> FragmentType:
@@ -168,56 +160,6 @@ class ComputeLowering:
         """Rows and columns of one stage of an operand."""
         t = self.fusion.tensor(name)
         return [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
-
-    def _epilogue(self, acc: TensorView, total: Frag) -> tuple[list[Let], For]:
-        """The chunk loop: columns of the accumulator, through the casts, to global memory."""
-        chain = self._chain(acc)
-        out = self.fusion.tensor(chain[-1].output)
-        chunk, count, known = self._chunk(acc, out)
-        indices = Indices(self.graph, known, self.shared)
-        row, col = (indices.found[self.graph.group(d)] for d in out.stored)
-        columns = total.type.cols // count
-        value = self._value("part", DType.F32, total, columns)
-        body: list[Stmt] = [FragColumns(value, total, chunk * columns)]
-        for e in chain:
-            if isinstance(e, CastOp):
-                dtype = element_type(self.fusion.tensor(e.output).dtype)
-                body.append(FragCast(cast := self._value("cast", dtype, value, columns), value))
-                value = cast
-        body.append(StoreTile(GmemRef(out.name, row, col), value))
-        loop = For(chunk, ZERO, Const(count), tuple(body), unroll=True)
-        return indices.lets([row, col]), loop
-
-    def _chunk(self, acc: TensorView, out: TensorView) -> tuple[Var, int, dict[Group, Expr]]:
-        """The output's loop over column chunks: its index, trip count, and all known indices."""
-        inner = [d for d in out.loop if self.graph.group(d) not in self.known]
-        chunks = [d for d in inner if d.parallel is ParallelType.Serial]
-        if len(chunks) != 1:
-            raise UnsupportedError(
-                f"{len(chunks)} serial loops of {out.name} within a tile", "one over column chunks"
-            )
-        loops = {self.graph.group(d) for d in out.loop}
-        tile = {self.graph.group(d) for d in acc.loop} - loops
-        known = {g: e for g, e in self.known.items() if g not in tile}
-        known |= {self.graph.group(d): ZERO for d in inner}
-        chunk = Var(self.shared.namer.new(chunks[0].label))
-        known[self.graph.group(chunks[0])] = chunk
-        return chunk, constant(chunks[0].extent, f"{out.name}: {chunks[0].label}"), known
-
-    def _value(self, name: str, dtype: DType, like: Frag, cols: int) -> Frag:
-        return Frag(self.shared.namer.new(name), FragmentType(dtype, like.type.rows, cols))
-
-    def _chain(self, acc: TensorView) -> list[FusionExpr]:
-        """The expressions from the accumulator to the output, in order."""
-        chain: list[FusionExpr] = []
-        name = acc.name
-        while uses := self.fusion.uses(name):
-            if len(uses) > 1 or not isinstance(uses[0], (CastOp, LoadStoreOp)):
-                what = f"an epilogue where {len(uses)} expressions read {name}"
-                raise UnsupportedError(what, "a chain of casts and copies")
-            chain.append(uses[0])
-            name = uses[0].output
-        return chain
 
 
 def _origins(t: TensorView, d: IterDomain) -> set[int]:

@@ -1,6 +1,7 @@
 """Stage each column chunk of the result through shared memory and store it with TMA.
 
-Requires: ``store.tile`` of a chunk inside the unrolled chunk loop of the compute role.
+Requires: one ``store.tile`` for each result, next to each other, inside the unrolled chunk loop of
+the compute role.
 Guarantees: buffers of the epilogue's own (never the operands' stages), ``store_buffers`` for each
 warpgroup, used in turn. Per chunk, in this order: the issuing thread waits until the store that
 last read this buffer has read it; a barrier of the warpgroup tells the others; all write; every
@@ -13,8 +14,9 @@ After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from lowering import hopper
 from lowering.errors import InternalError, ScheduleError
@@ -38,7 +40,7 @@ from lowering.ir.nodes import (
     StShared,
     TmaStore,
 )
-from lowering.ir.visit import Names, map_bodies, map_roles, walk
+from lowering.ir.visit import Names, bodies, map_bodies, map_roles
 from lowering.options import LoweringOptions
 from passes.swizzle_shared import widest_swizzle
 
@@ -74,18 +76,61 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: the number of buffers does not divide the number of chunks.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
-        stores = [s for s in walk(role.body) if isinstance(s, StoreTile)]
-        if len(stores) > 1:
-            raise InternalError("chunk_epilogue", f"role {role.name} has {len(stores)} stores")
-        if stores:
-            kernel = _stage(kernel, role, stores[0], options.store_buffers)
+        runs = list(_runs(role.body))
+        if len(runs) > 1:
+            raise InternalError("chunk_epilogue", f"role {role.name} stores in {len(runs)} places")
+        if runs:
+            kernel = _stage(kernel, role, runs[0], options.store_buffers)
     return kernel
 
 
-def _stage(kernel: Kernel, role: Role, store: StoreTile, buffers: int) -> Kernel:
-    kind = store.value.type
+def _runs(body: Body) -> Iterator[tuple[StoreTile, ...]]:
+    """The stores of each place: neighbours in one statement list."""
+    for is_store, stmts in groupby(body, lambda s: isinstance(s, StoreTile)):
+        found = tuple(stmts)
+        if is_store:
+            yield tuple(s for s in found if isinstance(s, StoreTile))
+        else:
+            for inner in (b for s in found for b in bodies(s)):
+                yield from _runs(inner)
+
+
+def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: int) -> Kernel:
+    """Buffers for each store of a chunk; one barrier and one bulk group serve all of them."""
     groups = role.warps // 4
-    swizzle = widest_swizzle(store.dst.map, kind.dtype, kind.cols)
+    names = Names(kernel)
+    staged = {s.dst.map: _buffer(names, s, groups * buffers) for s in stores}
+    if len(staged) < len(stores):
+        raise InternalError("chunk_epilogue", f"role {role.name} stores a tensor twice in a chunk")
+    base = 1 + sum(b.count for b in kernel.named_barriers)
+    first = stores[0].dst.map
+    barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, base, hopper.WARPGROUP)
+    maps = tuple(
+        replace(t, box=(b.rows, b.cols), swizzle=b.swizzle) if (b := staged.get(t.name)) else t
+        for t in kernel.tensor_maps
+    )
+    group: Expr = role.group if role.group is not None else ZERO
+
+    def put(run: tuple[StoreTile, ...], loop: For | None) -> Body:
+        stage = group * buffers + _turn(loop, buffers)
+        refs = [SmemRef(staged[s.dst.map].name, stage, ZERO, ZERO) for s in run]
+        return _store(run, refs, NamedBarrierRef(barrier.name, group), buffers)
+
+    body = _body(role.body, put)
+    done = _one_thread(BulkWait(0))
+    kernel = replace(
+        kernel,
+        shared=(*kernel.shared, *staged.values()),
+        tensor_maps=maps,
+        named_barriers=(*kernel.named_barriers, barrier),
+    )
+    return map_roles(kernel, lambda r: replace(r, body=(*body, done)) if r == role else r)
+
+
+def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
+    """The staging buffer of a result; refuses a chunk that no TMA box takes."""
+    kind, name = store.value.type, store.dst.map
+    swizzle = widest_swizzle(name, kind.dtype, kind.cols)
     if kind.cols * kind.dtype.bytes > swizzle.value:
         raise ScheduleError(
             "epilogue-chunk",
@@ -93,45 +138,24 @@ def _stage(kernel: Kernel, role: Role, store: StoreTile, buffers: int) -> Kernel
             f"a TMA store box spans at most {swizzle.value} bytes under its swizzle",
             (f"{swizzle.value // kind.dtype.bytes} columns",),
         )
-    stages = groups * buffers
-    names = Names(kernel)
-    name = names.new(f"{store.dst.map}_s")
-    buffer = SharedBuffer(name, kind.dtype, stages, kind.rows, kind.cols, swizzle)
-    base = 1 + sum(b.count for b in kernel.named_barriers)
-    barrier = NamedBarrierArray(names.new(f"{store.dst.map}_store"), groups, base, hopper.WARPGROUP)
-    maps = tuple(
-        replace(t, box=(kind.rows, kind.cols), swizzle=swizzle) if t.name == store.dst.map else t
-        for t in kernel.tensor_maps
-    )
-    group: Expr = role.group if role.group is not None else ZERO
-
-    def put(store: StoreTile, loop: For | None) -> Body:
-        ref = SmemRef(name, group * buffers + _turn(loop, buffers), ZERO, ZERO)
-        return _store(store, ref, NamedBarrierRef(barrier.name, group), buffers)
-
-    body = _body(role.body, put)
-    done = _one_thread(BulkWait(0))
-    kernel = replace(
-        kernel,
-        shared=(*kernel.shared, buffer),
-        tensor_maps=maps,
-        named_barriers=(*kernel.named_barriers, barrier),
-    )
-    return map_roles(kernel, lambda r: replace(r, body=(*body, done)) if r == role else r)
+    return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, kind.rows, kind.cols, swizzle)
 
 
 def _body(
-    body: Body, put: Callable[[StoreTile, For | None], Body], loop: For | None = None
+    body: Body, put: Callable[[tuple[StoreTile, ...], For | None], Body], loop: For | None = None
 ) -> Body:
-    """``body`` with each ``store.tile`` replaced by ``put(store, innermost loop around it)``."""
+    """``body`` with runs of ``store.tile`` replaced by ``put(run, innermost loop around it)``."""
     out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, StoreTile):
-            out += put(stmt, loop)
-        elif isinstance(stmt, For):
-            out.append(replace(stmt, body=_body(stmt.body, put, stmt)))
-        else:
-            out.append(map_bodies(stmt, lambda inner: _body(inner, put, loop)))
+    for is_store, stmts in groupby(body, lambda s: isinstance(s, StoreTile)):
+        found = tuple(stmts)
+        if is_store:
+            out += put(tuple(s for s in found if isinstance(s, StoreTile)), loop)
+            continue
+        for stmt in found:
+            if isinstance(stmt, For):
+                out.append(replace(stmt, body=_body(stmt.body, put, stmt)))
+            else:
+                out.append(map_bodies(stmt, lambda inner: _body(inner, put, loop)))
     return tuple(out)
 
 
@@ -154,15 +178,22 @@ def _turn(loop: For | None, buffers: int) -> Expr:
     return loop.var % buffers if loop is not None and chunks > 1 else ZERO
 
 
-def _store(stmt: StoreTile, ref: SmemRef, barrier: NamedBarrierRef, buffers: int) -> Body:
-    write = StShared if stmt.value.type.dtype.bytes == 4 else StMatrix
+def _store(
+    stores: tuple[StoreTile, ...], refs: list[SmemRef], barrier: NamedBarrierRef, buffers: int
+) -> Body:
+    """All results of a chunk: written, then copied out by one thread as one bulk group."""
+    writes = [
+        (StShared if s.value.type.dtype.bytes == 4 else StMatrix)(ref, s.value)
+        for s, ref in zip(stores, refs, strict=True)
+    ]
+    copies = [TmaStore(s.dst, ref) for s, ref in zip(stores, refs, strict=True)]
     return (
         _one_thread(BulkWait(buffers - 1, read=True)),
         BarSync(barrier),
-        write(ref, stmt.value),
+        *writes,
         FenceProxyAsync(),
         BarSync(barrier),
-        _one_thread(TmaStore(stmt.dst, ref), BulkCommit()),
+        _one_thread(*copies, BulkCommit()),
     )
 
 

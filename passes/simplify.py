@@ -26,7 +26,21 @@ from lowering.ir.expr import (
     type_of,
 )
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, For, Frag, FragCast, FragColumns, FragFill, If, Let, Stmt
+from lowering.ir.nodes import (
+    Body,
+    For,
+    Frag,
+    FragCast,
+    FragColumns,
+    FragFill,
+    FragLoadGlobal,
+    FragPointwise,
+    If,
+    LdMatrix,
+    LdShared,
+    Let,
+    Stmt,
+)
 from lowering.ir.poly import poly, same
 from lowering.ir.visit import map_bodies, map_exprs, rename, used, walk
 from lowering.options import LoweringOptions
@@ -118,7 +132,9 @@ def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]
 
 def _drop_unused(body: Body) -> Body:
     reads = set().union(*(used(s) for s in walk(body)))
-    pure = (FragFill, FragCast, FragColumns)
+    pure = (
+        FragFill, FragCast, FragColumns, FragPointwise, FragLoadGlobal, LdMatrix, LdShared,
+    )  # fmt: skip
 
     def keep(stmt: Stmt) -> bool:
         if isinstance(stmt, Let):

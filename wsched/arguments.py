@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
 
+MAX_ELEMENTS = 1 << 31
+"""Index arithmetic in the kernels is 32-bit."""
+
 _DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
 
 
@@ -28,14 +31,26 @@ class Arguments:
 
     Args:
         extents: value of each symbolic extent (``M``, ``N``, ``K``).
-        matrices: each fusion input as the 2-D tensor that its tensor map describes, contiguous
-            dimension last.
+        matrices: each fusion input as a 2-D tensor: operands as their tensor map describes them,
+            contiguous dimension last; the epilogue's as rows by columns of the result, 1 where it
+            repeats them.
         device: where they are.
     """
 
     extents: dict[str, int]
     matrices: dict[str, torch.Tensor]
     device: torch.device
+
+    def reads(self, inputs: Sequence[Any]) -> bool:
+        """Whether the matrices are the caller's tensors themselves, none of them a copy.
+
+        To be asked before the outputs are entered. If so, what is packed for them stays right
+        while their contents change.
+        """
+        if not all(hasattr(t, "untyped_storage") for t in inputs):
+            return False  # a number, which the kernel reads from memory of its own
+        theirs = {t.untyped_storage().data_ptr() for t in inputs}
+        return all(t.untyped_storage().data_ptr() in theirs for t in self.matrices.values())
 
 
 def torch_dtype(dtype: DataType) -> torch.dtype:
@@ -56,12 +71,30 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
     """
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
+    device = device_of(inputs)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        if not binding.axes and isinstance(tensor, (int, float)):
+            matrices[binding.tensor] = _scalar(tensor, device)
+            continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
             raise InputError(f"input {position} is {tensor.dtype}, the definition says {wanted}")
-        matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
-    devices = {t.device for t in inputs}
+        if "K" in binding.axes:
+            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+        else:
+            what = f"input {position}"
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what)
+    return Arguments(extents, matrices, device)
+
+
+def device_of(inputs: Sequence[Any]) -> torch.device:
+    """The one device of all tensors.
+
+    Raises:
+        InputError: there are several, or no tensors.
+        UnsupportedError: it is neither the CPU nor a GPU.
+    """
+    devices = {t.device for t in inputs if not isinstance(t, (int, float))}
     if len(devices) > 1:
         raise InputError(
             f"inputs are on {' and '.join(sorted(map(str, devices)))}, not on one device"
@@ -69,7 +102,47 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
     device = devices.pop()
     if device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"running on {device}", "tensors on cuda or cpu")
-    return Arguments(extents, matrices, device)
+    found: torch.device = device
+    return found
+
+
+def _scalar(value: float, device: torch.device) -> torch.Tensor:
+    """A run-time scalar as the kernel reads it: one fp32 element in global memory."""
+    import torch
+
+    return torch.full((1, 1), value, dtype=torch.float32, device=device)
+
+
+def epilogue_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str
+) -> torch.Tensor:
+    """An input of the epilogue as rows by columns, of which it has 1 where it is repeated.
+
+    Threads read it by pairs of columns. One that cannot be read so (columns that are not next to
+    each other, an odd row stride or base) is copied.
+
+    Raises:
+        UnsupportedError: an odd number of columns.
+    """
+    from torch import contiguous_format
+
+    sizes = dict(zip(binding.axes, tensor.shape, strict=True))
+    by_row, by_col = fusion.result_axes
+    rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
+    if tensor.dim() != 2:
+        tensor = tensor.reshape(rows, cols)
+    elif by_row > by_col:  # the product is computed as [N, M]
+        tensor = tensor.T
+    pair = 2 * tensor.element_size()
+    if by_col not in sizes:
+        return tensor
+    if cols % 2:
+        raise UnsupportedError(f"{what} with {cols} columns", "an even number of columns")
+    row, col = tensor.stride()
+    misplaced = tensor.data_ptr() % pair or (rows > 1 and row * tensor.element_size() % pair)
+    if not misplaced and (col == 1 or cols == 1):
+        return tensor
+    return tensor.clone(memory_format=contiguous_format)
 
 
 def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -86,6 +159,8 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     extents: dict[str, int] = {}
     origin: dict[str, str] = {}
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        if not binding.axes and isinstance(tensor, (int, float)):
+            continue
         if not isinstance(tensor, torch.Tensor):
             raise InputError(f"input {position} is a {type(tensor).__name__}, not a torch.Tensor")
         shape = tuple(tensor.shape)
@@ -99,6 +174,8 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             here = f"dimension {axis} of input {position}"
             if fixed is not None and fixed != size:
                 raise InputError(f"{here} is {size}, the definition says {fixed}")
+            if name == "1":
+                continue
             if extents.setdefault(name, size) != size:
                 raise InputError(
                     f"{name} is {extents[name]} in {origin[name]} and {size} in {here}"
@@ -113,7 +190,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
     Raises:
-        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
+            or it has 2**31 elements and more.
     """
     order = _in_memory(fusion, binding)
     if order != list(binding.axes):
@@ -121,6 +199,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if not rows or not cols:
         return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{what} with stride {col} along {order[1]}",

@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lowering.errors import UnsupportedError
 from lowering.hopper import SHARED_BYTES
 from wsched.fusion import DataType
-from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
+from wsched.schedule.limits import BARRIER_BYTES, chunk_columns, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
     CircularBufferOptions,
@@ -27,7 +28,7 @@ from wsched.schedule.params import (
 __all__ = ["SCHEDULES", "Costed", "Problem", "choose_params", "predicted_us", "ranked"]
 
 TILE_K = 64
-MAX_STAGES = 8
+MIN_STAGES, MAX_STAGES = 3, 8
 
 TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read
@@ -36,13 +37,16 @@ again: row-major order lost a quarter of the speed at 8192x28672x4096 on an H200
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with its types, on ``sms`` multiprocessors."""
+    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with the types of its operands and of all its results.
+
+    ``sms`` is the number of multiprocessors.
+    """
 
     m: int
     n: int
     k: int
     operand: DataType
-    result: DataType
+    results: tuple[DataType, ...]
     sms: int
 
 
@@ -79,14 +83,27 @@ SCHEDULES = (
 
 @lru_cache(maxsize=4096)
 def choose_params(problem: Problem) -> MatmulParams:
-    """The schedule with the smallest predicted time, with as many stages as fit."""
-    return ranked(problem)[0][1]
+    """The schedule with the smallest predicted time, with as many stages as fit.
+
+    Raises:
+        UnsupportedError: the results' buffers leave no room for the operands in any schedule.
+    """
+    found = ranked(problem)
+    if not found:
+        kinds = ", ".join(map(str, problem.results))
+        raise UnsupportedError(
+            f"{len(problem.results)} results ({kinds}), whose buffers leave no shared memory for "
+            "the operands,",
+            "fewer or narrower results",
+        )
+    return found[0][1]
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
-    """Predicted microseconds and parameters of every schedule, best first."""
+    """Predicted microseconds and parameters of every schedule that fits, best first."""
     by_time = sorted(SCHEDULES, key=lambda s: predicted_us(problem, s))
-    return [(predicted_us(problem, s), _params(problem, s)) for s in by_time]
+    fitting = ((predicted_us(problem, s), _params(problem, s)) for s in by_time)
+    return [(us, params) for us, params in fitting if params is not None]
 
 
 def predicted_us(problem: Problem, schedule: Costed) -> float:
@@ -94,11 +111,12 @@ def predicted_us(problem: Problem, schedule: Costed) -> float:
     tiles = -(-problem.m // schedule.m) * -(-problem.n // schedule.n)
     rounds = -(-tiles // problem.sms)
     steps = -(-problem.k // TILE_K)
-    epilogue = schedule.tile_us * problem.result.bytes / 2
+    epilogue = schedule.tile_us * sum(r.bytes for r in problem.results) / 2
     return rounds * (steps * schedule.step_us + epilogue)
 
 
-def _params(problem: Problem, schedule: Costed) -> MatmulParams:
+def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
+    """The parameters of a schedule: two buffers for each result, or one where two do not fit."""
     groups_of_rows = schedule.m if schedule.ping_pong else schedule.m // 2
     cta_rows = 2 * groups_of_rows
     params = MatmulParams(
@@ -110,14 +128,18 @@ def _params(problem: Problem, schedule: Costed) -> MatmulParams:
         ),
         mma_macro=MmaMacro(64, schedule.n, 16),
         grid_traversal_factor=TRAVERSAL,
-        epilogue_stages=2 if schedule.n % 128 == 0 or problem.result.bytes == 4 else 1,
+        epilogue_stages=2,
     )
-    return _with_stages(problem, params)
+    chunks = schedule.n // chunk_columns(params, *problem.results)
+    single = _with_stages(problem, replace(params, epilogue_stages=1))
+    return (None if chunks % 2 else _with_stages(problem, params)) or single
 
 
-def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams:
-    """The most stages that fit into shared memory beside the epilogue's buffers."""
-    stage, epilogue = shared_bytes(params, problem.operand, problem.result)
+def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams | None:
+    """The most stages that fit into shared memory beside the epilogue's buffers; None below 3."""
+    stage, epilogue = shared_bytes(params, problem.operand, *problem.results)
     fitting = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+    if fitting < MIN_STAGES:
+        return None
     options = CircularBufferOptions(smem_circular_buffer_stage=min(fitting, MAX_STAGES))
     return replace(params, circular_buffer_options=options)

@@ -33,10 +33,10 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
 
     orders = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        declared = _names(fusion.tensor(binding.tensor).in_memory)
-        if not isinstance(tensor, torch.Tensor) or tensor.dim() != len(declared):
-            return fusion
-        orders.append(_order(binding, tensor, declared, f"input {position}"))
+        order = declared = _names(fusion.tensor(binding.tensor).in_memory)
+        if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == 2:
+            order = _order(binding, tensor, declared, f"input {position}")
+        orders.append(order)
     return _with_orders(fusion, tuple(orders))
 
 

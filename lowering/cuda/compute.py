@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.literals import literal
 from lowering.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.errors import InternalError
 from lowering.hopper import WGMMA_K_BYTES
@@ -29,11 +30,9 @@ __all__ = ["RULES", "descriptor_words", "wgmma_function"]
 
 def _fill(e: Emitter, s: FragFill) -> None:
     name = e.declare(s.out)
-    if s.out.type.dtype is DType.F32:
-        value = f"{float(s.value)!r}f"
-    else:
-        convert = _PACK[s.out.type.dtype]
-        value = f"{convert}({float(s.value)!r}f, {float(s.value)!r}f)"
+    value = literal(s.value)
+    if s.out.type.dtype is not DType.F32:
+        value = f"{_PACK[s.out.type.dtype]}({value}, {value})"
     e.out.line("#pragma unroll")
     e.out.line(f"for (int r = 0; r < {s.out.type.registers}; ++r) {name}[r] = {value};")
     if s.out.type.dtype is DType.F32:
@@ -50,6 +49,9 @@ def _cast(e: Emitter, s: FragCast) -> None:
         return
     out = e.view(s.out)
     e.declare(s.out)
+    if s.out.type.group == (1, 1):
+        _convert_one(e, s)
+        return
     words = out.per_block // (2 if s.out.type.dtype is DType.F32 else 1)
     for block in range(out.blocks):
         e.out.line("#pragma unroll")
@@ -74,6 +76,15 @@ def _convert(e: Emitter, s: FragCast, block: int) -> None:
             e.out.line(f"{register} = {value};")
     else:
         e.out.line(f"{e.register(s.out, block, 'r')} = {_PACK[result]}({low}, {high});")
+
+
+def _convert_one(e: Emitter, s: FragCast) -> None:
+    """A single value, which a 16-bit fragment keeps in a lower half."""
+    source, result = s.value.type.dtype, s.out.type.dtype
+    value, out = e.register(s.value, 0, "0"), e.register(s.out, 0, "0")
+    if source is not DType.F32:
+        value = f"{_UNPACK[source]}<0>({value})"
+    e.out.line(f"{out} = {value if result is DType.F32 else f'{_PACK[result]}({value}, 0.0f)'};")
 
 
 def _columns(e: Emitter, s: FragColumns) -> None:

@@ -214,6 +214,90 @@ PTX void st_shared_v2(unsigned dst, float a, float b) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(dst), "f"(a), "f"(b) : "memory");
 }
 
+// --- shared memory to registers ----------------------------------------------------------------
+
+PTX void ldmatrix_x4(unsigned src, unsigned& a, unsigned& b, unsigned& c, unsigned& d) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"(src)
+               : "memory");
+}
+
+PTX void ldmatrix_x2(unsigned src, unsigned& a, unsigned& b) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(a), "=r"(b)
+               : "r"(src)
+               : "memory");
+}
+
+PTX void ld_shared_v2(unsigned src, float& a, float& b) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "r"(src) : "memory");
+}
+
+// --- global memory to registers: zero where `inside` is false -------------------------------------
+// Predicated instead of branched around, so that many loads are in flight.
+
+PTX unsigned ld_global_b16(const unsigned short* at, bool inside) {
+  unsigned short value;
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b16 %0, 0;\n"
+      " @p ld.global.nc.b16 %0, [%1];\n}"
+      : "=&h"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}
+
+PTX unsigned ld_global_b32(const unsigned short* at, bool inside) {
+  unsigned value;
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+      " @p ld.global.nc.b32 %0, [%1];\n}"
+      : "=&r"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}
+
+PTX float ld_global_f32(const float* at, bool inside) {
+  float value;
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
+      " @p ld.global.nc.f32 %0, [%1];\n}"
+      : "=&f"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}
+
+PTX void ld_global_v2_f32(float& a, float& b, const float* at, bool inside) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
+      " @p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}"
+      : "=&f"(a), "=&f"(b)
+      : "l"(at), "r"(int(inside)));
+}
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+// NaN if either argument is.
+PTX float min_nan(float a, float b) {
+  float value;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
+
+PTX float max_nan(float a, float b) {
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
+
+// 1 / (1 + 2^(-x log2 e)), relative error below 4e-7 + 1e-7 |x|; zero where it is below 2^-126.
+PTX float sigmoid(float x) {
+  float power, value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(1.0f + power));
+  return value;
+}
+
 // --- conversions: the lower column is in the lower half -----------------------------------------
 
 PTX unsigned cvt_bf16x2(float low, float high) {

@@ -6,7 +6,8 @@ A rule is a function ``(Emitter, node) -> None``; ``control``, ``barriers``, ``m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
@@ -14,7 +15,7 @@ from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
-from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.kernel import GlobalTensor, Kernel, SharedBuffer
 from lowering.ir.nodes import (
     Body,
     Frag,
@@ -61,11 +62,14 @@ class Emitter:
             self.names.define("scalar", var.name)
         for kind, things in (
             ("map", kernel.tensor_maps),
+            ("global", kernel.globals),
             ("buffer", kernel.shared),
             ("barrier", kernel.mbarriers),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)
+        for g in kernel.globals:
+            self.names.define("stride", g.name, g.stride)
 
     # --- statements -------------------------------------------------------------------------
 
@@ -117,6 +121,13 @@ class Emitter:
         if buffer.swizzle is not Swizzle.NONE and buffer.offset % (8 * buffer.swizzle.value):
             raise InternalError("emit_cuda", f"shared buffer {name} is not aligned to its swizzle")
         return buffer
+
+    def global_tensor(self, name: str) -> GlobalTensor:
+        """The plain tensor."""
+        try:
+            return self.kernel.global_tensor(name)
+        except StopIteration:
+            raise InternalError("emit_cuda", f"no global tensor {name}") from None
 
     def box_column(self, ref: SmemRef) -> tuple[Expr, Expr]:
         """Box that holds column ``ref.col``, and the column within the box."""
@@ -178,7 +189,7 @@ class Emitter:
     def declare(self, out: Frag) -> str:
         """Declare the array of a value that starts one; its identifier."""
         name = self.names.define("fragment", self.plan.arrays[out.name])
-        kind = "float" if out.type.dtype is DType.F32 else "unsigned"
+        kind = {DType.F32: "float", DType.PRED: "bool"}.get(out.type.dtype, "unsigned")
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name
 
@@ -188,6 +199,23 @@ class Emitter:
         start = view.start + block * view.block
         text = index if start == ZERO else f"{self.arg(start)} + {index}"
         return f"{self.array(value)}[{text}]"
+
+    def element(self, value: Frag, block: int, row: int, col: int) -> tuple[str, int]:
+        """Register of an element of group ``r``, and the half of it (see ``View.element``)."""
+        view = self.view(value)
+        step, first, half = view.element(block, row, col)
+        index = "" if step == 0 else "r" if step == 1 else f"{step} * r"
+        at = view.start + first
+        if at != ZERO or not index:
+            index = f"{index} + {self.arg(at)}" if index else self.arg(at)
+        return f"{self.array(value)}[{index}]", half
+
+    @contextmanager
+    def groups(self, count: int) -> Iterator[None]:
+        """An unrolled loop of ``r`` over groups of 8 columns."""
+        self.out.line("#pragma unroll")
+        with self.out.block(f"for (int r = 0; r < {count}; ++r)"):
+            yield
 
     def array(self, value: Frag) -> str:
         """Identifier of the array that holds a value."""

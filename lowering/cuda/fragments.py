@@ -8,7 +8,8 @@ that consumes it. That is right only if nobody reads a value after it was consum
 
 Register order, from the thread's view (``FragmentType``): for each 64-row block, for each 8
 columns, the pairs (row, row + 8) x (column, column + 1). 16-bit fragments pack the two columns of
-a pair into one register.
+a pair into one register; where all columns are one, the two rows. Where all rows or all columns are
+one, a pair has one element, and there is one block or one group.
 """
 
 from __future__ import annotations
@@ -27,20 +28,27 @@ from lowering.ir.nodes import (
     FragCast,
     FragColumns,
     FragFill,
+    FragLoadGlobal,
+    FragPointwise,
     If,
+    LdMatrix,
+    LdShared,
     Roles,
     Stmt,
     Wgmma,
     WgmmaWait,
 )
-from lowering.ir.types import DType, FragmentType
+from lowering.ir.types import FragmentType
 
 __all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
 
 
-def registers_per_8_columns(dtype: DType) -> int:
-    """32-bit registers per thread for 8 columns of one 64-row block: 4, or 2 if packed."""
-    return dtype.bytes
+def registers_per_8_columns(kind: FragmentType) -> int:
+    """32-bit registers per thread for 8 columns of one 64-row block: 4, or 2 if packed.
+
+    Half as many, but at least one, where all rows or all columns are one.
+    """
+    return kind.registers // (kind.blocks * kind.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +66,32 @@ class View:
     @property
     def blocks(self) -> int:
         """Number of 64-row blocks."""
-        return self.type.rows // 64
+        return self.type.blocks
 
     @property
     def per_block(self) -> int:
         """Registers of one block that belong to this value."""
-        return self.type.cols // 8 * registers_per_8_columns(self.type.dtype)
+        return self.type.groups * registers_per_8_columns(self.type)
 
     def columns(self, start: Expr, out: FragmentType) -> View:
         """The columns from ``start`` (a multiple of 8) on, as a view of the same array."""
-        skipped = divided(start, 8 // registers_per_8_columns(out.dtype))
+        skipped = divided(start, 8 // registers_per_8_columns(out))
         return View(self.array, out, self.start + skipped, self.block)
+
+    def element(self, block: int, row: int, col: int) -> tuple[int, int, int]:
+        """Where an element of a block's group of 8 columns lives.
+
+        ``row`` and ``col`` are 0 or 1, the place within the group's pairs; what the value has only
+        one of counts as 0. Returns registers from group to group, the register from ``start`` on
+        of the first group, and the half of it that a 16-bit element takes.
+        """
+        rows, cols = self.type.group
+        index = (row if rows > 1 else 0) * cols + (col if cols > 1 else 0)
+        step = registers_per_8_columns(self.type) if self.type.cols > 1 else 0
+        first = block * self.block if self.type.rows > 1 else 0
+        if self.type.dtype.bytes == 2:
+            return step, first + index // 2, index % 2
+        return step, first + index, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +115,7 @@ class _Planner:
     count: int = 0
 
     def declare(self, out: Frag) -> None:
-        per_block = out.type.registers // (out.type.rows // 64)
+        per_block = out.type.registers // out.type.blocks
         self.define(out, View(out.name, out.type, ZERO, per_block))
 
     def define(self, out: Frag, view: View) -> None:
@@ -126,7 +149,12 @@ class _Planner:
 
     def stmt(self, s: Stmt) -> None:
         match s:
-            case FragFill():
+            case FragFill() | FragLoadGlobal() | LdMatrix() | LdShared():
+                self.declare(s.out)
+            case FragPointwise():
+                for arg in s.args:
+                    if isinstance(arg, Frag):
+                        self.read(arg, s.OP)
                 self.declare(s.out)
             case FragCast():
                 source = self.read(s.value, s.OP)

@@ -1,4 +1,4 @@
-"""Rules for TMA copies and for stores of fragments to shared memory."""
+"""Rules for TMA copies, and for fragments to and from shared memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from lowering.ir.expr import Const
 from lowering.ir.nodes import (
     BulkCommit,
     BulkWait,
+    Frag,
+    LdMatrix,
+    LdShared,
     PrefetchTensorMap,
     SmemRef,
     StMatrix,
@@ -47,36 +50,36 @@ def _bulk_wait(e: Emitter, s: BulkWait) -> None:
     e.out.line(f"ptx::bulk_wait_group{'_read' if s.read else ''}<{s.pending}>();")
 
 
-# --- fragments to shared memory -------------------------------------------------------------------
+# --- fragments to and from shared memory ---------------------------------------------------------
 #
 # A thread's address in a swizzled tile is line + (byte ^ mask): ``line`` is the start of its row
 # within the box, ``byte`` the offset within the span, ``mask`` the chunk bits that the swizzle
-# permutes, taken from the row. Rows of one fragment that a thread writes are multiples of 8 apart,
-# so one mask serves them all, and only ``byte`` changes from column to column.
+# permutes, taken from the row. A thread's rows of one fragment are multiples of 8 apart, so one mask
+# serves them all, and only ``byte`` changes from column to column.
 
 
-def _store_frame(e: Emitter, dst: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
+def _frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
     """Define ``line`` and ``byte`` of the executing thread; their identifiers."""
-    buffer = e.buffer(dst.buffer)
+    buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
     row = f"({e.special('warpgroup.warp')} * 16 + {thread_row})"
     line, byte = e.names.fresh("line"), e.names.fresh("byte")
-    e.out.line(f"const unsigned {line} = {e.line_address(dst)} + {row} * {span};")
+    e.out.line(f"const unsigned {line} = {e.line_address(ref)} + {row} * {span};")
     chunks = buffer.swizzle.value // 16
     mask = f" ^ ((({line} >> 7) & {chunks - 1}) << 4)" if chunks else ""
-    inner = e.box_column(dst)[1] * buffer.dtype.bytes
+    inner = e.box_column(ref)[1] * buffer.dtype.bytes
     start = f"({e.sum(thread_byte, inner)})" if inner != Const(0) else f"({thread_byte})"
     e.out.line(f"const unsigned {byte} = {start}{mask};")
     return line, byte
 
 
-def _steps(e: Emitter, s: StMatrix | StShared, cols: int) -> Iterator[tuple[str, str, int]]:
-    """Cover ``s.value`` in steps of ``cols`` columns, one unrolled loop for each 64-row block.
+def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[str, str, int]]:
+    """Cover ``value`` in steps of ``cols`` columns, one unrolled loop for each 64-row block.
 
     Yields inside the loop (64-row and box offset, byte offset within the span, first register
     step) as C++ over the loop index ``r``, with the block number.
     """
-    buffer, view = e.buffer(s.dst.buffer), e.view(s.value)
+    buffer, view = e.buffer(ref.buffer), e.view(value)
     span = buffer.box_cols * buffer.dtype.bytes
     per_box = max(buffer.box_cols // cols, 1)
     steps = view.type.cols // cols
@@ -90,58 +93,82 @@ def _steps(e: Emitter, s: StMatrix | StShared, cols: int) -> Iterator[tuple[str,
             yield rows + box, f"{step} * {cols * buffer.dtype.bytes}", block
 
 
-def _check_store(e: Emitter, s: StMatrix | StShared) -> None:
-    buffer, cols = e.buffer(s.dst.buffer), s.value.type.cols
-    if buffer.dtype is not s.value.type.dtype:
-        raise InternalError("emit_cuda", f"{s.OP} of {s.value.type} to {buffer.dtype.value} memory")
-    inner = e.box_column(s.dst)[1]
+def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> None:
+    """Refuse what the instruction does not move, or what no single mask swizzles."""
+    buffer, cols = e.buffer(ref.buffer), value.type.cols
+    if buffer.dtype is not value.type.dtype:
+        raise InternalError("emit_cuda", f"{op} of {value.type} to {buffer.dtype.value} memory")
+    inner = e.box_column(ref)[1]
     fits = isinstance(inner, Const) and (
         inner.value + cols <= buffer.box_cols or (inner.value == 0 and cols % buffer.box_cols == 0)
     )
     if not fits:
-        raise InternalError("emit_cuda", f"{s.OP}: {cols} columns straddle boxes of {buffer.name}")
+        raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
+    if (value.type.dtype is DType.F32) != wide:
+        raise InternalError("emit_cuda", f"{op} of a {16 if wide else 32}-bit fragment")
+
+
+def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
+    """``stmatrix`` or ``ldmatrix``: four 8x8 matrices at a time, or two of narrow values.
+
+    Matrices of an x4: rows 0-7, rows 8-15, then the same rows 8 columns on; lane l gives the
+    address of row l % 8 of matrix l / 8.
+    """
+    lane = e.special("lane")
+    with e.out.block(""):
+        wide = value.type.cols % 16 == 0
+        half = f"({lane} >> 4) * 16" if wide else "0"
+        line, byte = _frame(e, ref, f"({lane} & 15)", half)
+        for rows, step, block in _steps(e, ref, value, 16 if wide else 8):
+            count = 4 if wide else 2
+            registers = _registers(e, value, block, count)
+            e.out.call(f"ptx::{name}_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
+
+
+def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
+    """``st.shared.v2`` or ``ld.shared.v2``: the two neighbours that a thread holds of a row."""
+    lane = e.special("lane")
+    buffer = e.buffer(ref.buffer)
+    span = buffer.box_cols * buffer.dtype.bytes
+    with e.out.block(""):
+        line, byte = _frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
+        for rows, step, block in _steps(e, ref, value, 8):
+            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            r = _registers(e, value, block, 4)
+            e.out.call(f"ptx::{name}_v2", at, r[0], r[1])
+            e.out.call(f"ptx::{name}_v2", f"{at} + {8 * span}", r[2], r[3])
 
 
 def _stmatrix(e: Emitter, s: StMatrix) -> None:
-    _check_store(e, s)
-    if s.value.type.dtype is DType.F32:
-        raise InternalError("emit_cuda", "stmatrix of a 32-bit fragment")
-    lane = e.special("lane")
-    with e.out.block(""):
-        # Matrices of an x4: rows 0-7, rows 8-15, then the same rows 8 columns on; lane l gives the
-        # address of row l % 8 of matrix l / 8.
-        wide = s.value.type.cols % 16 == 0
-        half = f"({lane} >> 4) * 16" if wide else "0"
-        line, byte = _store_frame(e, s.dst, f"({lane} & 15)", half)
-        for rows, step, block in _steps(e, s, 16 if wide else 8):
-            count = 4 if wide else 2
-            registers = _registers(e, s, block, count)
-            e.out.call(f"ptx::stmatrix_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
+    _check(e, s.OP, s.dst, s.value, wide=False)
+    _matrices(e, "stmatrix", s.dst, s.value)
+
+
+def _ldmatrix(e: Emitter, s: LdMatrix) -> None:
+    _check(e, s.OP, s.src, s.out, wide=False)
+    e.declare(s.out)
+    _matrices(e, "ldmatrix", s.src, s.out)
 
 
 def _st_shared(e: Emitter, s: StShared) -> None:
-    _check_store(e, s)
-    if s.value.type.dtype is not DType.F32:
-        raise InternalError("emit_cuda", "st.shared of a 16-bit fragment")
-    lane = e.special("lane")
-    buffer = e.buffer(s.dst.buffer)
-    span = buffer.box_cols * buffer.dtype.bytes
-    with e.out.block(""):
-        line, byte = _store_frame(e, s.dst, f"({lane} >> 2)", f"({lane} & 3) * 8")
-        for rows, step, block in _steps(e, s, 8):
-            at = f"{line}{rows} + ({byte} ^ ({step}))"
-            r = _registers(e, s, block, 4)
-            e.out.call("ptx::st_shared_v2", at, r[0], r[1])
-            e.out.call("ptx::st_shared_v2", f"{at} + {8 * span}", r[2], r[3])
+    _check(e, s.OP, s.dst, s.value, wide=True)
+    _vectors(e, "st_shared", s.dst, s.value)
 
 
-def _registers(e: Emitter, s: StMatrix | StShared, block: int, count: int) -> list[str]:
+def _ld_shared(e: Emitter, s: LdShared) -> None:
+    _check(e, s.OP, s.src, s.out, wide=True)
+    e.declare(s.out)
+    _vectors(e, "ld_shared", s.src, s.out)
+
+
+def _registers(e: Emitter, value: Frag, block: int, count: int) -> list[str]:
     """The ``count`` registers of step ``r`` of a block."""
     tails = ["", *(f" + {r}" for r in range(1, count))]
-    return [e.register(s.value, block, f"{count} * r{tail}") for tail in tails]
+    return [e.register(value, block, f"{count} * r{tail}") for tail in tails]
 
 
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
     BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
+    LdMatrix: _ldmatrix, LdShared: _ld_shared,
 }  # fmt: skip

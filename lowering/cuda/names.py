@@ -45,11 +45,15 @@ class Names:
         self._taken.add(name)
         return name
 
-    def define(self, kind: str, name: str) -> str:
-        """Give ``name`` its identifier; InternalError if it has one (the IR is SSA)."""
+    def define(self, kind: str, name: str, wish: str = "") -> str:
+        """Give ``name`` its identifier, ``wish`` or its own name, where that is free.
+
+        Raises:
+            InternalError: it has one (the IR is SSA).
+        """
         if (kind, name) in self._given:
             raise InternalError("emit_cuda", f"{kind} {name} is defined twice")
-        self._given[kind, name] = identifier = self.fresh(name)
+        self._given[kind, name] = identifier = self.fresh(wish or name)
         return identifier
 
     def of(self, kind: str, name: str) -> str:

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ir.expr import TRUE, Expr
-from lowering.ir.operands import Frag, SmemRef, Stmt
+from lowering.ir.operands import Frag, GmemRef, SmemRef, Stmt
 
 __all__ = [
     "FragCast",
     "FragColumns",
     "FragFill",
+    "FragLoadGlobal",
+    "FragPointwise",
+    "LdMatrix",
+    "LdShared",
     "MmaTile",
     "Wgmma",
     "WgmmaCommit",
@@ -49,6 +53,59 @@ class FragColumns(Stmt):
     out: Frag
     value: Frag
     start: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FragPointwise(Stmt):
+    """``out = op(args)``, element by element; ``op`` is a key of ``lowering.ir.pointwise.OPS``.
+
+    Arguments are settled fragments, whose rows or columns of 1 are repeated as in NumPy, and
+    numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first. ``out`` has
+    dtype f32, or pred for a comparison; nothing but ``frag.pointwise`` reads a predicate.
+    """
+
+    OP: ClassVar[str] = "frag.pointwise"
+    out: Frag
+    op: str
+    args: tuple[Frag | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FragLoadGlobal(Stmt):
+    """``out`` from global memory at ``src``: a tile, or with rows or cols of 1 a vector or scalar.
+
+    Elements out of bounds are zero. Ordinary loads (``ld.global.nc``) of what no kernel writes
+    meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
+    even. ``out`` has the tensor's dtype.
+    """
+
+    OP: ClassVar[str] = "frag.load_global"
+    out: Frag
+    src: GmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class LdMatrix(Stmt):
+    """``ldmatrix.sync.aligned.m8n8.x4``: a 16-bit tile from shared memory, generic proxy.
+
+    The inverse of ``stmatrix``: ``out`` has the accumulator's layout.
+    """
+
+    OP: ClassVar[str] = "ldmatrix"
+    out: Frag
+    src: SmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class LdShared(Stmt):
+    """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy.
+
+    The inverse of ``st.shared``.
+    """
+
+    OP: ClassVar[str] = "ld.shared"
+    out: Frag
+    src: SmemRef
 
 
 @dataclass(frozen=True, slots=True)

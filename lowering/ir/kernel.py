@@ -9,7 +9,8 @@ from lowering.ir.nodes import Body
 from lowering.ir.types import DType, Swizzle
 
 __all__ = [
-    "CircularBuffer", "Kernel", "MBarrierArray", "NamedBarrierArray", "SharedBuffer", "TensorMap",
+    "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
+    "SharedBuffer", "TensorMap",
 ]  # fmt: skip
 
 
@@ -28,6 +29,35 @@ class TensorMap:
     cols: Expr
     box: tuple[int, int] = (0, 0)
     swizzle: Swizzle = Swizzle.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTensor:
+    """A row-major ``rows x cols`` tensor that threads read themselves: a pointer parameter.
+
+    ``rows`` or ``cols`` of 1 make it a vector. ``stride``, elements from row to row, is a run-time
+    parameter of its own (i64), named ``<name>_stride``; 0 repeats one row.
+
+    ``align`` is a promise of the launch, a power of two in bytes: the address, the stride and the
+    bytes of a row are multiples of it. Twice the element's size lets a thread load two columns at
+    once.
+    """
+
+    name: str
+    dtype: DType
+    rows: Expr
+    cols: Expr
+    align: int = 1
+
+    @property
+    def stride(self) -> str:
+        """Name of the stride's parameter."""
+        return f"{self.name}_stride"
+
+    @property
+    def pairs(self) -> bool:
+        """Whether two neighbouring columns, from an even one on, can be loaded at once."""
+        return self.align >= 2 * self.dtype.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +171,11 @@ class Kernel:
     mbarriers: tuple[MBarrierArray, ...] = ()
     named_barriers: tuple[NamedBarrierArray, ...] = ()
     circular_buffers: tuple[CircularBuffer, ...] = ()
+    globals: tuple[GlobalTensor, ...] = ()
+
+    def global_tensor(self, name: str) -> GlobalTensor:
+        """The global tensor of that name."""
+        return next(t for t in self.globals if t.name == name)
 
     def tensor_map(self, name: str) -> TensorMap:
         """The tensor map of that name."""

@@ -21,8 +21,12 @@ from lowering.ir.expr import (
     Var,
 )
 from lowering.ir.operands import Frag
+from lowering.ir.types import STORED, DType
 
-__all__ = ["IRSyntaxError", "Lexer"]
+__all__ = ["NUMBER_NAMES", "IRSyntaxError", "Lexer"]
+
+NUMBER_NAMES = ("inf", "nan")
+"""Numbers that look like names; ``verify`` keeps fragments from being called so."""
 
 _SPACE = re.compile(r"\s*(?:#[^\n]*\n?\s*)*")
 _TOKEN = re.compile(
@@ -105,11 +109,11 @@ class Lexer:
             raise self.fail("an integer")
         return sign * int(self.next())
 
-    def number(self) -> float:
+    def number(self, expected: str = "a number") -> float:
         """Take a number, which may have a sign, a fraction and an exponent."""
         sign = -1.0 if self.accept("-") else 1.0
         if not _NUMBER.fullmatch(self.peek):
-            raise self.fail("a number")
+            raise self.fail(expected)
         return sign * float(self.next())
 
     def scalar_type(self) -> ScalarType:
@@ -117,6 +121,22 @@ class Lexer:
         if self.peek not in _SCALAR_TYPES:
             raise self.fail("a scalar type: " + ", ".join(_SCALAR_TYPES))
         return ScalarType(self.next())
+
+    def dtype(self, among: tuple[DType, ...] = STORED) -> DType:
+        """Take the type of an element."""
+        found = next((d for d in among if d.value == self.peek), None)
+        if found is None:
+            raise self.fail("an element type: " + ", ".join(d.value for d in among))
+        self.at += 1
+        return found
+
+    def pair(self) -> tuple[int, int]:
+        """Take ``ROWSxCOLS``."""
+        rows, _, cols = self.peek.partition("x")
+        if not (rows.isdigit() and cols.isdigit()):
+            raise self.fail("ROWSxCOLS")
+        self.at += 1
+        return int(rows), int(cols)
 
     def name(self) -> str:
         """Take a name."""

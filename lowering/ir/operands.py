@@ -31,7 +31,10 @@ class SmemRef:
 
 @dataclass(frozen=True, slots=True)
 class GmemRef:
-    """Element ``[row, col]`` of the tensor behind a tensor map; may lie out of bounds."""
+    """Element ``[row, col]`` of a tensor in global memory; may lie out of bounds.
+
+    ``map`` names a tensor map (TMA), or a ``GlobalTensor`` in ``frag.load_global``.
+    """
 
     map: str
     row: Expr

@@ -10,13 +10,14 @@ from lowering.ir import nodes
 from lowering.ir.expr import ONE, Expr, Var
 from lowering.ir.kernel import (
     CircularBuffer,
+    GlobalTensor,
     Kernel,
     MBarrierArray,
     NamedBarrierArray,
     SharedBuffer,
     TensorMap,
 )
-from lowering.ir.lexer import IRSyntaxError, Lexer
+from lowering.ir.lexer import NUMBER_NAMES, IRSyntaxError, Lexer
 from lowering.ir.nodes import (
     Body,
     Carry,
@@ -95,6 +96,7 @@ class _Parser(Lexer):
             mbarriers=tuple(groups["mbarrier"]),
             named_barriers=tuple(groups["named_barrier"]),
             circular_buffers=tuple(groups["circular_buffer"]),
+            globals=tuple(groups["global"]),
         )
 
     def scalar(self) -> Var:
@@ -105,20 +107,6 @@ class _Parser(Lexer):
     def define(self, value: Value) -> Value:
         self.scope[value.name] = value
         return value
-
-    def pair(self) -> tuple[int, int]:
-        rows, _, cols = self.peek.partition("x")
-        if not (rows.isdigit() and cols.isdigit()):
-            raise self.fail("ROWSxCOLS")
-        self.at += 1
-        return int(rows), int(cols)
-
-    def dtype(self) -> DType:
-        try:
-            return DType(self.name())
-        except ValueError:
-            self.at -= 1
-            raise self.fail("an element type: " + ", ".join(d.value for d in DType)) from None
 
     def swizzle(self) -> Swizzle:
         if not self.accept("swizzle"):
@@ -132,6 +120,15 @@ class _Parser(Lexer):
         return self.integer() if self.accept("at") else None
 
     def tensor_map(self) -> TensorMap:
+        tensor = self.matrix()
+        box = self.pair() if self.accept("box") else (0, 0)
+        return TensorMap(*tensor, box, self.swizzle())
+
+    def global_tensor(self) -> GlobalTensor:
+        tensor = self.matrix()
+        return GlobalTensor(*tensor, self.integer() if self.accept("align") else 1)
+
+    def matrix(self) -> tuple[str, DType, Expr, Expr]:
         name = self.name()
         self.expect(":")
         dtype = self.dtype()
@@ -140,8 +137,7 @@ class _Parser(Lexer):
         self.expect(",")
         cols = self.expr()
         self.expect("]")
-        box = self.pair() if self.accept("box") else (0, 0)
-        return TensorMap(name, dtype, rows, cols, box, self.swizzle())
+        return name, dtype, rows, cols
 
     def shared_buffer(self) -> SharedBuffer:
         name = self.name()
@@ -255,6 +251,8 @@ class _Parser(Lexer):
             return self.name()
         if hint is Frag:
             return self.fragment()
+        if hint == tuple[Frag | float, ...]:
+            return self.mixed()
         for cls, count in ((SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1)):
             if cls.__name__ in text:
                 name = self.name()
@@ -272,10 +270,21 @@ class _Parser(Lexer):
         self.at += 1
         return found
 
+    def mixed(self) -> tuple[Frag | float, ...]:
+        """Fragments and numbers up to the end of the statement; ``inf`` and ``nan`` are numbers."""
+        found: list[Frag | float] = []
+        while not found or self.accept(","):
+            named = self.scope.get(self.peek)
+            if isinstance(named, Frag) and self.peek not in NUMBER_NAMES:
+                found.append(self.fragment())
+            else:
+                found.append(self.number("a defined fragment or a number"))
+        return tuple(found)
+
     def result(self) -> Frag:
         name = self.name()
         self.expect(":", "frag", "<")
-        dtype = self.dtype()
+        dtype = self.dtype(tuple(DType))
         self.expect(",")
         rows, cols = self.pair()
         flying = self.accept(",")
@@ -369,6 +378,7 @@ class _Parser(Lexer):
 _DECLARATIONS: dict[str, Callable[[_Parser], Any]] = {
     "param": _Parser.scalar,
     "tensormap": _Parser.tensor_map,
+    "global": _Parser.global_tensor,
     "shared": _Parser.shared_buffer,
     "mbarrier": _Parser.mbarrier,
     "named_barrier": _Parser.named_barrier,

@@ -59,6 +59,9 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         box = f" box {t.box[0]}x{t.box[1]}" if t.box != (0, 0) else ""
         swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
         yield f"tensormap {t.name}: {t.dtype.value}[{t.rows}, {t.cols}]{box}{swizzle}"
+    for g in kernel.globals:
+        align = f" align {g.align}" if g.align != 1 else ""
+        yield f"global {g.name}: {g.dtype.value}[{g.rows}, {g.cols}]{align}"
     for s in kernel.shared:
         swizzle = f" swizzle {s.swizzle.value}" if s.swizzle.value else ""
         yield f"shared {s.name}: {s.dtype.value}[{s.stages}][{s.rows}x{s.cols}]{swizzle}" + _at(
@@ -171,4 +174,6 @@ def _operand(value: object) -> str:
             return f"{name}[{row}, {col}]"
         case MBarrierRef(name, index) | NamedBarrierRef(name, index):
             return f"{name}[{index}]"
+        case tuple():
+            return ", ".join(map(_operand, value))
     return str(value)

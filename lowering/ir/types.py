@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-__all__ = ["DType", "FragmentType", "Swizzle"]
+__all__ = ["STORED", "DType", "FragmentType", "Swizzle"]
 
 
 class DType(Enum):
@@ -14,11 +14,16 @@ class DType(Enum):
     BF16 = "bf16"
     F16 = "f16"
     F32 = "f32"
+    PRED = "pred"
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes."""
-        return 4 if self is DType.F32 else 2
+        """Size of one element in bytes; a predicate takes a whole register."""
+        return 4 if self in (DType.F32, DType.PRED) else 2
+
+
+STORED = (DType.BF16, DType.F16, DType.F32)
+"""Types of elements in memory; predicates live in registers only."""
 
 
 class Swizzle(Enum):
@@ -52,6 +57,10 @@ class FragmentType:
     ``64 b + 16 w + l // 4`` and that plus 8, columns ``8 j + 2 (l % 4)`` and that plus 1
     (PTX ISA, wgmma accumulator layout). ``in_flight`` marks a value that an asynchronous wgmma
     may still be writing: nothing but wgmma and ``wgmma.wait`` may touch it.
+
+    ``rows`` 1 is a row that all rows share (a bias over N), ``cols`` 1 a column that all columns
+    share, both 1 a single value: a thread holds an element once where the full tile repeats it (two
+    a block of 8 columns, two a block of 64 rows, one).
     """
 
     dtype: DType
@@ -62,7 +71,23 @@ class FragmentType:
     @property
     def registers(self) -> int:
         """32-bit registers per thread."""
-        return self.rows * self.cols * self.dtype.bytes // (128 * 4)
+        rows, cols = self.group
+        return self.blocks * self.groups * -(-rows * cols * self.dtype.bytes // 4)
+
+    @property
+    def blocks(self) -> int:
+        """Number of 64-row blocks that a thread holds elements of; 1 where all rows are one."""
+        return self.rows // 64 if self.rows > 1 else 1
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of 8 columns; 1 where all columns are one."""
+        return self.cols // 8 if self.cols > 1 else 1
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """(rows, columns) of the elements that a thread holds of each block and group."""
+        return 2 if self.rows > 1 else 1, 2 if self.cols > 1 else 1
 
     def settled(self) -> FragmentType:
         """The same type, safe to read."""

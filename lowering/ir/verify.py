@@ -1,10 +1,10 @@
 """What every well-formed kernel satisfies; run before the first pass and after every pass.
 
 Rules: names are defined once and before use, with their type; references name storage that
-exists; operands of wgmma fit their buffers, and are MN-major only if they have 16 bits; an
-accumulator is consumed at most once, on every path and in every iteration; nothing but
+exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
 wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
-operations do not stand under ``elect``, and operations of one thread stand only there.
+operations do not stand under ``elect``, and operations of one thread stand only there. What values
+and tensors an operation takes is in ``verify_values``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from lowering.hopper import WGMMA_K_BYTES
 from lowering.ir.control import Elect, For, Let
 from lowering.ir.expr import Expr, Var, children, type_of
 from lowering.ir.kernel import Kernel
+from lowering.ir.lexer import NUMBER_NAMES
 from lowering.ir.nodes import (
     Acquire,
     BarArrive,
@@ -29,7 +29,11 @@ from lowering.ir.nodes import (
     Frag,
     FragCast,
     FragColumns,
+    FragLoadGlobal,
+    FragPointwise,
     GmemRef,
+    LdMatrix,
+    LdShared,
     MBarrierExpectTx,
     MBarrierInit,
     MBarrierInval,
@@ -57,20 +61,21 @@ from lowering.ir.nodes import (
 )
 from lowering.ir.text import print_stmt
 from lowering.ir.types import FragmentType
+from lowering.ir.verify_values import declared, value_rules
 from lowering.ir.visit import bodies, used
 
 __all__ = ["verify"]
 
 COLLECTIVE = (
-    BarArrive, BarSync, ClusterSync, CtaSync, MmaTile, Roles, Section, SetMaxNReg, StMatrix,
-    StShared, StoreTile, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, LdMatrix, LdShared, MmaTile, Roles,
+    Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
 CONSUMING = (MmaTile, Wgmma, WgmmaWait)
-SETTLED_ONLY = (FragCast, FragColumns, StMatrix, StShared, StoreTile)
+SETTLED_ONLY = (FragCast, FragColumns, FragPointwise, StMatrix, StShared, StoreTile)
 
 
 def verify(kernel: Kernel) -> list[str]:
@@ -87,7 +92,7 @@ class _Verifier:
         self.specialized = any(isinstance(s, Roles) for s in kernel.body)
         self.storage = {
             SmemRef: {b.name for b in kernel.shared},
-            GmemRef: {t.name for t in kernel.tensor_maps},
+            GmemRef: {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals},
             MBarrierRef: {b.name for b in kernel.mbarriers},
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
         }
@@ -95,6 +100,7 @@ class _Verifier:
     def problems(self) -> Iterator[str]:
         scope: dict[str, object] = {p.name: p.type for p in self.kernel.params}
         self.names |= set(scope)
+        yield from declared(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 
     def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
@@ -113,8 +119,7 @@ class _Verifier:
         if self.specialized and not one_thread and isinstance(stmt, ONE_THREAD):
             yield f"{stmt.OP} outside elect"
         yield from self.operands(stmt, scope)
-        if isinstance(stmt, (MmaTile, Wgmma)):
-            yield from self.tiles(stmt)
+        yield from value_rules(self.kernel, stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
@@ -184,36 +189,24 @@ class _Verifier:
             if names is not None:
                 where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
                 yield from self.stored(where, names)
-            if isinstance(value, Frag) and field.name != "out":
-                if scope.get(value.name, value.type) != value.type:
-                    yield f"{value.name} is {scope[value.name]}, used as {value.type}"
-                if value.type.in_flight and isinstance(stmt, SETTLED_ONLY):
-                    yield f"{value.name} is in flight"
-                if isinstance(stmt, CONSUMING):
-                    yield from self.consume(value.name)
+            if field.name != "out":
+                for frag in value if isinstance(value, tuple) else (value,):
+                    yield from self.fragment(stmt, frag, scope)
         if isinstance(stmt, PrefetchTensorMap):
             yield from self.stored(stmt.map, self.storage[GmemRef])
         ring = getattr(stmt, "ring", None)
         if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
 
-    def tiles(self, stmt: MmaTile | Wgmma) -> Iterator[str]:
-        """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
-        buffers = {b.name: b for b in self.kernel.shared}
-        kind = stmt.acc.type
-        for ref, extent, trans in (
-            (stmt.a, kind.rows, stmt.trans_a),
-            (stmt.b, kind.cols, stmt.trans_b),
-        ):
-            b = buffers.get(ref.buffer)
-            if b is None:
-                continue
-            k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
-            rows, cols = (k, extent) if trans else (extent, k)
-            if rows > b.rows or cols > b.cols:
-                yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
-            if trans and b.dtype.bytes != 2:
-                yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
+    def fragment(self, stmt: Stmt, value: object, scope: dict[str, object]) -> Iterator[str]:
+        if not isinstance(value, Frag) or isinstance(stmt, For):
+            return
+        if scope.get(value.name, value.type) != value.type:
+            yield f"{value.name} is {scope[value.name]}, used as {value.type}"
+        if value.type.in_flight and isinstance(stmt, SETTLED_ONLY):
+            yield f"{value.name} is in flight"
+        if isinstance(stmt, CONSUMING):
+            yield from self.consume(value.name)
 
     @staticmethod
     def stored(name: str, names: set[str]) -> Iterator[str]:
@@ -223,6 +216,8 @@ class _Verifier:
     def define(self, scope: dict[str, object], name: str, kind: object) -> Iterator[str]:
         if name in self.names:
             yield f"{name} is defined twice"
+        if name in NUMBER_NAMES:
+            yield f"{name} reads as a number"
         self.names.add(name)
         scope[name] = kind
 

@@ -195,9 +195,10 @@ class Names:
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
         for storage in (
             kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-            kernel.circular_buffers,
+            kernel.circular_buffers, kernel.globals,
         ):  # fmt: skip
             self._taken |= {x.name for x in storage}
+        self._taken |= {g.stride for g in kernel.globals}
 
     def new(self, base: str) -> str:
         """``base``, or ``base`` with the smallest number from 2 on that makes it new."""

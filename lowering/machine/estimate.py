@@ -59,6 +59,11 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
             return rows * cols
         case nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f):
             return f.type.rows * f.type.cols // 4
+        case (
+            nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)
+            | nodes.LdShared(out=f)
+        ):  # fmt: skip
+            return f.type.rows * f.type.cols // 4
     return 0
 
 

@@ -4,7 +4,8 @@ A warp holds its part of a ``rows x cols`` fragment as an array
 ``[32 lanes, rows / 64 blocks, cols / 8, 2 halves, 2]``: the last three are the four elements that a
 thread has of each 8 columns, in register order. Half 1 is 8 rows below half 0, and a lane's row
 and column come from ``lane = 4 row + column / 2`` (``FragmentType`` has the formula). 16-bit
-elements are raw bits in uint16, 32-bit ones float32.
+elements are raw bits in uint16, 32-bit ones float32, predicates bool. Where all rows are one,
+``blocks`` and ``halves`` are 1; where all columns are one, ``cols / 8`` and the last are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy.typing as npt
 
 from lowering.ir.types import DType, FragmentType
 
-__all__ = ["Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "lane_rows"]
+__all__ = [
+    "Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "lane_rows", "row_lanes",
+    "to_float32",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +43,13 @@ def lane_rows(data: Array) -> Array:
     return parts.transpose(2, 3, 4, 0, 1, 5).reshape(blocks, groups, 2, 8, 8)
 
 
+def row_lanes(rows: Array) -> Array:
+    """Rows of 8x8 matrices ``[blocks, cols / 8, 2, 8, 8]`` as a warp's fragment; the inverse."""
+    blocks, groups = rows.shape[:2]
+    parts = rows.reshape(blocks, groups, 2, 8, 4, 2).transpose(3, 4, 0, 1, 2, 5)
+    return np.ascontiguousarray(parts).reshape(32, blocks, groups, 2, 2)
+
+
 def element_rows_cols(type_: FragmentType, warp: int) -> tuple[Array, Array]:
     """Row and column of each 8x8 matrix row ``[blocks, cols / 8, 2, 8]`` of ``lane_rows``.
 
@@ -50,7 +61,7 @@ def element_rows_cols(type_: FragmentType, warp: int) -> tuple[Array, Array]:
 
 def filled(type_: FragmentType, value: float) -> Array:
     """A warp's part of a fragment with every element ``value``."""
-    shape = (32, type_.rows // 64, type_.cols // 8, 2, 2)
+    shape = (32, type_.blocks, type_.groups, *type_.group)
     return convert(np.full(shape, value, np.float32), DType.F32, type_.dtype)
 
 
@@ -62,7 +73,7 @@ def convert(data: Array, source: DType, target: DType) -> Array:
 
 
 def to_float32(data: Array, dtype: DType) -> Array:
-    """Elements (raw bits for 16-bit types) as float32, exact."""
+    """Elements (raw bits for 16-bit types) as float32, exact; predicates as they are."""
     if dtype is DType.BF16:
         return (data.astype(np.uint32) << 16).view(np.float32)
     return data.view(np.float16).astype(np.float32) if dtype is DType.F16 else data

@@ -26,7 +26,8 @@ def swizzled(addresses: Array, swizzle: Swizzle) -> Array:
 class SharedMemory:
     """Two views of the same bytes.
 
-    ``stmatrix`` and ``st.shared`` write the generic view; the bytes reach the async view, from
+    ``stmatrix`` and ``st.shared`` write the generic view, ``ldmatrix`` and ``ld.shared`` read it;
+    the bytes reach the async view, from
     which wgmma and TMA stores read, with the writing warp's ``fence.proxy.async`` or earlier. TMA
     loads write both. Addresses are absolute, arrays of chunks are uint64 ``[..., 2]`` (16 bytes).
 
@@ -61,6 +62,13 @@ class SharedMemory:
         self.generic.reshape(-1, 2)[chunks] = data
         self.asynchronous.reshape(-1, 2)[chunks] = data
         self.version += 1
+
+    def read_words(self, words: Array) -> Array:
+        """Generic proxy: 8-byte words (address / 8)."""
+        try:
+            return self.generic[words]
+        except IndexError:
+            raise self._outside(int(words.max()) * 8) from None
 
     def write_words(self, words: Array, data: Array) -> None:
         """Generic proxy: 8-byte words (address / 8)."""

@@ -13,7 +13,7 @@ from lowering.errors import InternalError, UnsupportedError
 from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Stmt
-from lowering.machine import compute, control, synchronize, transfer
+from lowering.machine import compute, control, global_memory, pointwise, synchronize, transfer
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
 from lowering.machine.program import Handler, Program, execute
@@ -23,7 +23,7 @@ from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow, one_warp_each
 
-__all__ = ["HANDLERS", "RunResult", "run_kernel"]
+__all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
 HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Let: control.let,
@@ -50,6 +50,10 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.BulkWait: transfer.bulk_wait,
     nodes.StMatrix: transfer.stmatrix,
     nodes.StShared: transfer.stshared,
+    nodes.LdMatrix: transfer.ldmatrix,
+    nodes.LdShared: transfer.ldshared,
+    nodes.FragLoadGlobal: global_memory.frag_load_global,
+    nodes.FragPointwise: pointwise.frag_pointwise,
     nodes.FragFill: compute.frag_fill,
     nodes.FragCast: compute.frag_cast,
     nodes.FragColumns: compute.frag_columns,
@@ -99,8 +103,8 @@ def run_kernel(
 
     Args:
         kernel: after all passes.
-        tensors: a row-major 2-D array for each tensor map (rows may be strided): elements of its
-            type, or their raw bits as unsigned integers.
+        tensors: a row-major 2-D array for each tensor map and each global tensor (rows may be
+            strided): elements of its type, or their raw bits as unsigned integers.
         params: a value for each scalar parameter.
         grid: number of CTAs. CTAs of different clusters run one after the other.
         seed: of the adversary's choices.
@@ -110,25 +114,27 @@ def run_kernel(
             the environment's ``WSCHED_MACHINE_SECONDS``, or 60.
 
     Raises:
-        UnsupportedError: too large a problem, or a tensor that TMA cannot address.
+        UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
         InternalError: a kernel that is not fully lowered, or a parameter without a value.
         DeadlockError: warps wait for ever; the text names each and what it waits for.
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
     missing = [p.name for p in kernel.params if p.name not in params]
-    missing += [t.name for t in kernel.tensor_maps if t.name not in tensors]
+    declared = [*(t.name for t in kernel.tensor_maps), *(g.name for g in kernel.globals)]
+    missing += [name for name in declared if name not in tensors]
     if missing:
         raise InternalError("machine", f"no value for {', '.join(missing)}")
     if grid < 1 or grid % kernel.cluster:
         raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
     program = Program(kernel, HANDLERS)
-    _refuse_large(kernel, params, grid, limit_seconds)
+    refuse_long_run(kernel, params, grid, limit_seconds)
     arguments = _arguments(kernel, tensors, params)
+    plain = _globals(kernel, tensors, params)
     counters: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
     for first in range(0, grid, kernel.cluster):
         scheduler = Scheduler(adversary, f"{seed}/{first}", STEP_LIMIT)
-        cluster = Cluster(kernel, arguments, params, grid, first, scheduler, rows)
+        cluster = Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain)
         with np.errstate(all="ignore"):
             scheduler.run(cluster.warps, lambda warp: _whole(warp, program))
         counters += cluster.counters
@@ -154,9 +160,26 @@ def _arguments(
     }
 
 
-def _refuse_large(
-    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None
+def _globals(
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
+) -> dict[str, Array]:
+    env = Env(params)
+    return {
+        g.name: global_memory.global_array(
+            g, tensors[g.name], compile_scalar(g.rows)(env), compile_scalar(g.cols)(env)
+        )
+        for g in kernel.globals
+    }
+
+
+def refuse_long_run(
+    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None = None
 ) -> None:
+    """Refuse what ``run_kernel`` with these arguments refuses for the time that it would take.
+
+    Raises:
+        UnsupportedError: the estimate is over the limit; the text has both.
+    """
     limit = float(os.environ.get(LIMIT, "60")) if limit_seconds is None else limit_seconds
     # Bounds the walk of the estimate to about a second beyond what the limit asks for.
     most = limit + 32.0 * grid

@@ -235,9 +235,11 @@ class Cluster:
         first: int,
         scheduler: Scheduler,
         trace: list[TraceRow] | None,
+        globals: Mapping[str, Array] | None = None,
     ) -> None:
         self.kernel = kernel
         self.tensors = tensors
+        self.globals = globals or {}
         self.grid = grid
         self.scheduler = scheduler
         self.trace = trace

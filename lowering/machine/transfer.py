@@ -1,4 +1,4 @@
-"""TMA, bulk groups and stores to shared memory on the machine."""
+"""TMA, bulk groups, and fragments to and from shared memory on the machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lowering.ir.kernel import SharedBuffer
 from lowering.ir.nodes import (
     BulkCommit,
     BulkWait,
+    LdMatrix,
+    LdShared,
     PrefetchTensorMap,
     StMatrix,
     StShared,
@@ -22,15 +24,15 @@ from lowering.ir.text import print_stmt
 from lowering.ir.types import FragmentType
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_rows_cols, lane_rows
+from lowering.machine.fragment import Array, element_rows_cols, lane_rows, row_lanes
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
-from lowering.machine.state import Cta, Store, Warp
+from lowering.machine.state import Cta, Registers, Store, Warp
 
 __all__ = [
-    "bulk_commit", "bulk_wait", "prefetch_tensormap", "stmatrix", "stshared", "tma_load",
-    "tma_store",
+    "bulk_commit", "bulk_wait", "ldmatrix", "ldshared", "prefetch_tensormap", "stmatrix",
+    "stshared", "tma_load", "tma_store",
 ]  # fmt: skip
 
 
@@ -182,6 +184,36 @@ def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: 
     return run
 
 
+def ldmatrix(stmt: LdMatrix, program: Program) -> Run:
+    """``ldmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
+    return _load_fragment(stmt, program, element_bytes=2)
+
+
+def ldshared(stmt: LdShared, program: Program) -> Run:
+    """``ld.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
+    return _load_fragment(stmt, program, element_bytes=4)
+
+
+def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: int) -> Run:
+    place, type_ = program.place(stmt.src), stmt.out.type
+    buffer = place.buffer
+    if type_.dtype.bytes != element_bytes or buffer.dtype is not type_.dtype:
+        why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
+        raise InternalError("machine", why, print_stmt(stmt))
+    element = np.uint16 if element_bytes == 2 else np.float32
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        stage, row, col = place.element(warp.env)
+        words = _fragment_words(buffer, type_, warp.index % 4, stage, row, col)
+        rows = warp.cta.memory.read_words(words).view(element)
+        warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
+        warp.cta.cluster.counters[stmt.OP] += 1
+        return PAUSE
+
+    return run
+
+
 @lru_cache(maxsize=4096)
 def _fragment_words(
     buffer: SharedBuffer, type_: FragmentType, warp: int, stage: int, row: int, col: int
@@ -200,7 +232,7 @@ def _fragment_words(
     offsets = byte(row + rows[..., None], col + cols[..., None] + starts).astype(np.int64)
     addresses = SHARED_BASE + (buffer.offset or 0) + offsets
     if (addresses % 16).any():
-        raise FaultError(f"a store of 16 bytes to {buffer.name} is not aligned")
+        raise FaultError(f"an access of 16 bytes to {buffer.name} is not aligned")
     pairs = addresses[..., None] // 8 + np.arange(2)
     words: Array = pairs.reshape(*rows.shape, -1)
     words.setflags(write=False)

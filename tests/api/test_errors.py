@@ -111,8 +111,9 @@ STRIDES = "positive multiples of 16 bytes"
     ],
 )
 def test_layouts_and_devices_without_a_kernel(inputs: list[Any], message: str) -> None:
+    """The kernel refuses them; ``wsched.execute`` goes another way (test_route)."""
     with pytest.raises(UnsupportedError) as caught:
-        wsched.execute(definition(), inputs)
+        wsched.compile(definition(), inputs)(*inputs)
     assert str(caught.value) == message
 
 
@@ -188,13 +189,35 @@ def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_too_many_elements(position: int) -> None:
+    big = torch.empty(1 << 16, 1 << 15, device="meta", dtype=BF16)
+    fitting = torch.empty(8, 1 << 15, device="meta", dtype=BF16)
+    inputs = [big, fitting] if position == 0 else [fitting, big]
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.compile(definition(), inputs).bind(*inputs)
+    assert str(caught.value) == (
+        f"input {position} with 65536 x 32768 elements is not supported; supported: fewer than "
+        "2**31 elements"
+    )
+
+
+def test_too_many_elements_of_the_result() -> None:
+    inputs = [torch.empty(1 << 16, 8, dtype=BF16), torch.empty(1 << 15, 8, dtype=BF16)]
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.compile(definition(), inputs).admit(inputs)
+    assert str(caught.value) == (
+        "output 0 with 65536 x 32768 elements is not supported; supported: fewer than 2**31 "
+        "elements"
+    )
+
+
 def test_another_operation() -> None:
     text = definition().replace("fd.ops.linear(x, w)", "fd.ops.add(x, w)")
     with pytest.raises(UnsupportedError) as caught:
-        wsched.execute(text, [X, W])
+        wsched.compile(text, [X, W])
     assert str(caught.value) == (
-        "fd.ops.add is not supported; supported: fd.ops.linear or fd.ops.matmul of two 2-D "
-        "tensors, bf16 or fp16, and fd.ops.cast of its result to bf16, fp16 or fp32"
+        "a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
     )
 
 

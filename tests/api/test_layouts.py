@@ -156,7 +156,7 @@ def test_dimensions_of_size_one(m: int, n: int, k: int, layout: str) -> None:
     x, w = arranged(layout, integers(m, k), integers(n, k, seed=1))
     if n % 8:
         with pytest.raises(wsched.UnsupportedError, match="output 0 with 2 bytes from row to row"):
-            wsched.execute(definition(), [x, w])
+            wsched.compile(definition(), [x, w])(x, w)
     else:
         (d,) = wsched.execute(definition(), [x, w])
         assert torch.equal(d, product(x, w))
@@ -232,6 +232,31 @@ def test_a_kernel_that_stores_by_columns_takes_no_rows() -> None:
     assert str(error.value) == (
         f"output 0 with stride {N} along M is not supported; supported: M contiguous (stride 1)"
     )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
+    """The row of a bias is a column of the product that is computed, and a matrix is turned."""
+    bf16 = "dtype=DataType.BFloat16"
+    text = definition().replace(
+        "    d = fd.ops.linear(x, w)\n    fd.add_output(d)",
+        f"    b = fd.define_tensor(shape=[-1], contiguity=[True], {bf16})\n"
+        f"    r = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], {bf16})\n"
+        "    d = fd.ops.linear(x, w, b)\n"
+        "    e = fd.ops.add(d, r)\n"
+        f"    f = fd.ops.cast(e, {bf16})\n"
+        "    s = fd.ops.stride_order(f, stride_order=[0, 1])\n"
+        "    fd.add_output(s)",
+    )
+    assert "fd.add_output(s)" in text
+    x, w = integers(136, K), integers(N, K, seed=1)
+    bias, residual = integers(1, N, seed=2)[0], integers(136, N, seed=3)
+    (d,) = wsched.execute(
+        text, [*arranged(layout, x, w), bias, residual], params=SCHEDULES["coop_128x64"]
+    )
+    assert d.stride() == (1, 136)
+    product_ = (x.float() @ w.float().T + bias.float()).to(BF16)
+    assert torch.equal(d, (product_.float() + residual.float()).to(BF16))
 
 
 # --- live definitions ---------------------------------------------------------------------------

@@ -11,6 +11,8 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
   param K: i64
   tensormap A: bf16[M, K]
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
+  global bias: bf16[1, M] align 16
+  global scale: f32[M, 1]
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   mbarrier full[4] arrivals 1
@@ -43,8 +45,8 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
       setmaxnreg inc, 232
       zero: frag<f32, 64x64> = frag.fill 0.0
       small: frag<f32, 64x64> = frag.fill -1e-05
-      inf: frag<f32, 64x64> = frag.fill inf
-      sum: frag<f32, 64x64> = mma.tile inf, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd, trans_b=true
+      huge: frag<f32, 64x64> = frag.fill inf
+      sum: frag<f32, 64x64> = mma.tile huge, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd, trans_b=true
       for k in 0 .. 4 carry (acc: frag<f32, 64x64, async> = zero -> last) unroll {
         mbarrier.wait full[k], k // 4 % 2
         mbarrier.wait full[k], 1, order=acquire.cluster
@@ -58,6 +60,13 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
       total: frag<f32, 64x64> = wgmma.wait last, 0
       part: frag<f32, 64x32> = frag.columns total, 32
       half: frag<bf16, 64x32> = frag.cast part
+      row: frag<bf16, 1x32> = frag.load_global bias[0, 32]
+      column: frag<f32, 64x1> = frag.load_global scale[%ctaid.x * 64, 0]
+      old: frag<bf16, 64x32> = ldmatrix A_s[1, 0, 32]
+      stored: frag<f32, 64x32> = ld.shared D_s[1, 0, 0]
+      low: frag<pred, 64x32> = frag.pointwise lt, stored, -inf
+      kept: frag<f32, 64x32> = frag.pointwise where, low, 0.30000000000000004, old
+      biased: frag<f32, 64x32> = frag.pointwise add, kept, row
       bar.sync turn[wg]
       bar.arrive turn[1 - wg]
       stmatrix A_s[0, 0, 0], half

@@ -9,7 +9,7 @@ import pytest
 from lowering.ir.expr import Const, Var
 from lowering.ir.kernel import Kernel
 from lowering.ir.lexer import IRSyntaxError
-from lowering.ir.nodes import Frag, FragFill, If, Stmt
+from lowering.ir.nodes import Frag, FragFill, FragPointwise, If, Stmt
 from lowering.ir.text import parse_kernel, print_body, print_kernel, print_stmt
 from lowering.ir.types import DType, FragmentType
 from lowering.ir.visit import walk
@@ -67,6 +67,34 @@ def test_fill_value_reads_back(value: float) -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        0.5,
+        -0.5,
+        -0.0,
+        0.1 + 0.2,
+        -1.2345678901234567e-300,
+        1e22,
+        *map(float, ("inf", "-inf", "nan")),
+    ],
+)
+def test_pointwise_numbers_read_back(value: float) -> None:
+    """All 17 digits; a number that looks like a name is a number."""
+    x = Frag("x", FragmentType(DType.F32, 64, 8))
+    add = FragPointwise(Frag("y", x.type), "add", (x, value))
+    before = replace(kernel(), body=(FragFill(x, 1.0), add))
+    text = print_kernel(before)
+    assert f"frag.pointwise add, x, {value!r}\n" in text
+    assert repr(parse_kernel(text)) == repr(before)  # nan differs from itself
+
+
+def test_globals_read_back() -> None:
+    (bias, column) = kernel("", "global b: bf16[1, M] align 8\nglobal c: f32[M, 1]").globals
+    assert (bias.align, bias.pairs, bias.stride) == (8, True, "b_stride")
+    assert (column.align, column.pairs, column.dtype) == (1, False, DType.F32)
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         ("let a: i32 = b", "line 4: found 'b', expected a defined scalar"),
@@ -81,10 +109,13 @@ def test_fill_value_reads_back(value: float) -> None:
         ("let f: frag<f32, 64x8> = 0",
          "line 4: found 'frag', expected a scalar type: i32, i64, pred"),
         ("f: frag<f8, 64x8> = frag.fill 0.0",
-         "line 4: found 'f8', expected an element type: bf16, f16, f32"),
+         "line 4: found 'f8', expected an element type: bf16, f16, f32, pred"),
         ("f: frag<f32, 64> = frag.fill 0.0", "line 4: found '64', expected ROWSxCOLS"),
         ("f: frag<f32, 64x8, late> = frag.fill 0.0", "line 4: found 'late', expected 'async'"),
         ("f: frag<f32, 64x8> = frag.fill x", "line 4: found 'x', expected a number"),
+        ("f: frag<f32, 64x8> = frag.pointwise neg, x",
+         "line 4: found 'x', expected a defined fragment or a number"),
+        ("f: frag<f32, 64x8> = frag.pointwise neg", "line 5: found '}', expected ','"),
         ("f: frag<f32, 64x8> = frag.grow 0.0", "line 4: found 'frag.grow', expected a statement"),
         ("g: frag<f32, 64x8> = frag.cast f", "line 4: found 'f', expected a defined fragment"),
         ("wgmma.wait", "line 4: found 'wgmma.wait', expected a result before it"),
@@ -120,6 +151,9 @@ def test_body_is_refused(body: str, message: str) -> None:
          "line 3: found 'frag', expected a scalar type: i32, i64, pred"),
         ("tensormap A: u8[M, M]",
          "line 3: found 'u8', expected an element type: bf16, f16, f32"),
+        ("global g: pred[M, 1]",
+         "line 3: found 'pred', expected an element type: bf16, f16, f32"),
+        ("global g: f32[M, 1] align M", "line 3: found 'M', expected an integer"),
         ("shared S: f16[1][8x8] swizzle 100",
          "line 3: found '100', expected a swizzle: 0, 32, 64, 128"),
         ("shared S: f16[1][8]", "line 3: found '8', expected ROWSxCOLS"),

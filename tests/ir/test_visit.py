@@ -166,6 +166,7 @@ def test_map_roles() -> None:
 def test_new_names() -> None:
     names = Names(KERNEL)
     taken = ("M", "A", "A_s", "full", "turn", "odd", "t", "s_end", "wg", "half", "last")
+    taken = (*taken, "bias", "scale_stride")
     assert [names.new(n) for n in taken] == [f"{n}2" for n in taken]
     assert names.new("ring") == "ring3"
     assert [names.new("fresh") for _ in range(3)] == ["fresh", "fresh2", "fresh3"]

@@ -139,11 +139,44 @@ def test_a_chunk_that_no_swizzle_divides() -> None:
     )
 
 
-def test_two_stores_in_a_role() -> None:
-    store = "store.tile D[row, c * 64], out"
+SECOND = "tensormap E: f32[512, 512]\n"
+TWO = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    out: frag<bf16, 128x32> = frag.fill 0.0
+    wide: frag<f32, 128x32> = frag.fill 0.0
+    for c in 0 .. 4 unroll {
+      store.tile D[row, c * 32], out
+      store.tile E[row, c * 32], wide
+    }
+  }
+}
+"""
+
+
+def test_two_results_share_barriers_and_bulk_groups(golden: object) -> None:
+    """Each result has buffers of its own; a chunk waits, synchronizes and commits once."""
+    head = TILE_LEVEL.replace("named_barrier other", f"{SECOND}named_barrier other")
+    assert lowered(chunk_epilogue, head + TWO) == golden
+
+
+STORE = "store.tile D[row, c * 64], out"
+
+
+def test_a_result_is_stored_once_in_a_chunk() -> None:
     with pytest.raises(InternalError) as error:
-        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace(store, f"{store}\n{store}"))
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace(STORE, f"{STORE}\n{STORE}"))
     assert str(error.value) == (
-        "chunk_epilogue: role compute has 2 stores\n"
+        "chunk_epilogue: role compute stores a tensor twice in a chunk\n"
+        "This is a defect of wsched, please report it with the dump."
+    )
+
+
+def test_stores_in_two_places() -> None:
+    parted = f"{STORE}\ncta: frag<bf16, 128x64> = frag.fill 0.0\n{STORE}"
+    with pytest.raises(InternalError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace(STORE, parted))
+    assert str(error.value) == (
+        "chunk_epilogue: role compute stores in 2 places\n"
         "This is a defect of wsched, please report it with the dump."
     )

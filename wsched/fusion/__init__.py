@@ -17,6 +17,7 @@ from wsched.fusion.expr import (
     FusionExpr,
     LoadStoreOp,
     MmaOp,
+    PointwiseOp,
     inputs_of,
     rewire,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "MmaOp",
     "ParallelType",
     "Pipelined",
+    "PointwiseOp",
     "Record",
     "Split",
     "TensorBinding",

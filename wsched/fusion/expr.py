@@ -1,4 +1,4 @@
-"""Expressions between tensors: four kinds, each with one output. Tensors are named, not held."""
+"""Expressions between tensors: five kinds, each with one output. Tensors are named, not held."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 from wsched.fusion.types import LoadStoreOpType
 
-__all__ = ["BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "inputs_of", "rewire"]
+__all__ = [
+    "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "inputs_of",
+    "rewire",
+]  # fmt: skip
+
+# Operations that nvFuser prints between their operands.
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "eq": "==", "ne": "!=", "logical_and": "&&", "logical_or": "||",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "logical_not": "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class MmaOp:
 
 @dataclass(frozen=True, slots=True)
 class CastOp:
-    """``input`` rounded to the output's type, to nearest even."""
+    """``input`` rounded to the output's type, to nearest even; a Bool becomes 0 or 1."""
 
     output: str
     input: str
@@ -57,16 +67,45 @@ class LoadStoreOp:
         return f"{self.op}({self.input})"
 
 
-FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp
+@dataclass(frozen=True, slots=True)
+class PointwiseOp:
+    """``output = op(inputs)``, element by element, broadcast dimensions repeated.
+
+    ``op`` is a key of ``lowering.ir.pointwise.OPS``. Inputs are tensors and numbers. It is computed
+    in fp32 whatever the types of the tensors, and the result rounded to the output's type.
+    """
+
+    output: str
+    op: str
+    inputs: tuple[str | float, ...]
+
+    def __str__(self) -> str:
+        texts = [x if isinstance(x, str) else f"double({x:.17g})" for x in self.inputs]
+        if self.op in _INFIX:
+            return f" {_INFIX[self.op]} ".join(texts)
+        if self.op in _PREFIX:
+            return f"{_PREFIX[self.op]}{texts[0]}"
+        return f"{self.op}({', '.join(texts)})"
+
+
+FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp
 
 
 def inputs_of(e: FusionExpr) -> tuple[str, ...]:
-    """Names of the tensors that ``e`` reads."""
-    return (e.a, e.b) if isinstance(e, MmaOp) else (e.input,)
+    """Names of the tensors that ``e`` reads, each once."""
+    match e:
+        case MmaOp(a=a, b=b):
+            return (a, b)
+        case PointwiseOp(inputs=inputs):
+            return tuple(dict.fromkeys(x for x in inputs if isinstance(x, str)))
+    return (e.input,)
 
 
 def rewire(e: FusionExpr, old: str, new: str) -> FusionExpr:
     """``e`` reading ``new`` where it read ``old``."""
-    if isinstance(e, MmaOp):
-        return replace(e, a=new if e.a == old else e.a, b=new if e.b == old else e.b)
+    match e:
+        case MmaOp(a=a, b=b):
+            return replace(e, a=new if a == old else a, b=new if b == old else b)
+        case PointwiseOp(inputs=inputs):
+            return replace(e, inputs=tuple(new if x == old else x for x in inputs))
     return replace(e, input=new) if e.input == old else e

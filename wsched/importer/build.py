@@ -1,40 +1,26 @@
 """From a definition to the canonical fusion of a matmul.
 
 nvFuser computes a linear or matmul as broadcast, mma with an fp32 accumulator, and a cast to the
-operation's type. Where the next operation casts that result to fp32, the pair of casts is folded
-and the reader sees the accumulator unrounded.
+operation's type; what follows is the epilogue (:mod:`wsched.importer.epilogue`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lowering.errors import UnsupportedError
-from lowering.ir.expr import Expr, Var
-from wsched.fusion import (
-    BroadcastOp,
-    CastOp,
-    DataType,
-    Fusion,
-    FusionExpr,
-    IterDomain,
-    IterType,
-    MemoryType,
-    MmaOp,
-    TensorBinding,
-    TensorView,
-)
+from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.emit import emit_fusion
+from wsched.importer.epilogue import EpilogueImport
 from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
+from wsched.importer.steps import Step
 
 __all__ = ["build_fusion"]
 
-_SUPPORTED = (
-    "fd.ops.linear or fd.ops.matmul of two 2-D tensors, bf16 or fp16, and fd.ops.cast of its "
-    "result to bf16, fp16 or fp32"
-)
 _OPERAND_TYPES = (DataType.BFloat16, DataType.Half)
-_RESULT_TYPES = (DataType.BFloat16, DataType.Half, DataType.Float)
+_AXES = {"linear": (("M", "K"), ("N", "K")), "matmul": (("M", "K"), ("K", "N"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,65 +40,87 @@ class _Operand:
 
 
 def build_fusion(definition: Definition) -> Fusion:
-    """The fusion of a definition: one matmul, then casts.
+    """The fusion of a definition: one matmul, then pointwise operations.
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
     bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
-    ``allocation``. Results are stored row by row; one that is wanted by columns is computed as
-    [N, M], with the operands exchanged.
+    ``allocation``. Inputs of the epilogue are [M, N], [M], [N] or [], outputs [M, N]. Results are
+    stored row by row; if they are wanted by columns, [N, M] is computed with the operands
+    exchanged.
 
     Raises:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
-    matmul, casts, result = _chain(definition)
+    matmul = _matmul(definition)
     a, b = _operands(definition, matmul)
-    inputs = tuple(_binding(n, a, b) for n in _used_inputs(definition, a, b))
+    epilogue = EpilogueImport(definition, matmul, _dtype(a.node))
+    results = [_result(definition, name) for name in definition.outputs]
+    outputs = [epilogue.output(name) for name, _ in results]
+    layouts = [layout for _, layout in results]
+    inputs = tuple(_bindings(definition, a, b, epilogue.steps))
     sizes = _sizes(matmul, inputs)
-    steps = _rounding(_dtype(a.node), casts)
-    left, right = (a, b) if result.memory == ("M", "N") else (b, a)
-    tensors, exprs, next_id = _tensors(inputs, left, right, steps)
-    shape = tuple(sizes[axis] for axis in result.axes)
-    out = TensorBinding(tensors[-1].name, result.axes, shape, tensors[-1].dtype)
-    inputs = tuple(replace(b, tensor=t.name) for b, t in zip(inputs, tensors, strict=False))
-    return Fusion(inputs, (out,), tensors, exprs, next_id)
+    mn_major = {x.name for x in (a, b) if x.memory[-1] != "K"}
+    memory = _one_order(layouts)
+    left, right = (a, b) if memory == ("M", "N") else (b, a)
+    emitted = emit_fusion(
+        inputs, (left.name, right.name), epilogue.steps, outputs, memory, mn_major
+    )
+    bound = tuple(
+        TensorBinding(t.name, x.axes, tuple(sizes[axis] for axis in x.axes), t.dtype)
+        for t, x in zip(emitted.outputs, layouts, strict=True)
+    )
+    inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
+    return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
 
 
-def _chain(definition: Definition) -> tuple[Node, tuple[DataType, ...], Result]:
-    """The matmul, the types that its result is cast to, first to last, and its layout."""
-    if len(definition.outputs) != 1:
-        raise UnsupportedError(f"a fusion with {len(definition.outputs)} outputs", "one output")
-    casts: list[DataType] = []
+def _result(definition: Definition, name: str) -> tuple[str, Result]:
+    """What an output is before the operations at its end that move no data, and its layout."""
     moves: list[Node] = []
-    name = definition.outputs[0]
-    while True:
-        node = definition.node(name)
-        if node is None or node.op in ("define_tensor", "define_scalar"):
-            raise UnsupportedError(f"the output {name}, which is an input,", _SUPPORTED)
-        if node.op in ("linear", "matmul"):
-            return node, tuple(reversed(casts)), result_layout(moves[::-1])
-        to = node.get("dtype", node.operands[1] if len(node.operands) > 1 else None)
-        match node.op, node.operands[:1]:
-            case "cast", (Ref(source),) if isinstance(to, DataType):
-                if to not in _RESULT_TYPES:
-                    raise UnsupportedError(f"fd.ops.cast to DataType.{to}", _SUPPORTED)
-                casts.append(to)
-                name = source
-            case _, (Ref(source),) if moves_no_data(node):
-                moves.append(node)
-                name = source
-            case _:
-                raise UnsupportedError(f"fd.ops.{node.op}", _SUPPORTED)
+    while (node := definition.node(name)) is not None and moves_no_data(node):
+        source = node.operands[0]
+        if not isinstance(source, Ref):
+            break
+        moves.append(node)
+        name = source.name
+    return name, result_layout(moves[::-1])
+
+
+def _one_order(layouts: list[Result]) -> tuple[str, str]:
+    """The order in memory that all results have."""
+    orders = {x.memory for x in layouts}
+    if len(orders) > 1:
+        raise UnsupportedError("results by rows and by columns", "one order for all results")
+    return orders.pop()
+
+
+def _matmul(definition: Definition) -> Node:
+    """The one linear or matmul that an output depends on."""
+    pending, found = list(definition.outputs), dict[str, Node]()
+    while pending:
+        node = definition.node(pending.pop())
+        if node is not None and node.results[0] not in found:
+            found[node.results[0]] = node
+            pending += [v.name for v in node.values if isinstance(v, Ref)]
+    if not definition.outputs:
+        raise UnsupportedError("a fusion without outputs", "one output or more")
+    matmuls = [n for n in definition.nodes if n.op in _AXES and n.results[0] in found]
+    if len(matmuls) != 1:
+        raise UnsupportedError(
+            f"a fusion with {len(matmuls) or 'no'} fd.ops.linear or fd.ops.matmul", "one of them"
+        )
+    return matmuls[0]
 
 
 def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]:
     """Both operands; their axes named, their layout and type checked."""
     call = f"fd.ops.{matmul.op}"
-    if len(matmul.operands) + len(matmul.kwargs) != 2:
-        with_bias = len(matmul.operands) > 2 or any(k == "bias" for k, _ in matmul.kwargs)
-        raise UnsupportedError(f"{call} with {'a bias' if with_bias else 'options'}", _SUPPORTED)
-    axes = (("M", "K"), ("N", "K") if matmul.op == "linear" else ("K", "N"))
-    named = [*matmul.operands, *(v for _, v in matmul.kwargs)]
-    a, b = (_operand(definition, v, x, call) for v, x in zip(named, axes, strict=True))
+    options = [k for k, _ in matmul.kwargs if k not in ("arg1", "arg2", "bias")]
+    if options:
+        raise UnsupportedError(f"{call} with {', '.join(options)}", "the operands and a bias")
+    named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
+    if len(named) != 2:
+        raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
+    a, b = (_operand(definition, v, x, call) for v, x in zip(named, _AXES[matmul.op], strict=True))
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
     if _dtype(a.node) is not _dtype(b.node) or _dtype(a.node) not in _OPERAND_TYPES:
@@ -140,24 +148,41 @@ def _dtype(node: Node) -> DataType:
     return dtype if isinstance(dtype, DataType) else DataType.Float
 
 
-def _used_inputs(definition: Definition, a: _Operand, b: _Operand) -> tuple[Node, ...]:
-    """Inputs in the caller's order; all of them must be operands."""
-    inputs = tuple(n for n in definition.nodes if n.op in ("define_tensor", "define_scalar"))
-    for n in inputs:
-        constant = n.op == "define_scalar" and n.operands[:1] not in ((), (None,))
-        if n.results[0] not in (a.name, b.name) and not constant:
-            what = f"the input {n.results[0]}, which is not an operand,"
-            raise UnsupportedError(what, _SUPPORTED)
-    return tuple(n for n in inputs if n.results[0] in (a.name, b.name))
+def _bindings(
+    definition: Definition, a: _Operand, b: _Operand, steps: list[Step]
+) -> Iterator[TensorBinding]:
+    """How the caller's tensors are passed, in the order of the definition, by their names there."""
+    read = {s.source: s for s in steps if s.op == "input"}
+    for node in definition.nodes:
+        name = node.results[0]
+        constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
+        if node.op not in ("define_tensor", "define_scalar") or constant:
+            continue
+        if name in (a.name, b.name):
+            if name in read:
+                raise UnsupportedError(
+                    f"{name} as operand of the matmul and in the epilogue", "one way to read it"
+                )
+            axes = a.axes if name == a.name else b.axes
+            yield TensorBinding(name, axes, _fixed(node), _dtype(node))
+        elif name in read:
+            step = read[name]
+            sizes = tuple(
+                1 if axis == "1" else size
+                for axis, size in zip(step.axes, _fixed(node), strict=True)
+            )
+            yield TensorBinding(name, step.axes, sizes, step.dtype)
+        else:
+            raise UnsupportedError(
+                f"the input {name}, which nothing reads,", "inputs that are read"
+            )
 
 
-def _binding(node: Node, a: _Operand, b: _Operand) -> TensorBinding:
-    """How the caller's tensor is passed; tensors are numbered in the caller's order later."""
-    operand = a if node.results[0] == a.name else b
+def _fixed(node: Node) -> tuple[int | None, ...]:
+    """The sizes that a definition fixes, None for the others."""
     shape = node.get("shape")
     dims = shape if isinstance(shape, tuple) else ()
-    sizes = tuple(d if isinstance(d, int) and d >= 0 else None for d in dims)
-    return TensorBinding(node.results[0], operand.axes, sizes, _dtype(node))
+    return tuple(d if isinstance(d, int) and d >= 0 else None for d in dims)
 
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:
@@ -165,6 +190,8 @@ def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | N
     found: dict[str, int | None] = {"M": None, "N": None, "K": None}
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):
+            if axis == "1":
+                continue
             if size is not None and found[axis] not in (None, size):
                 raise UnsupportedError(
                     f"fd.ops.{matmul.op} with {axis} = {found[axis]} and {size}",
@@ -172,70 +199,3 @@ def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | N
                 )
             found[axis] = found[axis] if size is None else size
     return found
-
-
-def _rounding(result: DataType, casts: tuple[DataType, ...]) -> tuple[DataType, ...]:
-    """Types that the accumulator is rounded to, in order.
-
-    A cast to fp32 right after the matmul is folded with the matmul's own rounding; a widening
-    after a rounding is kept, since the rounding has happened.
-    """
-    steps = casts[1:] if casts[:1] == (DataType.Float,) else (result, *casts)
-    kept: list[DataType] = []
-    for dtype in steps:
-        if dtype is not (kept[-1] if kept else DataType.Float):
-            kept.append(dtype)
-    return tuple(kept)
-
-
-class _Domains:
-    """Hands out iteration domains with ids in order."""
-
-    def __init__(self) -> None:
-        self.next_id = 0
-
-    def make(self, text: str) -> tuple[IterDomain, ...]:
-        """Domains from a text such as ``"M bN rK"``."""
-        kinds = {"b": IterType.Broadcast, "r": IterType.Reduction}
-        made = []
-        for word in text.split():
-            extent: Expr = Var(word[-1])
-            kind = kinds.get(word[0], IterType.Iteration)
-            made.append(IterDomain(self.next_id, extent, word[-1], kind))
-            self.next_id += 1
-        return tuple(made)
-
-
-def _tensors(
-    inputs: tuple[TensorBinding, ...], a: _Operand, b: _Operand, steps: tuple[DataType, ...]
-) -> tuple[tuple[TensorView, ...], tuple[FusionExpr, ...], int]:
-    """T0, T1 inputs in the caller's order; T2, T3 their broadcasts; T4 the mma; then casts.
-
-    ``a`` has the rows of the result, ``b`` its columns.
-    """
-    domains, tensors, exprs = _Domains(), list[TensorView](), list[FusionExpr]()
-    operand_type = inputs[0].dtype
-
-    def add(dtype: DataType, memory: MemoryType, text: str) -> str:
-        made = domains.make(text)
-        tensors.append(TensorView(f"T{len(tensors)}", dtype, memory, made, made))
-        return tensors[-1].name
-
-    m, n = (next(x for x in operand.axes if x != "K") for operand in (a, b))
-    first_is_a = inputs[0].tensor == a.name
-    for operand, outer in ((a, m), (b, n)) if first_is_a else ((b, n), (a, m)):
-        add(operand_type, MemoryType.Global, f"{outer} K")
-        if operand.memory[-1] != "K":
-            tensors[-1] = replace(tensors[-1], allocation=tensors[-1].logical[::-1])
-    source_a, source_b = ("T0", "T1") if first_is_a else ("T1", "T0")
-    view_a = add(operand_type, MemoryType.Global, f"{m} b{n} K")
-    view_b = add(operand_type, MemoryType.Global, f"b{m} {n} K")
-    exprs.append(BroadcastOp(view_a, source_a, (False, True, False)))
-    exprs.append(BroadcastOp(view_b, source_b, (True, False, False)))
-    memories = [MemoryType.Local] * len(steps) + [MemoryType.Global]
-    last = add(DataType.Float, memories[0], f"{m} {n} rK")
-    exprs.append(MmaOp(last, view_a, view_b))
-    for dtype, memory in zip(steps, memories[1:], strict=True):
-        last, source = add(dtype, memory, f"{m} {n}"), last
-        exprs.append(CastOp(last, source))
-    return tuple(tensors), tuple(exprs), domains.next_id

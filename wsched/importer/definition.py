@@ -41,6 +41,14 @@ class Node:
     kwargs: tuple[tuple[str, Value], ...]
     line: int
 
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Operands, then named arguments; lists taken apart."""
+        flat: list[Value] = []
+        for v in (*self.operands, *(v for _, v in self.kwargs)):
+            flat += v if isinstance(v, tuple) else (v,)
+        return tuple(flat)
+
     def get(self, name: str, default: Value = None) -> Value:
         """A named argument."""
         return dict(self.kwargs).get(name, default)

@@ -1,10 +1,10 @@
 """The transform graph: iteration domains that stand for the same loop, and what relates them.
 
 Domains of a producer and its consumer at the same logical position are *mapped*, through
-broadcasts, mma, casts and copies; so are the results of equal transforms of mapped domains (in
-nvFuser's words the exact map with broadcasts made concrete). A class of mapped domains is a
-*group*. The graph has groups and transforms as nodes; an edge leads from a group into the
-transform that consumes it, and from a transform to the groups that it makes.
+broadcasts, mma, casts, pointwise operations and copies; so are the results of equal transforms of
+mapped domains (in nvFuser's words the exact map with broadcasts made concrete). A class of mapped
+domains is a *group*. The graph has groups and transforms as nodes; an edge leads from a group into
+the transform that consumes it, and from a transform to the groups that it makes.
 """
 
 from __future__ import annotations

@@ -27,16 +27,16 @@ BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers and for aligning the first stage."""
 
 
-def chunk_columns(params: MatmulParams, result: DataType) -> int:
-    """Columns that the epilogue stores at a time: at most 128 bytes, dividing the tile."""
-    return gcd(params.output_tile.n, SWIZZLE_BYTES // result.bytes)
+def chunk_columns(params: MatmulParams, *results: DataType) -> int:
+    """Columns that the epilogue stores at a time: at most 128 bytes of each, dividing the tile."""
+    return gcd(params.output_tile.n, SWIZZLE_BYTES // max(r.bytes for r in results))
 
 
-def shared_bytes(params: MatmulParams, operand: DataType, result: DataType) -> tuple[int, int]:
+def shared_bytes(params: MatmulParams, operand: DataType, *results: DataType) -> tuple[int, int]:
     """Bytes of shared memory of (one stage of both operands, all epilogue buffers)."""
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    buffer = warp.m * chunk_columns(params, result) * result.bytes
+    buffer = warp.m * chunk_columns(params, *results) * sum(r.bytes for r in results)
     return stage, buffer * params.epilogue_stages * params.warpgroups
 
 
@@ -53,8 +53,8 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     reasons = check_params(params) or _layout_reasons(fusion, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
-    operand, result = fusion.inputs[0].dtype, fusion.outputs[0].dtype
-    stage, epilogue = shared_bytes(params, operand, result)
+    operand = fusion.tensor(fusion.mma.a).dtype
+    stage, epilogue = shared_bytes(params, operand, *(b.dtype for b in fusion.outputs))
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed = epilogue + BARRIER_BYTES
     if stages * stage + fixed > hopper.SHARED_BYTES:

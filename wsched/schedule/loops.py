@@ -38,7 +38,7 @@ def loops_text(fusion: Fusion) -> str:
     lines = [f"{word.name} = {extent}" for extent, word in words.items()]
     for title, names in ((_load_title(fusion), parts.load), ("compute sub-DAG", parts.compute)):
         lines.append(title)
-        for depth, t, d in _nest(graph, _scheduled(fusion, names)):
+        for depth, t, d in _nest(fusion, graph, names):
             text = f"{t.head} = {fusion.definition(t.name)}{_box(t)}"
             if d is not None:
                 short = replace(d, extent=_in_words(d.extent, words))
@@ -58,7 +58,7 @@ def side_by_side(fusion: Fusion) -> str:
     columns = []
     for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
         lines = [title, "-" * len(title)]
-        for depth, t, d in _nest(graph, _scheduled(fusion, names)):
+        for depth, t, d in _nest(fusion, graph, names):
             text = f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
             if d is not None:
                 text = f"for {d.label}{_mark(t, d)}"
@@ -77,8 +77,10 @@ def _load_title(fusion: Fusion) -> str:
 
 
 def _scheduled(fusion: Fusion, names: tuple[str, ...]) -> list[TensorView]:
-    """The tensors of a sub-DAG that have a loop nest, in topological order."""
+    """The tensors of a sub-DAG that have a loop nest, in topological order, results last."""
     order = [e.output for e in fusion.exprs if e.output in names]
+    results = {b.tensor for b in fusion.outputs}
+    order.sort(key=lambda n: n in results)
     return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
 
 
@@ -99,23 +101,27 @@ def _in_words(e: Expr, words: Mapping[Expr, Var]) -> Expr:
 
 
 def _nest(
-    graph: TransformGraph, tensors: list[TensorView]
+    fusion: Fusion, graph: TransformGraph, names: tuple[str, ...]
 ) -> Iterator[tuple[int, TensorView, IterDomain | None]]:
     """Depth, tensor and loop of each line; without a loop it is the tensor's expression."""
     previous: TensorView | None = None
-    for t in tensors:
+    for t in _scheduled(fusion, names):
         loops = [d for d in t.loop if d.parallel not in _BOX]
-        shared = 0 if previous is None else _shared(graph, previous, t)
+        inside = max((p.compute_at for p in fusion.producers(t.name)), default=0)
+        shared = 0 if previous is None else _shared(graph, previous, t, inside)
         for depth, d in enumerate(loops[shared:], shared):
             yield depth, t, d
         yield len(loops), t, None
         previous = t
 
 
-def _shared(graph: TransformGraph, a: TensorView, b: TensorView) -> int:
-    """Number of outer loops of ``b`` that are open already, after ``a``."""
+def _shared(graph: TransformGraph, a: TensorView, b: TensorView, inside: int) -> int:
+    """Number of outer loops of ``b`` that are open already, after ``a``.
+
+    ``inside`` is how many of them what ``b`` reads was computed in.
+    """
     together = a.circular_buffer is not None and b.circular_buffer is not None
-    limit = a.slice_position if together else a.compute_at
+    limit = a.slice_position if together else max(a.compute_at, inside)
     same = 0
     for x, y in list(zip(a.loop, b.loop, strict=False))[:limit]:
         if graph.group(x) != graph.group(y) or x.parallel is not y.parallel:

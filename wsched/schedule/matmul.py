@@ -2,23 +2,25 @@
 
 All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``. Then the sides part:
 the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
-accumulator keeps both and splits its tile into wgmmas, and the epilogue stores chunks of columns.
+accumulator keeps both and splits its tile into wgmmas, and everything of the epilogue is computed
+for one chunk of columns at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from lowering.hopper import WGMMA_K_BYTES, WGMMA_M
 from lowering.ir.expr import Special
 from wsched.fusion import (
+    BroadcastOp,
     Fusion,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
     Pipelined,
     WarpSpecialized,
+    inputs_of,
 )
 from wsched.schedule.legality import load_relation
 from wsched.schedule.limits import chunk_columns, require_legal
@@ -32,11 +34,19 @@ _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The tensors by their part in the kernel."""
+    """The tensors by their part in the kernel.
+
+    Args:
+        loads: both operands in shared memory.
+        acc: the accumulator.
+        epilogue: all that is computed after it, copies of the epilogue's inputs included.
+        boxed: those of the epilogue that TMA stores, box by box.
+    """
 
     loads: tuple[str, str]
     acc: str
     epilogue: tuple[str, ...]
+    boxed: tuple[str, ...]
 
 
 def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
@@ -60,25 +70,38 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
         _schedule_load(s, tv, params)
     _schedule_accumulator(s, names.acc, params)
     for tv in names.epilogue:
-        _schedule_epilogue(s, tv, params)
+        _schedule_epilogue(s, tv, params, tv in names.boxed)
     _inline(s, names)
     load_relation(s.fusion)
     return s.fusion
 
 
 def _cache(s: Schedule, params: MatmulParams) -> _Names:
-    """Operands into shared memory by TMA; the result from registers, through shared memory."""
-    mma, output = s.fusion.mma, s.fusion.outputs[0]
+    """Operands into shared memory by TMA, the epilogue's inputs into registers; results from
+    registers, through shared memory.
+    """
+    mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
-    stored = s.cache_before(output.tensor, _TMA)
-    matrices = output.dtype.bytes == 2
-    s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
-    s.set_memory_type(stored, MemoryType.Shared)
+    for tv in _epilogue_inputs(s.fusion):
+        s.cache_after(tv)
+    for output in outputs:
+        stored = s.cache_before(output, _TMA)
+        matrices = s.tensor(output).dtype.bytes == 2
+        s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
+        s.set_memory_type(stored, MemoryType.Shared)
     acc = s.fusion.mma.output
     order = [e.output for e in s.fusion.exprs]
-    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]))
+    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]), outputs)
+
+
+def _epilogue_inputs(fusion: Fusion) -> list[str]:
+    """Tensors in global memory that the epilogue reads: inputs [M, N] and views of smaller ones."""
+    order = [e.output for e in fusion.exprs]
+    after = fusion.exprs[order.index(fusion.mma.output) + 1 :]
+    made = set(order) - {e.output for e in fusion.exprs if isinstance(e, BroadcastOp)}
+    return list(dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made))
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -157,14 +180,12 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
         s.parallelize(tv, axis, ParallelType.Mma)
 
 
-def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
     """``[cta, (tile), group, chunk | ...]``: a TMA box, or m64 fragments of registers."""
-    output = s.fusion.outputs[0]
     _split_rows(s, tv, params)
-    columns = chunk_columns(params, output.dtype)
+    columns = chunk_columns(params, *(b.dtype for b in s.fusion.outputs))
     s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
-    boxed = tv == output.tensor
     if not boxed:
         s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
@@ -173,7 +194,9 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 def _inline(s: Schedule, names: _Names) -> None:
     """The accumulator per tile and warpgroup, fragments per m64, what is stored per chunk."""
-    for tv, reader in reversed(list(pairwise(names.epilogue))):
-        by_fragment = s.axis(reader, "m64") >= 0
-        s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
+    for tv in reversed(names.epilogue):
+        readers = [t.name for t in s.fusion.consumers(tv)]
+        if readers:
+            by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
+            s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
     s.inline_at(names.acc, s.axis(names.acc, "group") + 1)

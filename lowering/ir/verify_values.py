@@ -1,0 +1,148 @@
+"""Which shapes, element types and tensors the operations of the epilogue take.
+
+Part of ``verify``: pointwise operations (arity, types, broadcasting), predicates, loads from
+shared memory, operands of wgmma, and which reference to global memory means a tensor map and which
+a plain tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from lowering.hopper import WGMMA_K_BYTES
+from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.nodes import (
+    Frag,
+    FragLoadGlobal,
+    FragPointwise,
+    GmemRef,
+    LdMatrix,
+    LdShared,
+    MmaTile,
+    PrefetchTensorMap,
+    Stmt,
+    Wgmma,
+)
+from lowering.ir.pointwise import OPS
+from lowering.ir.types import DType, FragmentType
+
+__all__ = ["declared", "value_rules"]
+
+
+def declared(kernel: Kernel) -> Iterator[str]:
+    """Rules that the declarations of tensors break."""
+    maps = {t.name for t in kernel.tensor_maps}
+    seen: set[str] = set()
+    for g in kernel.globals:
+        where = f", in: global {g.name}"
+        if g.name in maps | seen:
+            yield f"{g.name} is declared twice{where}"
+        if g.align < 1 or g.align & (g.align - 1):
+            yield f"align {g.align} is no power of two{where}"
+        seen.add(g.name)
+
+
+def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that the values and tensors of one statement break."""
+    yield from _tensors(kernel, stmt)
+    match stmt:
+        case FragPointwise():
+            yield from _pointwise(stmt)
+            return
+        case FragLoadGlobal(out, src):
+            yield from _shape(out)
+            for g in kernel.globals:
+                if g.name == src.map and g.dtype is not out.type.dtype:
+                    yield _dtypes(out, g.name, g.dtype)
+        case LdMatrix(out, src) | LdShared(out, src):
+            yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
+        case MmaTile() | Wgmma():
+            yield from _operands(kernel, stmt)
+    for value in (getattr(stmt, f.name) for f in fields(stmt)):
+        if isinstance(value, Frag) and value.type.dtype is DType.PRED:
+            yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+
+
+def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """``frag.load_global`` reads a plain tensor, everything else goes through a tensor map."""
+    names = [v.map for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef)]
+    if isinstance(stmt, PrefetchTensorMap):
+        names.append(stmt.map)
+    plain = {g.name for g in kernel.globals}
+    for name in names:
+        if isinstance(stmt, FragLoadGlobal):
+            if name in {t.name for t in kernel.tensor_maps}:
+                yield f"{name} is a tensor map, {stmt.OP} takes a global"
+        elif name in plain:
+            yield f"{name} is a global, {stmt.OP} takes a tensor map"
+
+
+def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
+    """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
+    kind = stmt.acc.type
+    for ref, extent, trans in (
+        (stmt.a, kind.rows, stmt.trans_a),
+        (stmt.b, kind.cols, stmt.trans_b),
+    ):
+        b = _buffer(kernel, ref.buffer)
+        if b is None:
+            continue
+        k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
+        rows, cols = (k, extent) if trans else (extent, k)
+        if rows > b.rows or cols > b.cols:
+            yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
+        if trans and b.dtype.bytes != 2:
+            yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
+
+
+def _pointwise(stmt: FragPointwise) -> Iterator[str]:
+    op = OPS.get(stmt.op)
+    if op is None:
+        yield f"no pointwise operation named {stmt.op}"
+        return
+    if len(stmt.args) != op.arity:
+        yield f"{stmt.op} takes {op.arity} arguments, not {len(stmt.args)}"
+    result = DType.PRED if op.predicate else DType.F32
+    if stmt.out.type.dtype is not result:
+        yield f"{stmt.op} gives {result.value}, not {stmt.out.type.dtype.value}"
+    yield from _shape(stmt.out)
+    for i, arg in enumerate(stmt.args):
+        found = arg.type.dtype.value if isinstance(arg, Frag) else "a number"
+        if (found == DType.PRED.value) != (i < op.conditions):
+            wanted = DType.PRED.value if i < op.conditions else "a value"
+            yield f"argument {i + 1} of {stmt.op} is {found}, not {wanted}"
+        if isinstance(arg, Frag) and not _broadcasts(arg.type, stmt.out.type):
+            shape, to = (f"{t.rows}x{t.cols}" for t in (arg.type, stmt.out.type))
+            yield f"{arg.name} of {shape} does not broadcast to {to}"
+
+
+def _broadcasts(arg: FragmentType, out: FragmentType) -> bool:
+    return arg.rows in (1, out.rows) and arg.cols in (1, out.cols)
+
+
+def _shape(out: Frag) -> Iterator[str]:
+    rows, cols = out.type.rows, out.type.cols
+    if (rows != 1 and rows % 64) or (cols != 1 and cols % 8) or rows < 1 or cols < 1:
+        yield f"{rows}x{cols} is neither whole groups of 64 rows and 8 columns nor 1"
+
+
+def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
+    kind = out.type
+    bits = 32 if op == LdShared.OP else 16
+    if 8 * kind.dtype.bytes != bits:
+        yield f"{op} gives {bits}-bit elements, not {kind.dtype.value}"
+    if kind.rows == 1 or kind.cols == 1:
+        yield f"{op} gives whole tiles, not {kind.rows}x{kind.cols}"
+    else:
+        yield from _shape(out)
+    if buffer is not None and buffer.dtype is not kind.dtype:
+        yield _dtypes(out, buffer.name, buffer.dtype)
+
+
+def _buffer(kernel: Kernel, name: str) -> SharedBuffer | None:
+    return next((b for b in kernel.shared if b.name == name), None)
+
+
+def _dtypes(out: Frag, name: str, dtype: DType) -> str:
+    return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"

@@ -1,0 +1,186 @@
+"""The epilogue: the accumulator by chunks of columns, through the pointwise part, to the results.
+
+One unrolled loop over chunks. In it the expressions of the fusion in their order, each a value
+named after its tensor; all results of a chunk are stored together at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lowering.cluster import constant
+from lowering.element import element_type
+from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.expr import ZERO, Const, Expr, Var
+from lowering.ir.kernel import GlobalTensor
+from lowering.ir.nodes import (
+    For,
+    Frag,
+    FragCast,
+    FragColumns,
+    FragLoadGlobal,
+    FragPointwise,
+    GmemRef,
+    Let,
+    Stmt,
+    StoreTile,
+)
+from lowering.ir.types import DType, FragmentType
+from lowering.scope import Indices, Shared
+from wsched.fusion import (
+    BroadcastOp,
+    CastOp,
+    DataType,
+    Fusion,
+    FusionExpr,
+    IterDomain,
+    IterType,
+    LoadStoreOp,
+    MemoryType,
+    ParallelType,
+    PointwiseOp,
+    TensorView,
+)
+from wsched.schedule.graph import Group, TransformGraph
+
+__all__ = ["EpilogueLowering", "epilogue_globals", "epilogue_inputs"]
+
+
+def epilogue_inputs(fusion: Fusion) -> dict[str, TensorView]:
+    """What the epilogue reads from global memory: the input's name, and the [M, N] view of it."""
+    found = {}
+    for e in _exprs(fusion):
+        if isinstance(e, LoadStoreOp) and fusion.tensor(e.input).memory is MemoryType.Global:
+            made = fusion.definition(e.input)
+            source = made.input if isinstance(made, BroadcastOp) else e.input
+            found[source] = fusion.tensor(e.input)
+    return found
+
+
+def epilogue_globals(fusion: Fusion) -> tuple[GlobalTensor, ...]:
+    """Their declarations; rows are read by pairs of elements, as the launch sees to."""
+    found = []
+    for name, view in epilogue_inputs(fusion).items():
+        rows, cols = (Const(1) if _repeats(d) else d.extent for d in view.stored)
+        dtype = element_type(view.dtype)
+        align = 1 if cols == Const(1) else 2 * dtype.bytes
+        found.append(GlobalTensor(name, dtype, rows, cols, align))
+    return tuple(found)
+
+
+def _repeats(d: IterDomain) -> bool:
+    """Whether a dimension has the same value at all indices."""
+    return d.iter_type is IterType.Broadcast
+
+
+def _exprs(fusion: Fusion) -> list[FusionExpr]:
+    """The expressions behind the accumulator, in order."""
+    exprs = list(fusion.exprs)
+    return exprs[exprs.index(fusion.mma) + 1 :]
+
+
+@dataclass
+class EpilogueLowering:
+    """Builds the chunk loop of one fusion.
+
+    Args:
+        fusion: scheduled.
+        graph: its transform graph.
+        shared: names that both sections use.
+        tile: index of the groups that the loops around the epilogue run over.
+        values: what each tensor of a chunk is at the moment, by its name.
+    """
+
+    fusion: Fusion
+    graph: TransformGraph
+    shared: Shared
+    tile: dict[Group, Expr]
+    values: dict[str, Frag] = field(default_factory=dict)
+    _columns: int = 0
+    _rows: int = 0
+
+    def loop(self, acc: TensorView, total: Frag) -> tuple[list[Let], For]:
+        """The bindings that the loop needs, and the loop."""
+        out = self.fusion.tensor(self.fusion.outputs[0].tensor)
+        chunk, count, known = self._chunk(acc, out)
+        indices = Indices(self.graph, known, self.shared)
+        self._rows, self._columns = total.type.rows, total.type.cols // count
+        part = Frag(
+            self.shared.namer.new("part"), FragmentType(DType.F32, self._rows, self._columns)
+        )
+        body: list[Stmt] = [FragColumns(part, total, chunk * self._columns)]
+        stores: list[Stmt] = []
+        roots: list[Expr] = []
+        self.values[acc.name] = part
+        sources = {view.name: name for name, view in epilogue_inputs(self.fusion).items()}
+        for e in _exprs(self.fusion):
+            t = self.fusion.tensor(e.output)
+            if isinstance(e, LoadStoreOp) and e.input in sources:
+                at = self._coordinates(self.fusion.tensor(e.input), indices)
+                value = self._value(t, element_type(t.dtype))
+                roots += at
+                body.append(FragLoadGlobal(value, GmemRef(sources[e.input], *at)))
+                self.values[t.name] = value
+            elif isinstance(e, LoadStoreOp) and t.memory is MemoryType.Global:
+                at = self._coordinates(t, indices)
+                roots += at
+                stores.append(StoreTile(GmemRef(t.name, *at), self.values[e.input]))
+            elif isinstance(e, LoadStoreOp):
+                self.values[t.name] = self.values[e.input]
+            else:
+                body += self._computed(e, t)
+        loop = For(chunk, ZERO, Const(count), (*body, *stores), unroll=True)
+        return indices.lets(roots), loop
+
+    def _coordinates(self, t: TensorView, indices: Indices) -> list[Expr]:
+        """Row and column of a chunk in a tensor, 0 along which it is repeated."""
+        return [ZERO if _repeats(d) else indices.found[self.graph.group(d)] for d in t.stored]
+
+    def _computed(self, e: FusionExpr, t: TensorView) -> list[Stmt]:
+        """The statements of a cast or a pointwise operation."""
+        match e:
+            case CastOp(input=name) if self.values[name].type.dtype is not DType.PRED:
+                value = self._value(t, element_type(t.dtype))
+                self.values[t.name] = value
+                return [FragCast(value, self.values[name])]
+            case CastOp(input=name):
+                return self._pointwise(t, "where", (self.values[name], 1.0, 0.0))
+            case PointwiseOp(op=op, inputs=inputs):
+                args = tuple(self.values[x] if isinstance(x, str) else x for x in inputs)
+                return self._pointwise(t, op, args)
+        raise InternalError("lower", f"{e.output} = {e} in an epilogue")
+
+    def _pointwise(self, t: TensorView, op: str, args: tuple[Frag | float, ...]) -> list[Stmt]:
+        """An operation in fp32, and its rounding where the tensor has 16 bits."""
+        if t.dtype is DataType.Bool:
+            self.values[t.name] = value = self._value(t, DType.PRED)
+            return [FragPointwise(value, op, args)]
+        wide = self._value(t, DType.F32)
+        self.values[t.name] = wide
+        body: list[Stmt] = [FragPointwise(wide, op, args)]
+        if (dtype := element_type(t.dtype)) is not DType.F32:
+            self.values[t.name] = self._value(t, dtype)
+            body.append(FragCast(self.values[t.name], wide))
+        return body
+
+    def _value(self, t: TensorView, dtype: DType) -> Frag:
+        """A new value for a tensor: one row or column where it is repeated."""
+        sizes = (self._rows, self._columns)
+        rows, cols = (1 if _repeats(d) else n for d, n in zip(t.stored, sizes, strict=True))
+        return Frag(self.shared.namer.new(t.name.lower()), FragmentType(dtype, rows, cols))
+
+    def _chunk(self, acc: TensorView, out: TensorView) -> tuple[Var, int, dict[Group, Expr]]:
+        """The output's loop over column chunks: its index, trip count, and all known indices."""
+        inner = [d for d in out.loop if self.graph.group(d) not in self.tile]
+        chunks = [d for d in inner if d.parallel is ParallelType.Serial]
+        if len(chunks) != 1:
+            raise UnsupportedError(
+                f"{len(chunks)} serial loops of {out.name} within a tile", "one over column chunks"
+            )
+        loops = {self.graph.group(d) for d in out.loop}
+        tile = {self.graph.group(d) for d in acc.loop} - loops
+        known = {g: e for g, e in self.tile.items() if g not in tile}
+        known |= {self.graph.group(d): ZERO for d in inner}
+        chunk = Var(self.shared.namer.new(chunks[0].label))
+        known[self.graph.group(chunks[0])] = chunk
+        return chunk, constant(chunks[0].extent, f"{out.name}: {chunks[0].label}"), known

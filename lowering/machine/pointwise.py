@@ -1,0 +1,87 @@
+"""Pointwise operations on the machine: float32 arithmetic of NumPy, with torch's rules for NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from lowering.ir.nodes import Frag, FragPointwise
+from lowering.ir.types import FragmentType
+from lowering.machine.fragment import Array, to_float32
+from lowering.machine.program import Program, Run
+from lowering.machine.state import Registers, Warp
+
+__all__ = ["FUNCTIONS", "frag_pointwise"]
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf(x: Array) -> Array:
+    return np.array(_ERF(np.asarray(x, np.float64)), np.float32)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.float32(1) / (np.float32(1) + np.exp(-x))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "reciprocal": lambda x: np.float32(1) / x,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "pow": np.power,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "where": np.where,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "bitwise_and": np.logical_and,
+    "bitwise_or": np.logical_or,
+}
+"""What each operation of ``lowering.ir.pointwise.OPS`` computes, on float32 and bool arrays.
+
+``np.minimum`` and ``np.maximum`` give NaN if either argument is, as torch does.
+"""
+
+
+def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
+    """``frag.pointwise``: on a warp's whole part at once; NumPy repeats rows and columns of 1."""
+    function, shape = FUNCTIONS[stmt.op], _shape(stmt.out.type)
+
+    def argument(warp: Warp, arg: Frag | float) -> Array | np.float32:
+        if isinstance(arg, Frag):
+            return to_float32(warp.read(arg), arg.type.dtype)
+        return np.float32(arg)
+
+    def run(warp: Warp) -> None:
+        warp.whole(stmt.OP)
+        found = function(*(argument(warp, a) for a in stmt.args))
+        data = np.array(np.broadcast_to(found, shape))
+        warp.define(stmt.out, Registers(data, warp.epoch))
+
+    return run
+
+
+def _shape(type_: FragmentType) -> tuple[int, ...]:
+    return (32, type_.blocks, type_.groups, *type_.group)

@@ -1,0 +1,265 @@
+"""Import of epilogues: which expressions an operation becomes, types, inputs, outputs, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.errors import UnsupportedError
+from tests.epilogues import GELU, TWO_OUTPUTS, epilogue, tensor
+from wsched.fusion import Fusion, TensorBinding, fusion_text
+from wsched.fusion.types import DataType
+from wsched.importer import build_fusion, record_text
+
+POINTWISE = "the operations of design/pointwise-ops.md"
+
+
+def build(text: str) -> Fusion:
+    return build_fusion(record_text(text))
+
+
+def math(text: str) -> list[str]:
+    """The expressions behind the mma, with the types of their results."""
+    f = build(text)
+    after = f.exprs[f.exprs.index(f.mma) + 1 :]
+    return [f"{f.tensor(e.output).head} = {e}" for e in after]
+
+
+def test_bias_and_gelu(golden: object) -> None:
+    assert fusion_text(build(GELU)) == golden
+
+
+def test_an_output_that_is_read_is_copied(golden: object) -> None:
+    assert fusion_text(build(TWO_OUTPUTS)) == golden
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["d = fd.ops.tanh(y)"], ["T5_g_float = tanh(T4)"]),
+        (["d = fd.ops.neg(y)"], ["T5_g_float = -T4"]),
+        (["d = fd.ops.mul(y, 2)"], ["T5_g_float = T4 * double(2)"]),
+        (["d = fd.ops.sub(1.5, y)"], ["T5_g_float = double(1.5) - T4"]),
+        (["d = fd.ops.truediv(y, 3.0)"], ["T5_g_float = T4 / double(3)"]),
+        (
+            ["d = fd.ops.relu(y)"],
+            ["T5_l___bfloat = cast(T4)", "T6_g___bfloat = relu(T5)"],
+        ),
+        (
+            ["d = fd.ops.clamp(y, 0.0, 1.0)"],
+            [
+                "T5_l_float = maximum(T4, double(0))",
+                "T6_l_float = minimum(T5, double(1))",
+                "T7_g___bfloat = cast(T6)",
+            ],
+        ),
+        (
+            ["c = fd.ops.lt(y, 0.0)", "d = fd.ops.where(c, 0.0, y)"],
+            [
+                "T5_l_bool = T4 < double(0)",
+                "T6_l___bfloat = cast(T4)",
+                "T7_g___bfloat = where(T5, double(0), T6)",
+            ],
+        ),
+        (
+            ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.lt(y, 1.0)"]
+            + ["c = fd.ops.bitwise_and(a, b)", "d = fd.ops.cast(c, dtype=DataType.Float)"],
+            [
+                "T5_l_bool = T4 > double(0)",
+                "T6_l_bool = T4 < double(1)",
+                "T7_l_bool = T5 && T6",
+                "T8_g_float = cast(T7)",
+            ],
+        ),
+        (
+            ["c = fd.ops.cast(y, dtype=DataType.Bool)", "d = fd.ops.mul(c, y)"],
+            [
+                "T5_l___bfloat = cast(T4)",
+                "T6_l_float = cast(T5)",
+                "T7_l_bool = T6 != double(0)",
+                "T8_l_float = cast(T7)",
+                "T9_g_float = T8 * T4",
+            ],
+        ),
+        (
+            ["d = fd.ops.threshold(y, 0.5, 0.25)"],
+            [
+                "T5_l_bool = T4 <= double(0.5)",
+                "T6_l___bfloat = cast(T4)",
+                "T7_g___bfloat = where(T5, double(0.25), T6)",
+            ],
+        ),
+        (
+            ["d = fd.ops.sign(y)"],
+            [
+                "T5_l_bool = T4 < double(0)",
+                "T6_l_bool = T4 > double(0)",
+                "T7_l_float = where(T5, double(-1), double(0))",
+                "T8_l_float = where(T6, double(1), T7)",
+                "T9_g___bfloat = cast(T8)",
+            ],
+        ),
+        (
+            ["d = fd.ops.lerp(y, 1.0, 0.75)"],
+            [
+                "T5_l_float = double(1) - T4",
+                "T6_l_float = T5 * double(0.25)",
+                "T7_g_float = double(1) - T6",
+            ],
+        ),
+        (
+            ["p: [-1]", "d = fd.ops.pow(y, p)"],
+            ["T7_l_float = cast(T5)", "T8_g_float = pow(T6, T7)"],
+        ),
+    ],
+    ids=lambda v: v[-1].split("(")[0].split(".")[-1] if isinstance(v, list) and v else "",
+)
+def test_operation(lines: list[str], expected: list[str]) -> None:
+    assert math(epilogue(*lines)) == expected
+
+
+def test_scalars_are_folded() -> None:
+    text = epilogue(
+        "c = fd.define_scalar(0.044715123456, dtype=DataType.Double)",
+        "e = fd.ops.mul(c, 2)",
+        "g = fd.ops.cast(e, dtype=DataType.Float)",
+        "d = fd.ops.mul(y, g)",
+    )
+    assert math(text) == ["T5_g_float = T4 * double(0.089430246911999994)"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "read", "axes", "sizes"),
+    [
+        ("[-1]", "b", ("N",), (None,)),
+        ("[1, -1]", "b", ("1", "N"), (1, None)),
+        ("[-1, 1]", "b", ("M", "1"), (None, 1)),
+        ("[1, 1]", "b", ("1", "1"), (1, 1)),
+        ("[1]", "b", ("1",), (1,)),
+        ("[]", "b", (), ()),
+        ("[-1]", "fd.ops.broadcast(b, is_broadcast_dim=[False, True])", ("M",), (None,)),
+        ("[-1]", "fd.ops.broadcast(b, [True, False])", ("N",), (None,)),
+        ("[-1]", "fd.ops.broadcast_in_dim(b, shape=[4, 4], broadcast_dims=[0])", ("M",), (None,)),
+        ("[1, -1]", "fd.ops.squeeze(b, dims=[0])", ("1", "N"), (1, None)),
+        ("[1, -1]", "fd.ops.expand(b, shape=[-1, -1])", ("1", "N"), (1, None)),
+        ("[-1, 256]", "b", ("M", "N"), (None, 256)),
+    ],
+)
+def test_inputs(shape: str, read: str, axes: tuple[str, ...], sizes: tuple[int | None, ...]) -> None:
+    lines = [f"b: {shape} Float", f"v = {read}"] if read != "b" else [f"b: {shape} Float"]
+    f = build(epilogue(*lines, f"d = fd.ops.add(y, {'v' if read != 'b' else 'b'})"))
+    assert f.inputs[2] == TensorBinding("T2", axes, sizes, DataType.Float)
+
+
+def test_run_time_scalar_does_not_widen() -> None:
+    lines = ("s = fd.define_scalar(None, dtype=DataType.Double)", "c = fd.ops.gt(y, s)")
+    text = epilogue(*lines, "d = fd.ops.where(c, y, s)")
+    f = build(text)
+    assert f.inputs[2] == TensorBinding("T2", (), (), DataType.Float)
+    assert f.outputs[0].dtype is DataType.BFloat16
+
+
+def test_matmul_and_its_epilogue_as_outputs() -> None:
+    """The result that is stored is rounded, the epilogue reads the accumulator."""
+    text = epilogue("d = fd.ops.exp(y)", outputs="y d")
+    assert math(text) == ["T5_g___bfloat = cast(T4)", "T6_g_float = exp(T4)"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (
+            ["d = fd.ops.sum(y, dims=[1])"],
+            "fd.ops.sum (a reduction or scan over a dimension)",
+            POINTWISE,
+        ),
+        (
+            ["t = fd.ops.permute(y, dims=[1, 0])", "d = fd.ops.relu(t)"],
+            "fd.ops.permute in an epilogue",
+            POINTWISE,
+        ),
+        (["d = fd.ops.frobnicate(y)"], "fd.ops.frobnicate in an epilogue", POINTWISE),
+        (["d = fd.ops.add(y)"], "fd.ops.add with 1 operands", "2 operands"),
+        (["d = fd.ops.gt(y, 0.0)"], "the output d of type Bool", "BFloat16, Half, Float"),
+        (
+            ["a = fd.ops.gt(y, 0.0)", "d = fd.ops.where(a, 1.0, 0.0)"],
+            "the output d of type Double",
+            "BFloat16, Half, Float",
+        ),
+        (
+            ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.where(a, 1.0, 0.0)", "d = fd.ops.mul(b, y)"],
+            "fd.ops.mul of Double",
+            "BFloat16, Half, Float",
+        ),
+        (
+            ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.where(a, 0.1, 0.0)", "d = fd.ops.mul(b, y)"],
+            "fd.ops.where of numbers alone",
+            "one tensor beside them",
+        ),
+        (
+            ["b: [-1]", "e = fd.ops.exp(b)", "d = fd.ops.broadcast(e, [True, False])"],
+            "a fusion with no fd.ops.linear or fd.ops.matmul",
+            "one of them",
+        ),
+        (
+            ["b: [-1]", "c = fd.ops.broadcast(b, [True, False])"]
+            + ["e = fd.ops.exp(c)", "z = fd.ops.add(y, e)"],
+            "the output e, which is the same along a dimension of the matmul,",
+            "outputs that the matmul or a full matrix has a part in",
+        ),
+        (
+            ["b: [-1] Int", "d = fd.ops.add(y, b)"],
+            "the input b of type Int",
+            "BFloat16, Half, Float",
+        ),
+        (
+            ["d = fd.ops.add(y, x)"],
+            "x as operand of the matmul and in the epilogue",
+            "one way to read it",
+        ),
+        (
+            ["b: [-1]", "c = fd.ops.broadcast(b, [True, False])"]
+            + ["e = fd.ops.broadcast(b, [False, True])"]
+            + ["g = fd.ops.add(y, c)", "d = fd.ops.add(g, e)"],
+            "b as row and as column",
+            "one way to read an input",
+        ),
+        (
+            ["b: [1, -1]", "e = fd.ops.expand(b, shape=[7, 7])", "d = fd.ops.add(y, e)"],
+            "fd.ops.expand to shape=[7, 7]",
+            "the sizes of the matmul's result",
+        ),
+        (
+            ["s = fd.define_scalar(None, dtype=DataType.Int)", "d = fd.ops.mul(y, s)"],
+            "the run-time scalar s of type Int",
+            "Double, Float",
+        ),
+    ],
+)
+def test_refused(lines: list[str], what: str, supported: str) -> None:
+    outputs = "z e" if "z =" in lines[-1] else ""
+    with pytest.raises(UnsupportedError) as error:
+        build(epilogue(*lines, outputs=outputs))
+    assert str(error.value) == f"{what} is not supported; supported: {supported}"
+
+
+def test_two_matmuls_are_refused() -> None:
+    text = epilogue("v = fd.ops.linear(x, w)", "y = fd.ops.linear(x, w)", "d = fd.ops.add(y, v)")
+    with pytest.raises(UnsupportedError) as error:
+        build(text)
+    assert str(error.value) == (
+        "a fusion with 2 fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
+    )
+
+
+def test_an_input_as_output() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(epilogue("r: [-1, -1]", "d = fd.ops.add(y, r)", outputs="d r"))
+    assert str(error.value) == (
+        "the output r, which is an input, is not supported; supported: a computed output"
+    )
+
+
+def test_tensor_text() -> None:
+    assert tensor("[-1, 1]") == (
+        "fd.define_tensor(shape=[-1, 1], contiguity=[True, None], dtype=DataType.BFloat16)"
+    )

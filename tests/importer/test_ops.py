@@ -1,0 +1,32 @@
+"""The table of operations: complete, current, and in step with the kernel's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lowering.ir.pointwise import OPS
+from wsched.importer.composite import COMPOSITES
+from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, ops_text
+
+PAGE = Path(__file__).resolve().parents[2] / "design" / "pointwise-ops.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text() == ops_text(), "run `python tools/write_ops.py`"
+
+
+def test_every_operation_of_nvfuser_is_in_the_table_once() -> None:
+    nvfuser = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
+    with nvfuser.FusionDefinition() as fd:
+        x = fd.define_tensor(shape=[-1], contiguity=[True], dtype=nvfuser.DataType.Float)
+        fd.add_output(fd.ops.neg(x))
+        offered = {name for name in dir(fd.ops) if not name.startswith("_")}
+    pointwise = set(OPS) | set(ALIASES) | set(COMPOSITE)
+    assert offered == pointwise | set(STRUCTURE) | set(MISSING)
+    assert not pointwise & (set(STRUCTURE) | set(MISSING)) and not set(STRUCTURE) & set(MISSING)
+
+
+def test_every_composite_is_built() -> None:
+    assert set(COMPOSITE) == set(COMPOSITES)

@@ -1,0 +1,345 @@
+"""The pointwise part of a definition as a graph of steps, with nvFuser's types made explicit.
+
+nvFuser computes a linear or matmul with an fp32 accumulator, adds the bias to it and rounds to the
+operation's type. A reader that casts that result to fp32 right away reads the accumulator unrounded
+(nvFuser folds the pair of casts); any other reader gets the rounded value.
+
+Steps are demanded from the outputs, so what nothing reads is never made, and a step that is
+demanded twice is made once.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from lowering.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.importer.composite import COMPOSITES
+from wsched.importer.constants import number, same_size
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
+from wsched.importer.steps import Dims, Operand, Step
+
+__all__ = ["EpilogueImport"]
+
+_FLOAT = DataType.Float
+_STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
+_COMPUTED = (*_STORED, DataType.Bool)
+_POINTWISE = "the operations of design/pointwise-ops.md"
+
+
+@dataclass
+class EpilogueImport:
+    """Builds the steps of one definition.
+
+    Args:
+        definition: what to import.
+        matmul: its one linear or matmul.
+        rounded: the type of the matmul's result.
+        steps: what has been made, in an order in which it can be computed.
+    """
+
+    definition: Definition
+    matmul: Node
+    rounded: DataType
+    steps: list[Step] = field(default_factory=list)
+    _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
+    _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
+
+    def output(self, name: str) -> Step:
+        """The step of an output of the fusion.
+
+        Raises:
+            UnsupportedError: something on the way to it is not supported.
+        """
+        node = self.definition.node(name)
+        if node is None or node.op in ("define_tensor", "define_scalar"):
+            raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
+        if self.rank(Ref(name)) != 2:
+            raise UnsupportedError(
+                f"the output {name} with {self.rank(Ref(name))} dimensions", "outputs [M, N]"
+            )
+        step = self.operand(Ref(name), ("M", "N"))
+        if not isinstance(step, Step) or step.spread != {"M", "N"}:
+            raise UnsupportedError(
+                f"the output {name}, which is the same along a dimension of the matmul,",
+                "outputs that the matmul or a full matrix has a part in",
+            )
+        step = self.settled(step)
+        if step.dtype not in _STORED:
+            raise UnsupportedError(
+                f"the output {name} of type {step.dtype}", "BFloat16, Half, Float"
+            )
+        return step
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def make(self, op: str, dtype: DataType, *inputs: Operand, weak: bool = False) -> Step:
+        """A step, the one that there is if it was made before."""
+        key = (op, dtype, *inputs)
+        if key not in self._same:
+            spread = frozenset().union(*(x.spread for x in inputs if isinstance(x, Step)))
+            weak = weak or not any(isinstance(x, Step) and not x.weak for x in inputs)
+            self._same[key] = Step(op, dtype, inputs, spread, weak=weak)
+            self.steps.append(self._same[key])
+        return self._same[key]
+
+    def cast(self, x: Operand, to: DataType) -> Operand:
+        """``x`` as another type; a number has none until it meets a tensor."""
+        if not isinstance(x, Step):
+            return x
+        if to is _FLOAT and x.op == "matmul":
+            return x.inputs[0]
+        x = self.settled(x)
+        if x.dtype is to:
+            return x
+        if x.dtype is DataType.Double:
+            narrow = [self.narrowed(y) for y in x.inputs]
+            return self.cast(self.make(x.op, _FLOAT, *narrow), to)
+        if to is DataType.Bool:
+            return self.make("ne", to, self.cast(x, _FLOAT), 0.0)
+        return self.make("cast", to, x)
+
+    def narrowed(self, x: Operand) -> Operand:
+        """An input of a Double step, which is a choice between numbers that fp32 holds exactly."""
+        return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
+
+    def settled(self, x: Step) -> Step:
+        """``x`` itself, or the rounding of the matmul's result where its rounded value is read."""
+        return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
+
+    def pointwise(self, op: str, *operands: Operand) -> Operand:
+        """An operation on operands of any types, promoted as nvFuser promotes them."""
+        tensors = [x for x in operands if isinstance(x, Step)]
+        if not tensors:
+            raise UnsupportedError(f"fd.ops.{op} of numbers", "one tensor among the operands")
+        op = ALIASES.get(op, op)
+        match promotion(op):
+            case Promotion.LOGICAL:
+                args = [self.cast(x, DataType.Bool) for x in operands]
+                return self.make(op, DataType.Bool, *args)
+            case Promotion.COMPARE:
+                if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
+                    differ = COMPOSITES["bitwise_xor"](self, *operands)
+                    return differ if op == "ne" else self.pointwise("logical_not", differ)
+                return self.make(op, DataType.Bool, *(self.cast(x, _FLOAT) for x in operands))
+            case Promotion.SAME:
+                condition = [self.cast(x, DataType.Bool) for x in operands[: int(op == "where")]]
+                rest = operands[len(condition) :]
+                dtype = self.common(op, rest)
+                return self.make(op, dtype, *condition, *(self.cast(x, dtype) for x in rest))
+        common = self.common(op, operands)
+        if common not in _STORED:
+            raise UnsupportedError(f"fd.ops.{op} of {common}", "BFloat16, Half, Float")
+        return self.make(op, _FLOAT, *(self.cast(x, _FLOAT) for x in operands))
+
+    def common(self, op: str, operands: tuple[Operand, ...]) -> DataType:
+        """The type that tensors are promoted to: one that all have, else Float.
+
+        A run-time scalar counts only where there is nothing else, a number never. A choice between
+        numbers is Double in nvFuser; fp32 holds the numbers that are accepted there exactly.
+        """
+        tensors = [x for x in operands if isinstance(x, Step)]
+        strong = [x for x in tensors if not x.weak] or tensors
+        kinds = {x.dtype for x in strong}
+        if not kinds:
+            if all(_exact(x) for x in operands):
+                return DataType.Double
+            raise UnsupportedError(f"fd.ops.{op} of numbers alone", "one tensor beside them")
+        if DataType.Double in kinds:
+            return DataType.Double
+        return kinds.pop() if len(kinds) == 1 else _FLOAT
+
+    # --- nodes ---------------------------------------------------------------------------------
+
+    def operand(self, value: Value, dims: Dims) -> Operand:
+        """The step of a name whose dimensions are those of the matmul's result named ``dims``."""
+        if not isinstance(value, Ref):
+            return number(self.definition, value)
+        key = value.name, dims
+        if key not in self._found:
+            self._found[key] = self.node(value, dims)
+        return self._found[key]
+
+    def node(self, value: Ref, dims: Dims) -> Operand:
+        """Make what a name stands for."""
+        node = self.definition.node(value.name)
+        if node is None:
+            raise UnsupportedError(f"the name {value.name}", "names defined above")
+        if node is self.matmul:
+            return self.result(dims)
+        if node.op == "define_tensor":
+            return self.input(node, dims)
+        if node.op == "define_scalar" and node.operands[:1] in ((), (None,)):
+            return self.scalar(node)
+        if self.rank(value) == 0 and not self.reads_tensor(node):
+            return number(self.definition, value)
+        call = f"fd.ops.{node.op}"
+        match node.op:
+            case "cast":
+                return self.cast_node(node, dims)
+            case "broadcast":
+                flags = node.get("is_broadcast_dim", (*node.operands[1:], ())[0])
+                kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
+                return self.operand(node.operands[0], tuple(d for d, new in kept if not new))
+            case "broadcast_in_dim":
+                into = node.get("broadcast_dims", (*node.operands[2:], ())[0])
+                at = into if isinstance(into, tuple) else ()
+                return self.operand(
+                    node.operands[0], tuple(dims[p] for p in at if isinstance(p, int))
+                )
+            case "set" | "expand" | "stride_order":
+                self.check_shape(node, dims)
+                return self.operand(node.operands[0], dims)
+            case "squeeze":
+                return self.operand(node.operands[0], self.unsqueezed(node, dims))
+        if node.op in MISSING:
+            raise UnsupportedError(f"{call} ({MISSING[node.op]})", _POINTWISE)
+        arity = arity_of(node.op)
+        if arity is None:
+            raise UnsupportedError(f"{call} in an epilogue", _POINTWISE)
+        values = _values(node)
+        if len(values) != arity:
+            raise UnsupportedError(f"{call} with {len(values)} operands", f"{arity} operands")
+        operands = [self.operand(v, self.inner(v, dims)) for v in values]
+        if node.op in COMPOSITES:
+            return COMPOSITES[node.op](self, *operands)
+        return self.pointwise(node.op, *operands)
+
+    def cast_node(self, node: Node, dims: Dims) -> Operand:
+        """``fd.ops.cast``."""
+        to = node.get("dtype", (*node.operands[1:], None)[0])
+        if to not in _COMPUTED or not isinstance(to, DataType):
+            raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
+        return self.cast(self.operand(node.operands[0], dims), to)
+
+    def result(self, dims: Dims) -> Operand:
+        """The matmul's result, rounded by whoever does not cast it to fp32."""
+        if dims != ("M", "N"):
+            raise UnsupportedError("a broadcast of the matmul's result", "the result as [M, N]")
+        total = self._same.get(("mma",))
+        if total is None:
+            total = Step("mma", _FLOAT, (), frozenset("MN"))
+            self._same[("mma",)] = total
+            self.steps.append(total)
+        bias = self.matmul.get("bias", (*self.matmul.operands[2:], None)[0])
+        if bias is not None:
+            if self.rank(bias) != 1:
+                raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
+            row = self.cast(self.operand(bias, ("N",)), _FLOAT)
+            total = self.make("add", _FLOAT, total, row)
+        # No computation: a mark that ``cast`` and ``settled`` resolve.
+        return Step("matmul", self.rounded, (total,), total.spread)
+
+    def input(self, node: Node, dims: Dims) -> Step:
+        """An input of the fusion that the epilogue reads."""
+        shape = node.get("shape", ())
+        dtype = node.get("dtype", _FLOAT)
+        name = node.results[0]
+        if not isinstance(shape, tuple) or not isinstance(dtype, DataType):
+            raise UnsupportedError(f"{name} with shape {text_of(shape)}", "a list of sizes")
+        if dtype not in _STORED:
+            raise UnsupportedError(f"the input {name} of type {dtype}", "BFloat16, Half, Float")
+        if node.get("is_cpu", False):
+            raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
+        if len(shape) != len(dims):
+            raise UnsupportedError(
+                f"{name} with {len(shape)} dimensions", f"{len(dims)} dimensions, where it is read"
+            )
+        axes = tuple("1" if size == 1 else d for d, size in zip(dims, shape, strict=True))
+        return self._input(name, dtype, axes, dims, weak=False)
+
+    def scalar(self, node: Node) -> Step:
+        """A run-time scalar: a tensor of one element that does not widen what it meets."""
+        dtype = node.get("dtype", DataType.Double)
+        if dtype not in (DataType.Double, _FLOAT):
+            raise UnsupportedError(
+                f"the run-time scalar {node.results[0]} of type {dtype}", "Double, Float"
+            )
+        return self._input(node.results[0], _FLOAT, (), (), weak=True)
+
+    def _input(self, name: str, dtype: DataType, axes: Dims, dims: Dims, weak: bool) -> Step:
+        key = ("input", name, axes, dims)
+        if key not in self._same:
+            spread = frozenset(a for a in axes if a != "1")
+            made = Step("input", dtype, (), spread, weak, name, axes, dims)
+            other = [s for s in self.steps if s.source == name]
+            if other:
+                raise UnsupportedError(f"{name} as row and as column", "one way to read an input")
+            self._same[key] = made
+            self.steps.append(made)
+        return self._same[key]
+
+    # --- shapes --------------------------------------------------------------------------------
+
+    def rank(self, value: Value) -> int:
+        """Number of dimensions of a name; 0 of a number."""
+        node = self.definition.node(value.name) if isinstance(value, Ref) else None
+        if node is None or node.op in ("define_scalar", "size"):
+            return 0
+        match node.op:
+            case "define_tensor":
+                shape = node.get("shape", ())
+                return len(shape) if isinstance(shape, tuple) else 0
+            case "linear" | "matmul":
+                return 2
+            case "broadcast":
+                flags = node.get("is_broadcast_dim", (*node.operands[1:], ())[0])
+                return len(flags) if isinstance(flags, tuple) else 0
+            case "broadcast_in_dim":
+                shape = node.get("shape", (*node.operands[1:], ())[0])
+                return len(shape) if isinstance(shape, tuple) else 0
+            case "squeeze":
+                return self.rank(node.operands[0]) - len(_squeezed(node))
+            case "expand" | "cast" | "set" | "stride_order":
+                return self.rank(node.operands[0])
+        return max((self.rank(v) for v in _values(node)), default=0)
+
+    def inner(self, value: Value, dims: Dims) -> Dims:
+        """Dimensions of an operand of lower rank: the last ones, as NumPy aligns shapes."""
+        return dims[len(dims) - self.rank(value) :]
+
+    def reads_tensor(self, node: Node) -> bool:
+        """Whether a node without dimensions depends on a tensor or a run-time scalar."""
+        for v in _values(node):
+            source = self.definition.node(v.name) if isinstance(v, Ref) else None
+            if source is None or source.op == "size":
+                continue
+            if source.op == "define_scalar":
+                if source.operands[:1] in ((), (None,)):
+                    return True
+            elif source.op == "define_tensor" or self.reads_tensor(source):
+                return True
+        return False
+
+    def unsqueezed(self, node: Node, dims: Dims) -> Dims:
+        """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
+        rank = self.rank(node.operands[0])
+        gone = {p % rank for p in _squeezed(node)}
+        left = iter(dims)
+        return tuple("1" if p in gone else next(left) for p in range(rank))
+
+    def check_shape(self, node: Node, dims: Dims) -> None:
+        """An expand may only go to the sizes of the matmul's result."""
+        shape = node.get("shape", (*node.operands[1:], ())[0]) if node.op == "expand" else ()
+        for size, axis in zip(shape if isinstance(shape, tuple) else (), dims, strict=False):
+            if not same_size(self.definition, self.matmul, size, axis):
+                raise UnsupportedError(
+                    f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
+                )
+
+
+def _values(node: Node) -> list[Value]:
+    """The operands of a pointwise operation, in order."""
+    return [*node.operands, *(v for _, v in node.kwargs)]
+
+
+def _squeezed(node: Node) -> list[int]:
+    dims = node.get("dims", (*node.operands[1:], ())[0])
+    return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
+
+
+def _exact(x: Operand) -> bool:
+    """Whether fp32 holds a number exactly, so that its type does not matter."""
+    return isinstance(x, float) and struct.unpack("f", struct.pack("f", x))[0] == x
