@@ -7,7 +7,9 @@ made the schedule legal, so neither side can run a step more than the other.
 
 from __future__ import annotations
 
+from lowering.check_schedule import require_lowerable
 from lowering.cluster import cluster_dims, cluster_size, constant
+from lowering.domains import roots
 from lowering.element import element_type
 from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
@@ -40,6 +42,7 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         UnsupportedError: it is legal, but there is no lowering for it.
     """
     relation = load_relation(fusion)
+    require_lowerable(fusion, relation)
     graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.compute))
     params = _parameters(fusion)
@@ -156,15 +159,15 @@ def _load_section(
                 known[graph.group(d)] = step
     indices = Indices(graph, known, shared)
     body: list[Stmt] = [Produce(RING, step)]
-    roots: list[Expr] = []
+    used: list[Expr] = []
     for t in fusion.loads:
         source = fusion.source(t.name)
         _check_order(graph, t, source)
         row, col = (indices.found[graph.group(d)] for d in source.in_memory)
-        roots += [row, col]
+        used += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
-    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(roots), *body))
-    return Section("load", (loop,))
+    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(used), *body))
+    return Section("load", (loop,), registers=relation.registers[0])
 
 
 def _check_order(graph: TransformGraph, t: TensorView, source: TensorView) -> None:
@@ -174,7 +177,7 @@ def _check_order(graph: TransformGraph, t: TensorView, source: TensorView) -> No
         UnsupportedError: the loops of the stage are in another order.
     """
     wanted = [graph.group(d) for d in source.in_memory]
-    order = [graph.group(root) for d in _stage_dims(t) for root in t.roots(d)]
+    order = [graph.group(root) for d in _stage_dims(t) for root in roots(t, d)]
     if order != wanted:
         stage, memory = (", ".join(g.label for g in groups) for groups in (order, wanted))
         raise UnsupportedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
+from lowering.domains import origins, roots
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.expr import ZERO, Expr, Special, Var, substitute
 from lowering.ir.nodes import (
@@ -70,7 +71,13 @@ class ComputeLowering:
             before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
             body = self._tile(acc, slices, before, total)
             body = (self._loop(tiles, body, Carry(before, zero, last), total),)
-        return Section("compute", (FragFill(zero, 0.0), *body), self.relation.roles, group)
+        return Section(
+            "compute",
+            (FragFill(zero, 0.0), *body),
+            self.relation.roles,
+            group,
+            self.relation.registers[1],
+        )
 
     def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
         """The loop over tiles, if there is one, and the loop over k slices; notes their indices."""
@@ -130,7 +137,7 @@ class ComputeLowering:
 
     def _extent(self, acc: TensorView, dimension: IterDomain) -> int:
         """Extent of a logical dimension within one warpgroup's tile."""
-        return self._product(acc, [d for d in acc.loop if _origins(acc, d) == {dimension.id}])
+        return self._product(acc, [d for d in acc.loop if origins(acc, d) == {dimension.id}])
 
     def _depth(self, acc: TensorView) -> int:
         """Extent of K within one slice."""
@@ -154,7 +161,7 @@ class ComputeLowering:
         """Whether a stage of an operand is stored as ``K x M`` (or N), not ``M x K``."""
         t = self.fusion.tensor(name)
         k = t.logical[-1]
-        return k not in t.roots(self._stage(name)[-1])
+        return k not in roots(t, self._stage(name)[-1])
 
     def _stage(self, name: str) -> list[IterDomain]:
         """Rows and columns of one stage of an operand."""
@@ -162,9 +169,5 @@ class ComputeLowering:
         return [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
 
 
-def _origins(t: TensorView, d: IterDomain) -> set[int]:
-    return {r.id for r in t.roots(d)}
-
-
 def _is_reduction(t: TensorView, d: IterDomain) -> bool:
-    return all(r.iter_type is IterType.Reduction for r in t.roots(d))
+    return all(r.iter_type is IterType.Reduction for r in roots(t, d))

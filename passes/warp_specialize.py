@@ -64,8 +64,8 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     one_warp = If(Special("warpgroup.warp").eq(0), _elected(load.body))
     roles = Roles(
         (
-            Role("compute", 0, warps, compute.body, compute.group),
-            Role("load", warps, 4, (one_warp,)),
+            Role("compute", 0, warps, compute.body, compute.group, compute.registers),
+            Role("load", warps, 4, (one_warp,), registers=load.registers),
         )
     )
     body = [s for s in kernel.body if not isinstance(s, Section)]

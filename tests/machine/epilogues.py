@@ -134,5 +134,6 @@ def run_epilogue(
     """The result for one 64x64 tile a CTA."""
     m, n = tensors["x"].shape
     grid = -(-m // 64) * -(-n // 64)
-    run_kernel(kernel, tensors, {"M": m, "N": n}, grid, seed=seed, adversary=adversary)  # type: ignore[arg-type]
+    params = {"M": m, "N": n}
+    run_kernel(kernel, tensors, params, grid, seed=seed, adversary=adversary)  # type: ignore[arg-type]
     return tensors["d"]

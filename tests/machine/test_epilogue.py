@@ -160,9 +160,8 @@ def test_wrong_column_of_a_bias_is_seen() -> None:
 
 def test_wrong_swizzle_of_a_residual_is_seen() -> None:
     kernel = epilogue(LOAD + chain("out = add acc, before"))
-    text = print_kernel(kernel).replace(
-        "old_s: bf16[1][64x64] swizzle 128", "old_s: bf16[1][64x64]"
-    )
+    buffer = "old_s: bf16[1][64x64]"
+    text = print_kernel(kernel).replace(f"{buffer} swizzle 128", buffer)
     tensors = inputs(64, 64)
     got = run_epilogue(parse_kernel(text), tensors)
     assert not np.array_equal(got, tensors["x"] + floats(tensors["old"]))
@@ -227,7 +226,8 @@ def test_special_values_as_in_torch(op: str) -> None:
     args = [v > 0 if i < OPS[op].conditions else v for i, v in enumerate(values[: OPS[op].arity])]
     with np.errstate(all="ignore"):
         got = FUNCTIONS[op](*args)
-    wanted = reference(op)(*(torch.from_numpy(np.array(a)) for a in args)).numpy()  # type: ignore[operator]
+    tensors = (torch.from_numpy(np.array(a)) for a in args)
+    wanted = reference(op)(*tensors).numpy()  # type: ignore[operator]
     assert got.dtype == (np.bool_ if OPS[op].predicate else np.float32)
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 

@@ -85,13 +85,6 @@ class TensorView:
         """Logical dimensions without reductions: what a consumer sees."""
         return tuple(d for d in self.logical if d.iter_type is not IterType.Reduction)
 
-    def roots(self, d: IterDomain) -> tuple[IterDomain, ...]:
-        """The logical dimensions that a loop domain was made from."""
-        for transform in self.transforms:
-            if d.id in {o.id for o in transform.outputs}:
-                return tuple(r for i in transform.inputs for r in self.roots(i))
-        return (d,)
-
     @property
     def slice_position(self) -> int:
         """Position that parts the loops over stages (left) from those in one stage (right)."""
