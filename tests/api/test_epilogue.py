@@ -194,7 +194,7 @@ def test_results_that_do_not_fit_into_shared_memory() -> None:
     lines = [f"d{n} = fd.ops.mul(y, {n}.0)" for n in range(12)]
     text = epilogue(*lines, outputs=" ".join(f"d{n}" for n in range(12)))
     with pytest.raises(UnsupportedError) as error:
-        wsched.execute(text, [X, W])
+        wsched.compile(text, [X, W])
     kinds = ", ".join(["Float"] * 12)
     assert str(error.value) == (
         f"12 results ({kinds}), whose buffers leave no shared memory for the operands, is not "

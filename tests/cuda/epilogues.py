@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lowering.ir.kernel import Kernel
+from lowering.ir.pointwise import OPS
 from tests.cuda.kernels import cooperative_kernel
 
 Compute = Callable[[int, int], str]
@@ -32,7 +33,7 @@ def steps(i: int, lines: Sequence[str], cols: int = 64) -> str:
     for line in lines:
         name, op, *args = line.replace("=", " ").replace(",", " ").split()
         args = [f"{a}{i}" if a[0].isalpha() else a for a in args]
-        kind = "pred" if op in ("lt", "le", "gt", "ge", "eq", "ne") or "_" in op else "f32"
+        kind = "pred" if OPS[op].predicate else "f32"
         out.append(f"{name}{i}: frag<{kind}, 64x{cols}> = frag.pointwise {op}, {', '.join(args)}")
     return "\n".join(out)
 

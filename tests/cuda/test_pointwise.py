@@ -27,20 +27,23 @@ from tests.machine.epilogues import chain, epilogue
 
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.3, 2.0, -2.5, 17.0, 1e-3, float("inf"), float("nan")]
 
+ONE = np.float32(1)
 # What the functions of the C++ text mean, from CUDA's and this project's documentation.
 C = {
-    "fabsf": np.fabs, "expf": np.exp, "logf": np.log, "sqrtf": np.sqrt, "tanhf": np.tanh,
-    "rsqrtf": lambda x: np.float32(1) / np.sqrt(x), "erff": FUNCTIONS["erf"], "powf": np.power,
+    "fabsf": np.fabs, "expf": np.exp, "exp2f": np.exp2, "expm1f": np.expm1, "logf": np.log,
+    "log2f": np.log2, "log10f": np.log10, "log1pf": np.log1p, "sqrtf": np.sqrt, "tanhf": np.tanh,
+    "rsqrtf": lambda x: ONE / np.sqrt(x), "erff": FUNCTIONS["erf"], "erfcf": FUNCTIONS["erfc"],
+    "powf": np.power, "ceilf": np.ceil, "floorf": np.floor, "truncf": np.trunc, "rintf": np.rint,
+    "__uint_as_float": lambda bits: np.uint32(bits).view(np.float32),
     "ptx": SimpleNamespace(
-        min_nan=np.minimum, max_nan=np.maximum,
-        sigmoid=lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
+        min_nan=np.minimum, max_nan=np.maximum, sigmoid=lambda x: ONE / (ONE + np.exp(-x))
     ),
 }  # fmt: skip
 
 
 def in_python(text: str) -> str:
     """A C++ expression as a Python one."""
-    text = re.sub(r"(\d\.\d+)f", r"float32(\1)", text).replace("::", ".")
+    text = re.sub(r"(\d\.\d+)f", r"float32(\1)", text).replace("::", ".").replace("000u", "000")
     text = text.replace("&&", "and").replace("||", "or")
     text = re.sub(r"!(?!=)", "not ", text)
     return re.sub(r"(.*) \? (.*) : (.*)", r"(\2) if (\1) else (\3)", text)
@@ -162,6 +165,15 @@ def test_predicates_are_bools() -> None:
     assert "bool p[4];  // frag<pred, 64x8>" in text
     assert "p[4 * r + 1] = a[4 * r + 1] < (-0.5f);" in text
     assert "q[4 * r] = p[4 * r] ? a[4 * r] : __uint_as_float(0x7fc00000u);" in text
+
+
+def test_numbers_as_predicates() -> None:
+    """They hold if they are not 0."""
+    body = "a: frag<f32, 64x8> = frag.fill 1.0\n"
+    body += "q: frag<f32, 64x8> = frag.pointwise where, 1.0, a, 0.0\n"
+    body += "p: frag<pred, 64x8> = frag.pointwise logical_not, 0.0"
+    text = emit_kernel(kernel(body))
+    assert "q[4 * r] = true ? a[4 * r] : 0.0f;" in text and "p[4 * r] = !false;" in text
 
 
 @pytest.mark.parametrize(("exponent", "value"), [("2.0", "a[4 * r] * a[4 * r]"),

@@ -72,7 +72,7 @@ def test_inputs_as_on_the_machine(name: str, m: int, n: int) -> None:
 
 @pytest.mark.parametrize("op", [op for op, entry in OPS.items() if not entry.predicate])
 def test_operation_against_float64(op: str) -> None:
-    """Relative error at most 4e-7 (sigmoid 1e-7 |x| more, pow 1e-6), and NaN where torch has it."""
+    """Relative error at most 4e-7 (sigmoid 1e-7 |x| more, pow and erfc 1e-6), NaN as in torch."""
     import torch
 
     entry = OPS[op]
@@ -100,7 +100,9 @@ def test_operation_against_float64(op: str) -> None:
     assert torch.equal(got.isnan(), single.isnan())
     finite = single.isfinite() & (single.abs() > 1e-37)
     assert torch.equal(got[single.isinf()], single[single.isinf()])
-    limit = 4e-7 + (1e-7 * wide[0].abs() if op in ("sigmoid", "silu") else 6e-7 * (op == "pow"))
+    limit = 4e-7 + (
+        1e-7 * wide[0].abs() if op in ("sigmoid", "silu") else 6e-7 * (op in ("pow", "erfc"))
+    )
     error = (got - wanted).abs() / wanted.abs()
     assert (error <= limit)[finite].all(), error[finite].max()
     tiny = single.isfinite() & ~finite

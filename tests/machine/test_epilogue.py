@@ -126,6 +126,10 @@ def test_where_and_comparisons() -> None:
     check(body, lambda t: np.where((t["x"] < -1) | (t["x"] > t["column"]), 0.5, t["x"]))
 
 
+def test_numbers_as_predicates() -> None:
+    check(chain("n = logical_and 1.0, 0.0", "out = where n, 2.0, acc"), lambda t: t["x"])
+
+
 def test_constants_are_rounded_to_fp32() -> None:
     tensors = inputs(*TAIL)
     tensors["x"][:] = 0
