@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.errors import InternalError, UnsupportedError
-from wsched.arguments import InputError, device_of, extents_of
+from wsched.arguments import InputError, extents_of
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
+from wsched.layout import laid_out
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
 
@@ -173,10 +174,11 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
 def compile(
     definition: Any, inputs: Sequence[torch.Tensor], *, params: MatmulParams | None = None
 ) -> CompiledFusion:
-    """The kernel for a definition and the shapes of ``inputs``; arguments as for :func:`execute`.
+    """The kernel for a definition and its ``inputs``; arguments as for :func:`execute`.
 
-    Kernels are kept by definition and parameters, and serve every shape: only where the heuristic
-    chooses other parameters for other shapes is another one made.
+    Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
+    and serve every shape and stride: only where the heuristic chooses other parameters for other
+    shapes is another one made.
     """
     _check_sequence(inputs)
     key = _kernel_key(definition, inputs, params)
@@ -192,7 +194,7 @@ def _kernel_key(
     definition: Any, inputs: Sequence[torch.Tensor], params: MatmulParams | None
 ) -> tuple[Fusion, MatmulParams]:
     """What tells kernels apart."""
-    fusion = import_fusion(definition)
+    fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
         params = choose_params(_problem(fusion, inputs))
     elif not isinstance(params, MatmulParams):
@@ -288,4 +290,5 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
 
         sms = torch.cuda.get_device_properties(device).multi_processor_count
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
-    return Problem(extents["M"], extents["N"], extents["K"], operand, results, sms)
+    m, n = (extents[axis] for axis in fusion.result_axes)
+    return Problem(m, n, extents["K"], operand, results, sms)

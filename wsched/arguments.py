@@ -31,8 +31,9 @@ class Arguments:
 
     Args:
         extents: value of each symbolic extent (``M``, ``N``, ``K``).
-        matrices: the 2-D tensor of each fusion input, rows by columns as the fusion has them; rows
-            or columns of 1 where the epilogue repeats it.
+        matrices: each fusion input as a 2-D tensor: operands as their tensor map describes them,
+            contiguous dimension last; the epilogue's as rows by columns of the result, 1 where it
+            repeats them.
         device: where they are.
     """
 
@@ -79,7 +80,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         if "K" in binding.axes:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
-            matrices[binding.tensor] = epilogue_matrix(binding, tensor, f"input {position}")
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, f"input {position}")
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:
@@ -113,7 +114,9 @@ def _scalar(value: float, device: torch.device) -> torch.Tensor:
     return torch.full((1, 1), value, dtype=torch.float32, device=device)
 
 
-def epilogue_matrix(binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
+def epilogue_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str
+) -> torch.Tensor:
     """An input of the epilogue as rows by columns, of which it has 1 where it is repeated.
 
     Threads read it by pairs of columns. One that cannot be read so (columns that are not next to
@@ -125,10 +128,14 @@ def epilogue_matrix(binding: TensorBinding, tensor: torch.Tensor, what: str) -> 
     from torch import contiguous_format
 
     sizes = dict(zip(binding.axes, tensor.shape, strict=True))
-    rows, cols = sizes.get("M", 1), sizes.get("N", 1)
-    tensor = tensor.reshape(rows, cols) if tensor.dim() != 2 else tensor
+    by_row, by_col = fusion.result_axes
+    rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
+    if tensor.dim() != 2:
+        tensor = tensor.reshape(rows, cols)
+    elif by_row > by_col:  # the product is computed as [N, M]
+        tensor = tensor.T
     pair = 2 * tensor.element_size()
-    if "N" not in sizes:
+    if by_col not in sizes:
         return tensor
     if cols % 2:
         raise UnsupportedError(f"{what} with {cols} columns", "an even number of columns")
@@ -179,7 +186,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 
 
 def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """A view of ``tensor`` with the fusion's order of dimensions, columns contiguous.
+    """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
 
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
@@ -187,7 +194,7 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
             or it has 2**31 elements and more.
     """
-    order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    order = _in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
@@ -197,7 +204,11 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
-            f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"
+            f"{what} with stride {col} along {order[1]}",
+            f"{order[1]} contiguous (stride 1)",
+            "A kernel is for one order of memory: compile one for these inputs"
+            if binding in fusion.inputs
+            else "",
         )
     row_bytes = row * tensor.element_size()
     if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
@@ -216,3 +227,20 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
 def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
     """Shape of a result."""
     return [extents[name] for name in binding.axes]
+
+
+def new_result(
+    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
+) -> torch.Tensor:
+    """An uninitialised result, in memory as the fusion stores it."""
+    import torch
+
+    order = _in_memory(fusion, binding)
+    sizes = [extents[name] for name in order]
+    result = torch.empty(sizes, dtype=torch_dtype(binding.dtype), device=device)
+    return result.permute([order.index(name) for name in binding.axes])
+
+
+def _in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """The caller's axes in the order of memory, contiguous one last."""
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]

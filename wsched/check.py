@@ -67,7 +67,7 @@ def multiprocessors(where: str) -> int:
 
 
 def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
-    """Normally distributed inputs in the order of the definition, K innermost in memory.
+    """Normally distributed inputs in the order of the definition, in memory as it says.
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
@@ -158,9 +158,9 @@ def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    if not _is_operand(binding):
+    if binding in fusion.inputs and not _is_operand(binding):
         return list(binding.axes)
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
 
 def _results(fusion: Fusion) -> list[TensorView]:
@@ -199,14 +199,25 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
         if not _is_operand(binding):
-            arrays[binding.tensor] = x.reshape(sizes.get("M", 1), sizes.get("N", 1))
-    shape = [extents["M"], extents["N"]]
-    results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
-    arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
+            arrays[binding.tensor] = _epilogue_array(fusion, sizes, x)
+    results = []
+    for binding in fusion.outputs:
+        order = _stored(fusion, binding)
+        result = _rounded(np.full([extents[a] for a in order], np.nan, np.float32), binding.dtype)
+        arrays[binding.tensor] = result
+        results.append(result.transpose([order.index(a) for a in binding.axes]))
     start = perf_counter()
     if results[0].size:
         run_arrays(kernel.kernel, arrays, extents)
     return [r.astype(np.float32) for r in results], perf_counter() - start
+
+
+def _epilogue_array(fusion: Fusion, sizes: dict[str, int], x: Any) -> Any:
+    """An input of the epilogue as rows by columns of the product, 1 where it is repeated."""
+    by_row, by_col = fusion.result_axes
+    if x.ndim == 2 and by_row > by_col:  # the product is computed as [N, M]
+        x = x.T
+    return np.ascontiguousarray(x.reshape(sizes.get(by_row, 1), sizes.get(by_col, 1)))
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:

@@ -20,7 +20,15 @@ from lowering.lower import lower
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
-from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
+from wsched.arguments import (
+    Arguments,
+    InputError,
+    bind,
+    matrix,
+    new_result,
+    result_shape,
+    torch_dtype,
+)
 from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, PointwiseOp, fusion_text
 from wsched.host import BoundLaunch, HostPlan, Plans, class_key
@@ -59,7 +67,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     buffer = params.circular_buffer_options
     dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
     words = [
-        "matmul",
+        f"matmul{_layout_word(fusion)}",
         *(d.name.lower() for d in dtypes),
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
@@ -77,6 +85,13 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     plain = json.dumps(params.to_dict(), sort_keys=True)
     words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
     return "_".join(words)
+
+
+def _layout_word(fusion: Fusion) -> str:
+    """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
+    a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
+    letters = ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
+    return "" if letters == "tn" else f"_{letters}"
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
@@ -247,7 +262,9 @@ class CompiledFusion:
             shape = result_shape(binding, arguments.extents)
             dtype = torch_dtype(binding.dtype)
             if out is None:
-                results.append(torch.empty(shape, dtype=dtype, device=arguments.device))
+                results.append(
+                    new_result(self.fusion, binding, arguments.extents, arguments.device)
+                )
                 continue
             given = out[position]
             if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):

@@ -150,9 +150,10 @@ def _facts(
     us: float | None,
     others: list[tuple[float, MatmulParams]],
 ) -> KernelFacts:
-    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
+    rows, cols = kernel.fusion.result_axes
+    sizes = {rows: problem.m, cols: problem.n, "K": problem.k}
     return KernelFacts(
-        problem=f"{problem.m}x{problem.n}x{problem.k}",
+        problem="x".join(str(sizes[axis]) for axis in "MNK"),
         sms=problem.sms,
         kernel=kernel.kernel.name,
         grid=kernel.grid(sizes, problem.sms),

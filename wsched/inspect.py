@@ -46,7 +46,8 @@ class Extents:
         """The heuristic's question for these extents."""
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
-        return Problem(self.m, self.n, self.k, operand, results, sms)
+        m, n = (self.of(axis) for axis in fusion.result_axes)
+        return Problem(m, n, self.k, operand, results, sms)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

@@ -192,7 +192,7 @@ class EpilogueImport:
                 return self.operand(
                     node.operands[0], tuple(dims[p] for p in at if isinstance(p, int))
                 )
-            case "set" | "expand":
+            case "set" | "expand" | "stride_order":
                 self.check_shape(node, dims)
                 return self.operand(node.operands[0], dims)
             case "squeeze":
@@ -295,7 +295,7 @@ class EpilogueImport:
                 return len(shape) if isinstance(shape, tuple) else 0
             case "squeeze":
                 return self.rank(node.operands[0]) - len(_squeezed(node))
-            case "expand" | "cast" | "set":
+            case "expand" | "cast" | "set" | "stride_order":
                 return self.rank(node.operands[0])
         return max((self.rank(v) for v in _values(node)), default=0)
 

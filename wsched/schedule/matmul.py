@@ -137,9 +137,11 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """One serial loop over the load steps; the tile is the box of a TMA."""
+    """One serial loop over the load steps; the tile is the box of a TMA, in memory's order."""
     while s.tensor(tv).loop[1].label != "k" and s.axis(tv, "k") > 0:
         s.merge(tv, 1)
+    if s.fusion.source(tv).allocation:
+        s.reorder(tv, {s.axis(tv, "Ki"): 2})
     for axis in range(2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk)
     options = params.circular_buffer_options
