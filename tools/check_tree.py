@@ -13,7 +13,7 @@ PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "tests", "tools")
 
 BASE = ("lowering.errors", "lowering.hopper")
-IR = (*BASE, "lowering.ir", "lowering.analysis", "lowering.options")
+IR = (*BASE, "lowering.ir", "lowering.options")
 BACK_END = (*IR, "lowering.descriptor")
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
@@ -21,7 +21,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.hopper": ("lowering.errors",),
     "lowering.ir": BASE,
     "lowering.options": (*BASE, "lowering.ir"),
-    "lowering.analysis": (*BASE, "lowering.ir", "lowering.options"),
     "passes": IR,
     "lowering.descriptor": (*BASE, "lowering.ir"),
     "lowering.cuda": BACK_END,
@@ -31,6 +30,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.cpu": PACKAGES,
+    "wsched.inspect": PACKAGES,
     "wsched.cli": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
 }

@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
-from lowering.dump import Dumper, dumper_from_environment
+from lowering.dump import ALL, Dumper, dumper_from_environment
 from lowering.ir.expr import evaluate
 from lowering.ir.kernel import Kernel
 from lowering.ir.text import print_kernel
@@ -325,18 +326,20 @@ class CompiledFusion:
         """
         return [*STAGES[: -len(_CODE)], "kernel", *_CODE]
 
-    def dump_to(self, dumper: Dumper) -> None:
-        """Write the stages that a dumper asks for, as ``WSCHED_DUMP`` does during compilation.
+    def dump_all(self, folder: Path) -> Dumper:
+        """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
 
-        The passes run once more, for all of them together.
+        Returns:
+            The dumper, with the files and the reasons why stages are missing.
 
         Raises:
-            UnsupportedError: a stage is asked for by name, and the tool that makes it is missing.
             OSError: a file cannot be written.
         """
+        dumper = Dumper(frozenset({ALL}), folder)
         _dump_scheduled(self.fusion, dumper)
         run_passes(self.tile_level, self.options, dumper)
         self._dump_code(dumper)
+        return dumper
 
     def _dump_code(self, dumper: Dumper) -> None:
         for kind, ending in _CODE.items():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowering.dump import ALL, Dumper
 from wsched.api import import_fusion
 from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
@@ -103,6 +102,5 @@ def write_dumps(kernel: CompiledFusion, folder: Path) -> Dumps:
     Raises:
         OSError: a file cannot be written.
     """
-    dumper = Dumper(frozenset({ALL}), folder)
-    kernel.dump_to(dumper)
+    dumper = kernel.dump_all(folder)
     return Dumps(tuple(dumper.files), tuple(dumper.missing))

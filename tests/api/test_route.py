@@ -132,8 +132,18 @@ def test_defects_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         wsched.execute(definition(), [X, W])
 
 
+class Printed:
+    """As much of nvFuser's fusion as is asked for."""
+
+    def outputs(self) -> list[str]:
+        return ["T1_g_float[iS2{i0}]"]
+
+
 class Unprintable:
     """A live definition that nvFuser cannot print, but can run."""
+
+    def __init__(self) -> None:
+        self.fusion = self._fusion = Printed()
 
     def __repr__(self) -> str:
         raise RuntimeError("no translation of an expression\nmore")

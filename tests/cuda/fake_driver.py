@@ -73,7 +73,9 @@ class Driver:
     def CUlaunchAttribute(self) -> Any:  # noqa: N802
         return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
 
-    def cuOccupancyMaxActiveClusters(self, function: int, config: Any) -> tuple[Any, int]:  # noqa: N802
+    def cuOccupancyMaxActiveClusters(  # noqa: N802
+        self, function: int, config: Any
+    ) -> tuple[Any, int]:
         self.record("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
         return OK, self.active_clusters
 

@@ -83,12 +83,13 @@ class _Checked:
 
     def __post_init__(self) -> None:
         """Raises ``ScheduleError`` for the first field of another type."""
-        for f, kind in _declared(type(self)):
+        record: type = type(self)
+        for f, kind in _declared(record):
             value = getattr(self, f.name)
             if type(value) is not kind and not _is_a(value, kind):
                 raise ScheduleError(
                     "params",
-                    f"{type(self).__name__}({f.name}={value!r})",
+                    f"{record.__name__}({f.name}={value!r})",
                     f"{f.name} takes {_phrase(kind)}",
                     _examples(f, kind),
                 )
