@@ -79,8 +79,10 @@ def test_what_is_too_large_for_the_machine_is_computed(monkeypatch: pytest.Monke
 
 
 def test_with_params_there_is_no_other_way() -> None:
-    with pytest.raises(UnsupportedError, match=r"^input 0 with stride 16 along K"):
-        wsched.execute(definition(), [integers(64, 16).T, W], params=SCHEDULES["coop_128x256"])
+    with pytest.raises(UnsupportedError, match=r"^input 0 with 136 bytes from row to row"):
+        wsched.execute(
+            definition(), [integers(16, 68)[:, :64], W], params=SCHEDULES["coop_128x256"]
+        )
 
 
 def test_the_way_is_decided_once_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +316,7 @@ def test_explanation_has_the_kernel_that_runs() -> None:
 
 
 def test_explanation_of_torch(golden: object) -> None:
-    found = wsched.explain(definition(), [integers(64, 16).T, W])
+    found = wsched.explain(definition(), [integers(16, 68)[:, :64], W])
     assert found.to_dict()["kernel"] is None and found.to_dict()["route"] == "torch"
     assert str(found) == golden
 

@@ -57,9 +57,9 @@ def test_wrong(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
     real: Any = module._run_torch if library == "torch" else module._run_numpy
 
-    def half(kernel: Any, inputs: Any) -> tuple[Any, float]:
-        result, seconds = real(kernel, inputs)
-        return result / 2, seconds
+    def half(kernel: Any, inputs: Any) -> tuple[list[Any], float]:
+        results, seconds = real(kernel, inputs)
+        return [result / 2 for result in results], seconds
 
     monkeypatch.setattr(module, f"_run_{library}", half)
     outcome = check(kernel, inputs)
