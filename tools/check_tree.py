@@ -27,11 +27,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.cuda": BACK_END,
     "lowering.machine": BACK_END,
     "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
-    "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly"),
+    "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
+    "wsched.bench.host": PACKAGES,  # plays the driver
 }
 
 # (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.

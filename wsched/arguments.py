@@ -71,10 +71,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
     """
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
-    device = device_of(inputs)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
-            matrices[binding.tensor] = _scalar(tensor, device)
             continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
@@ -84,6 +82,10 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         else:
             what = f"input {position}"
             matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what)
+    device = device_of(inputs)
+    for binding, value in zip(fusion.inputs, inputs, strict=True):
+        if binding.tensor not in matrices:
+            matrices[binding.tensor] = _scalar(value, device)
     return Arguments(extents, matrices, device)
 
 
@@ -131,7 +133,7 @@ def epilogue_matrix(
     rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
     if tensor.dim() != 2:
         tensor = tensor.reshape(rows, cols)
-    elif by_row > by_col:  # the product is computed as [N, M]
+    elif by_row == "N":  # the product is computed as [N, M]
         tensor = tensor.T
     pair = 2 * tensor.element_size()
     if by_col not in sizes:

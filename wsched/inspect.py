@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowering.errors import UnsupportedError
+from lowering.dump import ALL, Dumper
 from wsched.api import import_fusion
 from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
@@ -96,21 +96,13 @@ class Dumps:
 
 
 def write_dumps(kernel: CompiledFusion, folder: Path) -> Dumps:
-    """Write every stage of a kernel into ``folder``, numbered.
+    """Write every stage of a kernel into ``folder``: the files that ``WSCHED_DUMP=all`` writes.
 
     A stage whose tool is not installed (NVRTC for PTX, nvdisasm for SASS) is left out.
+
+    Raises:
+        OSError: a file cannot be written.
     """
-    endings = {"dot": "dot", "cuda": "cu", "ptx": "ptx", "sass": "sass"}
-    texts = {"fusion", "subdags", "loops"}
-    folder.mkdir(parents=True, exist_ok=True)
-    written, missing = [], []
-    for number, stage in enumerate(kernel.stages()):
-        ending = "txt" if stage in texts else endings.get(stage, "ir")
-        path = folder / f"{number:02d}_{stage}.{ending}"
-        try:
-            path.write_text(kernel.dump(stage))
-        except UnsupportedError as e:
-            missing.append(f"{stage}: {e}")
-            continue
-        written.append(path)
-    return Dumps(tuple(written), tuple(missing))
+    dumper = Dumper(frozenset({ALL}), folder)
+    kernel.dump_to(dumper)
+    return Dumps(tuple(dumper.files), tuple(dumper.missing))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.pipeline import PASSES
 from tests.schedules import SCHEDULES, definition
 from wsched.arguments import InputError
@@ -215,6 +215,30 @@ def test_another_operation() -> None:
         wsched.compile(text, [X, W])
     assert str(caught.value) == (
         "a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
+    )
+
+
+@pytest.mark.parametrize("call", [wsched.execute, wsched.compile, wsched.explain])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (X, "inputs is a Tensor, not a list of tensors; write [x] for a tensor x"),
+        (None, "inputs is a NoneType, not a list of tensors and numbers"),
+        (iter([X, W]), "inputs is a list_iterator, not a list of tensors and numbers"),
+    ],
+)
+def test_inputs_that_are_no_list(call: Any, inputs: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call(definition(), inputs)
+    assert str(caught.value) == message
+
+
+def test_a_limit_of_the_machine_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "abc")
+    with pytest.raises(WschedError) as caught:
+        wsched.execute(definition(), [X, W])
+    assert str(caught.value) == (
+        "WSCHED_MACHINE_SECONDS=abc: use a number of seconds, 0 or more, for example 60 or 0.5"
     )
 
 

@@ -119,6 +119,9 @@ class EpilogueImport:
             case Promotion.LOGICAL:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
+            case Promotion.TEST:
+                own = (self.settled(x) if isinstance(x, Step) else x for x in operands)
+                return self.make(op, DataType.Bool, *own)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
                     differ = COMPOSITES["bitwise_xor"](self, *operands)
