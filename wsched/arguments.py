@@ -80,7 +80,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         if "K" in binding.axes:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
-            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, f"input {position}")
+            what = f"input {position}"
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:
@@ -132,7 +133,7 @@ def epilogue_matrix(
     rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
     if tensor.dim() != 2:
         tensor = tensor.reshape(rows, cols)
-    elif by_row > by_col:  # the product is computed as [N, M]
+    elif by_row == "N":  # the product is computed as [N, M]
         tensor = tensor.T
     pair = 2 * tensor.element_size()
     if by_col not in sizes:
