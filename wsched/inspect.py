@@ -11,7 +11,7 @@ from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params
+from wsched.heuristics import Problem, choose_params, epilogue_work
 from wsched.schedule.params import MatmulParams
 
 __all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
@@ -46,7 +46,7 @@ class Extents:
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
         m, n = (self.of(axis) for axis in fusion.result_axes)
-        return Problem(m, n, self.k, operand, results, sms)
+        return Problem(m, n, self.k, operand, results, sms, epilogue_work(fusion))
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
