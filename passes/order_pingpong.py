@@ -29,6 +29,7 @@ from lowering.ir.nodes import (
     Role,
     Stmt,
     WaitFull,
+    Wgmma,
     WgmmaWait,
 )
 from lowering.ir.visit import Names, map_roles, walk
@@ -65,9 +66,13 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
         InternalError: a consuming role without a group index or without a tile loop.
     """
     for ring in kernel.circular_buffers:
-        if ring.consumers < ring.groups:
+        if ring.consumers < ring.groups and _feeds_wgmma(kernel, ring):
             kernel = _order(kernel, ring)
     return kernel
+
+
+def _feeds_wgmma(kernel: Kernel, ring: CircularBuffer) -> bool:
+    return any(isinstance(s, Wgmma) and s.a.buffer in ring.buffers for s in walk(kernel.body))
 
 
 def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
