@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowering.errors import InternalError, ScheduleError, UnsupportedError, WschedError
-    from wsched.api import compile, execute
+    from wsched.api import compile, execute, explain
     from wsched.compiled import CompiledFusion
     from wsched.schedule.params import MatmulParams
 
@@ -28,11 +28,13 @@ __all__ = [
     "__version__",
     "compile",
     "execute",
+    "explain",
 ]
 
 _HOME = {
     "compile": "wsched.api",
     "execute": "wsched.api",
+    "explain": "wsched.api",
     "CompiledFusion": "wsched.compiled",
     "MatmulParams": "wsched.schedule.params",
     "InternalError": "lowering.errors",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
 
+MAX_ELEMENTS = 1 << 31
+"""Index arithmetic in the kernels is 32-bit."""
+
 _DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
 
 
@@ -36,6 +39,17 @@ class Arguments:
     extents: dict[str, int]
     matrices: dict[str, torch.Tensor]
     device: torch.device
+
+    def reads(self, inputs: Sequence[Any]) -> bool:
+        """Whether the matrices are the caller's tensors themselves, none of them a copy.
+
+        To be asked before the outputs are entered. If so, what is packed for them stays right
+        while their contents change.
+        """
+        if not all(hasattr(t, "untyped_storage") for t in inputs):
+            return False  # a number, which the kernel reads from memory of its own
+        theirs = {t.untyped_storage().data_ptr() for t in inputs}
+        return all(t.untyped_storage().data_ptr() in theirs for t in self.matrices.values())
 
 
 def torch_dtype(dtype: DataType) -> torch.dtype:
@@ -168,7 +182,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
     Raises:
-        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
+            or it has 2**31 elements and more.
     """
     order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
     if order != list(binding.axes):
@@ -176,6 +191,8 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if not rows or not cols:
         return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,9 @@ from lowering.errors import UnsupportedError, WschedError
 from wsched import __version__
 from wsched.api import import_fusion
 from wsched.bench.cli import app as bench_app
+from wsched.explanation import explain_definition
 from wsched.fusion import Fusion
-from wsched.inspect import Extents, explain, extents_for, kernel_for, write_dumps
+from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
 from wsched.schedule.loops import side_by_side
 
 __all__ = ["app", "main"]
@@ -123,14 +125,22 @@ def explain_command(
     sms: Sms = 132,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which kernel a problem gets, with which parameters and why it is legal."""
-    text, _, extents = _read(file, shape)
-    found = explain(text, extents, sms)
+    """Say which way a definition goes on a GPU, every choice and every refusal."""
+    asked = _asked(shape)
+    text = _text(file)
+    with _named(file):
+        found = explain_definition(
+            text,
+            f"a GPU of compute capability 9.0 with {sms} multiprocessors",
+            lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
+        )
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(found.to_dict(), indent=2))
         return
     typer.echo(str(found))
-    typer.echo(side_by_side(kernel_for(text, extents, sms).fusion), nl=False)
+    if found.kernel is not None:
+        extents = Extents.parse(found.kernel.problem)
+        typer.echo(side_by_side(kernel_for(text, extents, sms).fusion), nl=False)
 
 
 @app.command()
@@ -141,20 +151,34 @@ def version() -> None:
 
 def _read(file: Path, shape: str | None) -> tuple[str, Fusion, Extents]:
     """Text and fusion of a definition, and the extents to look at; errors name the file."""
+    asked, text = _asked(shape), _text(file)
+    with _named(file):
+        fusion = import_fusion(text)
+    return text, fusion, extents_for(fusion, asked)
+
+
+def _asked(shape: str | None) -> Extents | None:
     try:
-        asked = None if shape is None else Extents.parse(shape)
+        return None if shape is None else Extents.parse(shape)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--shape") from None
+
+
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """End with status 2 and the file's name where its definition is not supported."""
     try:
-        fusion = import_fusion(text)
+        yield
     except UnsupportedError as e:
         typer.echo(f"{file}: {e}", err=True)
         raise typer.Exit(2) from None
-    return text, fusion, extents_for(fusion, asked)
 
 
 def main() -> None:

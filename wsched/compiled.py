@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
 from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
-from wsched.cpu import run_on_cpu
+from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, PointwiseOp, fusion_text
+from wsched.host import BoundLaunch, HostPlan, Plans, class_key
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
@@ -98,42 +99,124 @@ class CompiledFusion:
     kernel: Kernel
 
     def __call__(
-        self, *inputs: torch.Tensor, out: Sequence[torch.Tensor] | None = None
+        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
     ) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
 
         Args:
             inputs: tensors in the order of the definition, all on one device.
-            out: tensors to write the results to, instead of new ones.
+            out: tensors to write the results to, instead of new ones; a tensor alone stands for a
+                list of it.
 
         Raises:
             InputError: the tensors do not fit the definition.
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
+        key = class_key(inputs) if out is None else None
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan(inputs)
         arguments = bind(self.fusion, inputs)
-        results = self._results(arguments, out)
+        lasting = key is not None and arguments.reads(inputs)
+        outputs = self._results(arguments, out)
+        launch = self._pack(arguments, outputs)
+        if key is not None and lasting and not self.simulates(arguments.device):
+            self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
+        launch()
+        return outputs
+
+    def bind(
+        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
+    ) -> BoundLaunch:
+        """Check and pack a call for these very tensors; calling the result launches it.
+
+        Arguments and errors as for a call.
+        """
+        arguments = bind(self.fusion, inputs)
+        lasting = arguments.reads(inputs)
+        outputs = self._results(arguments, out)
+        launch = self._pack(arguments, outputs)
+        if lasting:
+            return BoundLaunch(launch, inputs, outputs)
+
+        def launch_on_copies() -> None:
+            copies = bind(self.fusion, inputs)  # held until the launch is on its way
+            self._pack(copies, outputs)()
+
+        return BoundLaunch(launch_on_copies, inputs, outputs)
+
+    @cached_property
+    def _plans(self) -> Plans:
+        return Plans()
+
+    def _packer(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        return self._pack(bind(self.fusion, inputs), outputs)
+
+    def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        """A function that runs the kernel on these tensors."""
+        self._add_outputs(arguments, outputs)
+        if 0 in outputs[0].shape:
+            return _nothing
+        if self.simulates(arguments.device):
+
+            def simulate() -> None:
+                run_on_cpu(self.kernel, arguments)
+
+            return simulate
+        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
+        return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+
+    def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
+        """Enter the outputs' matrices among the arguments."""
         for position, (binding, tensor) in enumerate(
-            zip(self.fusion.outputs, results, strict=True)
+            zip(self.fusion.outputs, outputs, strict=True)
         ):
             what = f"output {position}"
             arguments.matrices[binding.tensor] = matrix(self.fusion, binding, tensor, what)
-        if 0 not in results[0].shape:
-            self._run(arguments)
-        return results
 
-    def _run(self, arguments: Arguments) -> None:
-        if arguments.device.type == "cpu":
-            run_on_cpu(self.kernel, arguments)
+    def admit(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Check that a call would be taken, without running it or allocating results.
+
+        On a GPU this compiles and loads the kernel, on the CPU it estimates the run.
+
+        Raises:
+            InputError, UnsupportedError: as a call.
+        """
+        import torch
+
+        arguments = bind(self.fusion, inputs)
+        outputs = self._results(replace(arguments, device=torch.device("meta")), None)
+        self._add_outputs(arguments, outputs)
+        if 0 in outputs[0].shape:
             return
-        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
-        self.loaded.launch(arguments.matrices, arguments.extents, grid)
+        if self.simulates(arguments.device):
+            refuse_large(self.kernel, arguments.extents)
+        else:
+            self._load(arguments.device)
+
+    def simulates(self, device: torch.device) -> bool:
+        """Whether tensors of this device go to the machine model."""
+        return bool(device.type == "cpu")
+
+    def _load(self, device: torch.device) -> None:
+        """Compile the kernel and load it on a GPU, which is checked first."""
+        import torch
+
+        from lowering.cuda.launch import require_hopper
+
+        require_hopper(torch, device.index)
+        self.loaded.prepare_device(device.index)
 
     def _results(
-        self, arguments: Arguments, out: Sequence[torch.Tensor] | None
+        self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
     ) -> list[torch.Tensor]:
         import torch
 
+        if isinstance(out, torch.Tensor):
+            out = [out]
         if out is not None and len(out) != len(self.fusion.outputs):
             raise InputError(
                 f"out has {len(out)} tensors, the definition has {len(self.fusion.outputs)} outputs"
@@ -214,6 +297,10 @@ class CompiledFusion:
             "ptx": lambda: compile_ptx(self.source, f"{self.kernel.name}.cu"),
             "sass": lambda: disassemble(self.compiled.cubin),
         }
+
+
+def _nothing() -> None:
+    """The launch of an empty result."""
 
 
 _CACHES: dict[Any, CubinCache] = {}

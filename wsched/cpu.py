@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ir.expr import evaluate
 from lowering.ir.kernel import Kernel
-from lowering.machine.run import RunResult, run_kernel
+from lowering.machine.run import RunResult, refuse_long_run, run_kernel
 from wsched.arguments import Arguments
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MULTIPROCESSORS", "run_arrays", "run_on_cpu"]
+__all__ = ["MULTIPROCESSORS", "refuse_large", "run_arrays", "run_on_cpu"]
 
 MULTIPROCESSORS = 4
 """SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
@@ -37,9 +37,21 @@ def run_arrays(
     Raises:
         UnsupportedError: the problem is too large for the machine (with an estimate).
     """
+    return run_kernel(kernel, arrays, extents, _grid(kernel, extents), **options)
+
+
+def refuse_large(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """Refuse a problem that :func:`run_on_cpu` would refuse for its size, without running it.
+
+    Raises:
+        UnsupportedError: the estimated time is over the limit; the text has both.
+    """
+    refuse_long_run(kernel, extents, _grid(kernel, extents))
+
+
+def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
     # A cluster larger than the pretended device still runs: one at a time.
-    grid = evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
-    return run_kernel(kernel, arrays, extents, grid, **options)
+    return evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
 
 
 def _array(tensor: torch.Tensor) -> Any:

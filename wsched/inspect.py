@@ -1,4 +1,4 @@
-"""What the command line shows of a definition: its kernel for given extents, and why this one."""
+"""What the command line shows of a definition: its kernel for given extents, and its dumps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, ranked
-from wsched.schedule.legality import load_relation
+from wsched.heuristics import Problem, choose_params
 from wsched.schedule.params import MatmulParams
 
-__all__ = [
-    "DEFAULT", "Dumps", "Explanation", "Extents", "explain", "extents_for", "kernel_for",
-    "write_dumps",
-]  # fmt: skip
+__all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,54 +75,6 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Which kernel a problem gets and what it costs, as plain data.
-
-    Args:
-        problem: the extents, ``MxNxK``.
-        sms: multiprocessors that it was planned for.
-        kernel: its name.
-        grid: CTAs.
-        threads: per CTA.
-        shared_bytes: dynamic shared memory of a CTA.
-        predicted_us: microseconds on an H200, by the heuristic's cost model.
-        others: predicted microseconds of the schedules that were not chosen, best first.
-        relation: the load index in terms of the compute loops, one line each.
-        params: the parameters, nested.
-    """
-
-    problem: str
-    sms: int
-    kernel: str
-    grid: int
-    threads: int
-    shared_bytes: int
-    predicted_us: float
-    others: dict[str, float]
-    relation: tuple[str, ...]
-    params: dict[str, Any]
-
-    def __str__(self) -> str:
-        params = str(MatmulParams.from_dict(self.params)).splitlines()
-        return "\n".join(
-            [
-                f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
-                f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
-                "shared memory",
-                f"  predicted: {self.predicted_us:.1f} us; the others: "
-                + ", ".join(f"{name} {us:.1f}" for name, us in self.others.items()),
-                "",
-                "legal, because the index of the load loop follows from compute's loops:",
-                *(f"  {line}" for line in self.relation),
-                "",
-                "parameters, under nvFuser's names:",
-                *(f"  {line}" for line in params),
-                "",
-            ]
-        )
-
-
 def kernel_for(
     definition: Any,
     extents: Extents,
@@ -136,34 +84,6 @@ def kernel_for(
     """The kernel that a definition gets for a problem; needs neither torch nor a GPU."""
     fusion = import_fusion(definition)
     return compile_fusion(fusion, params or choose_params(extents.problem(fusion, sms)))
-
-
-def explain(definition: Any, extents: Extents, sms: int) -> Explanation:
-    """The heuristic's choice for a problem on a device with ``sms`` multiprocessors.
-
-    Raises:
-        UnsupportedError: a definition for which there is no kernel.
-    """
-    kernel = kernel_for(definition, extents, sms)
-    problem = extents.problem(import_fusion(definition), sms)
-    sizes = {axis: extents.of(axis) for axis in "MNK"}
-    best, *others = ranked(problem)
-    return Explanation(
-        problem=str(extents),
-        sms=sms,
-        kernel=kernel.kernel.name,
-        grid=kernel.grid(sizes, sms),
-        threads=kernel.kernel.threads,
-        shared_bytes=kernel.kernel.shared_bytes,
-        predicted_us=best[0],
-        others={_short(params): us for us, params in others},
-        relation=tuple(str(load_relation(kernel.fusion)).splitlines()),
-        params=kernel.params.to_dict(),
-    )
-
-
-def _short(params: MatmulParams) -> str:
-    return f"{'ping-pong' if params.ping_pong else 'cooperative'} {params.output_tile}"
 
 
 @dataclass(frozen=True, slots=True)

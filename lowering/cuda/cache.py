@@ -19,6 +19,7 @@ import os
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,10 @@ __all__ = ["CubinCache", "default_directory"]
 _MAGIC = b"wsched cubin 1\n\0"
 _HEAD = struct.Struct("<16sQ32s")
 _SUFFIX = ".cubin"
+_TEMPORARY = ".tmp"
+_ABANDONED_SECONDS = 3600
+"""Writing takes milliseconds: a temporary file older than this has no writer any more."""
+
 _LIMIT_BYTES = 256 << 20
 """Files beyond this total are removed, oldest use first; a kernel takes 10 to 60 KB."""
 
@@ -144,7 +149,7 @@ class CubinCache:
             self._warn(f"cannot be written ({e.strerror or type(e).__name__})")
 
     def _replace(self, path: Path, data: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.directory)
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=_TEMPORARY, dir=self.directory)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -157,7 +162,14 @@ class CubinCache:
             raise
 
     def _prune(self) -> None:
-        """Remove the files that were not used for longest until the rest fits the limit."""
+        """Remove the files that were not used for longest until the rest fits the limit.
+
+        What a process left that was killed while it wrote goes too.
+        """
+        for path in self.directory.glob(f".*{_TEMPORARY}"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
         files = []
         for path in self.directory.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError):  # another process may prune too

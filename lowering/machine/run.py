@@ -23,7 +23,7 @@ from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow, one_warp_each
 
-__all__ = ["HANDLERS", "RunResult", "run_kernel"]
+__all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
 HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Let: control.let,
@@ -127,7 +127,7 @@ def run_kernel(
     if grid < 1 or grid % kernel.cluster:
         raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
     program = Program(kernel, HANDLERS)
-    _refuse_large(kernel, params, grid, limit_seconds)
+    refuse_long_run(kernel, params, grid, limit_seconds)
     arguments = _arguments(kernel, tensors, params)
     plain = _globals(kernel, tensors, params)
     counters: Counter[str] = Counter()
@@ -172,9 +172,14 @@ def _globals(
     }
 
 
-def _refuse_large(
-    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None
+def refuse_long_run(
+    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None = None
 ) -> None:
+    """Refuse what ``run_kernel`` with these arguments refuses for the time that it would take.
+
+    Raises:
+        UnsupportedError: the estimate is over the limit; the text has both.
+    """
     limit = float(os.environ.get(LIMIT, "60")) if limit_seconds is None else limit_seconds
     # Bounds the walk of the estimate to about a second beyond what the limit asks for.
     most = limit + 32.0 * grid

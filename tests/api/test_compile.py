@@ -53,7 +53,7 @@ def test_a_new_shape_compiles_nothing() -> None:
 
 def test_shapes_of_one_class_share_the_kernel_that_the_heuristic_chose() -> None:
     kernels = {
-        id(wsched.compile(definition(), inputs(m, n, 64))) for m in (512, 520) for n in (512, 520)
+        id(wsched.compile(definition(), inputs(m, n, 64))) for m in (8, 64) for n in (8, 128)
     }
     assert len(kernels) == 1
 

@@ -99,22 +99,24 @@ STRIDES = "positive multiples of 16 bytes"
     ],
 )
 def test_layouts_and_devices_without_a_kernel(inputs: list[Any], message: str) -> None:
+    """The kernel refuses them; ``wsched.execute`` goes another way (test_route)."""
     with pytest.raises(UnsupportedError) as caught:
-        wsched.execute(definition(), inputs)
+        wsched.compile(definition(), inputs)(*inputs)
     assert str(caught.value) == message
 
 
 def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
     inputs = [zeros(2048, 512), zeros(2048, 512)]
+    name = wsched.compile(definition(), inputs, params=SCHEDULES["coop_128x256"]).kernel.name
     with pytest.raises(UnsupportedError) as caught:
         wsched.execute(definition(), inputs, params=SCHEDULES["coop_128x256"])
     # How long it takes is an estimate, calibrated elsewhere.
     text = re.sub(r"(more than|about) \d+ s", "about N s", str(caught.value))
     assert text == (
-        "a run of matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent on the machine that "
-        "takes about N s is not supported; supported: runs of up to 0 s. Take a smaller "
-        "problem, or raise the limit: limit_seconds or WSCHED_MACHINE_SECONDS"
+        f"a run of {name} on the machine that takes about N s is not supported; supported: runs of "
+        "up to 0 s. Take a smaller problem, or raise the limit: limit_seconds or "
+        "WSCHED_MACHINE_SECONDS"
     )
 
 
@@ -165,10 +167,33 @@ def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("position", [0, 1])
+def test_too_many_elements(position: int) -> None:
+    big = torch.empty(1, device="meta", dtype=BF16).expand(1 << 16, 1 << 15)
+    fitting = torch.empty(8, 1 << 15, device="meta", dtype=BF16)
+    inputs = [big, fitting] if position == 0 else [fitting, big]
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.compile(definition(), inputs).bind(*inputs)
+    assert str(caught.value) == (
+        f"input {position} with 65536 x 32768 elements is not supported; supported: fewer than "
+        "2**31 elements"
+    )
+
+
+def test_too_many_elements_of_the_result() -> None:
+    inputs = [torch.empty(1 << 16, 8, dtype=BF16), torch.empty(1 << 15, 8, dtype=BF16)]
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.compile(definition(), inputs).admit(inputs)
+    assert str(caught.value) == (
+        "output 0 with 65536 x 32768 elements is not supported; supported: fewer than 2**31 "
+        "elements"
+    )
+
+
 def test_another_operation() -> None:
     text = definition().replace("fd.ops.linear(x, w)", "fd.ops.add(x, w)")
     with pytest.raises(UnsupportedError) as caught:
-        wsched.execute(text, [X, W])
+        wsched.compile(text, [X, W])
     assert str(caught.value) == (
         "a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
     )

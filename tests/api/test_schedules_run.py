@@ -44,7 +44,7 @@ def bf16(request: pytest.FixtureRequest) -> CompiledFusion:
 def test_integers_are_exact_in_every_order(bf16: CompiledFusion, kind: str) -> None:
     problem = problems(bf16.params)[kind]
     assert {a for a, _ in ORDERS} == set(get_args(Adversary))
-    for adversary, seed in ORDERS if kind in ("single_tile", "tails") else ORDERS[1:3]:
+    for adversary, seed in ORDERS if kind in ("single_tile", "tails") else ORDERS[1:4:2]:
         a, b = operands(problem, "bf16", seed, integer=True)
         d = run(bf16, problem, a, b, "bf16", seed=seed, adversary=adversary)
         wanted = exact(a, b).astype(NUMPY["bf16"])

@@ -186,6 +186,51 @@ def test_error_of_the_compiler_is_not_cached(directory: Path, compiler: Compiler
     assert not directory.exists()
 
 
+@pytest.mark.parametrize("where", ["compiler", "fsync", "replace"])
+def test_interrupt_leaves_nothing_half_done(
+    directory: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Ctrl-C passes, no file of it is left, and the next call compiles as if nothing had been."""
+
+    def interrupt(*args: object) -> Compiled:
+        raise KeyboardInterrupt
+
+    c = cache(directory, compiler)
+    with monkeypatch.context() as m:
+        if where == "compiler":
+            m.setattr(c, "_compiler", interrupt)
+        else:
+            m.setattr(os, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            c.compile("text", "k.cu")
+    assert not directory.exists() or files(directory) == []
+    before = compiler.calls
+    c.compile("text", "k.cu")
+    assert compiler.calls == before + 1
+    assert [p.suffix for p in files(directory)] == [".cubin"]
+
+
+def test_what_a_killed_writer_left_is_removed(directory: Path, compiler: Compiler) -> None:
+    c = cache(directory, compiler)
+    c.compile("one", "k.cu")
+    old, young = directory / ".old.tmp", directory / ".young.tmp"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    c.compile("two", "k.cu")
+    assert not old.exists() and young.exists()
+
+
+def test_unreadable_file_is_compiled_again(directory: Path, compiler: Compiler) -> None:
+    c = cache(directory, compiler)
+    path = directory / f"{c.key('text')}.cubin"
+    path.mkdir(parents=True, mode=0o700)  # reading it is an error for root, too
+    directory.chmod(0o700)
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        c.compile("text", "k.cu")
+    assert compiler.calls == 1
+
+
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from collections import Counter
+from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,134 +15,16 @@ from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.tensormap import layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.types import DType
+from tests.cuda.fake_driver import LAUNCH, Driver, Result, Tensor, fake_torch
 from tests.cuda.kernels import copy_kernel
-
-
-class Names:
-    """``enum.MEMBER`` and ``enum["MEMBER"]`` as text."""
-
-    def __getattr__(self, name: str) -> str:
-        return name
-
-    def __getitem__(self, name: str) -> str:
-        return name
-
-
-class Result:
-    """CUresult: members are singletons with a name."""
-
-    CUDA_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
-    CUDA_ERROR_INVALID_CONTEXT = SimpleNamespace(name="CUDA_ERROR_INVALID_CONTEXT")
-    CUDA_ERROR_INVALID_VALUE = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
-
-
-OK = Result.CUDA_SUCCESS
-
-
-@dataclass
-class Driver:
-    """Records calls; reads the parameter block as the real one would."""
-
-    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
-    launch_status: list[Any] = field(default_factory=list)
-    encode_status: Any = field(default_factory=lambda: OK)
-    params: list[tuple[bytes, bytes, int, int]] = field(default_factory=list)
-    CUresult = Result
-    CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
-    CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
-    cuuint64_t = cuuint32_t = CUdevice = staticmethod(int)
-
-    def record(self, name: str, *args: Any) -> None:
-        self.calls.append((name, args))
-
-    def named(self, name: str) -> list[tuple[Any, ...]]:
-        return [args for n, args in self.calls if n == name]
-
-    def cuLibraryLoadData(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
-        self.record("load", *args)
-        return OK, 7
-
-    def cuLibraryGetKernel(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
-        return OK, 42
-
-    def cuLibraryUnload(self, library: int) -> tuple[Any]:  # noqa: N802
-        self.record("unload", library)
-        return (OK,)
-
-    def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
-        self.record("attribute", *args)
-        return (OK,)
-
-    def cuCtxGetCurrent(self) -> tuple[Any, int]:  # noqa: N802
-        return OK, 0
-
-    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:  # noqa: N802
-        return OK, 99
-
-    def cuCtxSetCurrent(self, context: int) -> tuple[Any]:  # noqa: N802
-        self.record("current", context)
-        return (OK,)
-
-    def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[Any, Any]:  # noqa: N802
-        self.record("encode", *args)
-        block = (ctypes.c_char * 128)()
-        block.value = f"map{len(self.named('encode'))}".encode()
-        return self.encode_status, SimpleNamespace(getPtr=lambda: ctypes.addressof(block))
-
-    def cuLaunchKernel(self, *args: Any) -> tuple[Any]:  # noqa: N802
-        self.record("launch", *args)
-        pointers = (ctypes.c_void_p * 4).from_address(args[9])
-        assert all(p % 64 == 0 for p in pointers[:2] if p)
-        a, d = (ctypes.string_at(p) for p in pointers[:2] if p)
-        m, n = (ctypes.c_int32.from_address(p).value for p in pointers[2:] if p)
-        self.params.append((a, d, m, n))
-        return (self.launch_status.pop(0) if self.launch_status else OK,)
-
-
-@dataclass
-class Tensor:
-    shape: tuple[int, ...] = (100, 128)
-    strides: tuple[int, ...] = (128, 1)
-    address: int = 4096
-    dtype: str = "torch.bfloat16"
-    index: int = 0
-    is_cuda: bool = True
-
-    @property
-    def device(self) -> Any:
-        return _Device("cuda" if self.is_cuda else "cpu", self.index)
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-    def data_ptr(self) -> int:
-        return self.address
-
-
-@dataclass(frozen=True)
-class _Device:
-    type: str
-    index: int
-
-    def __str__(self) -> str:
-        return self.type
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     fake = Driver()
-    stream = SimpleNamespace(cuda_stream=1234)
-    cuda = SimpleNamespace(
-        current_device=lambda: 0,
-        current_stream=lambda: stream,
-        device=lambda index: nullcontext(fake.record("device", index)),
-        get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
-    )
     monkeypatch.setattr(launch, "driver_api", lambda: fake)
-    monkeypatch.setattr(launch, "_torch", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
+    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
     return fake
 
 
@@ -153,8 +35,7 @@ def go(k: LoadedKernel, a: Tensor, d: Tensor, grid: int = 2, stream: int | None 
 
 def test_launch_passes_maps_scalars_and_the_current_stream(driver: Driver) -> None:
     go(LoadedKernel(copy_kernel(), b"cubin"), Tensor(), Tensor(address=8192))
-    ((handle, *shape, shared, stream, _, extra),) = driver.named("launch")
-    assert (handle, shape, shared, stream, extra) == (42, [2, 1, 1, 128, 1, 1], 8200, 1234, 0)
+    assert driver.named("launch") == [(42, [2, 1, 1, 128, 1, 1], 8200, 1234)]
     assert driver.params == [(b"map1", b"map2", 100, 128)]
     assert driver.named("attribute") == [
         ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 8200, 42, 0)
@@ -211,18 +92,69 @@ def test_empty_grid_launches_nothing(driver: Driver) -> None:
 def test_other_device_is_made_current_and_prepared(driver: Driver) -> None:
     k = LoadedKernel(copy_kernel(), b"")
     go(k, Tensor(index=1), Tensor(index=1))
-    assert driver.named("device") == [(1,)]
+    assert driver.named("device") == [(1,), (1,)]  # to prepare it, and to launch
     assert driver.named("attribute")[0][3] == 1
+    assert len(driver.named("launch")) == 1
 
 
 def test_thread_without_a_context_gets_the_primary_one(driver: Driver) -> None:
     k = LoadedKernel(copy_kernel(), b"")
     go(k, Tensor(), Tensor())
     before = len(driver.named("current"))
-    driver.launch_status = [Result.CUDA_ERROR_INVALID_CONTEXT]
+    driver.launch_status = [201]
     go(k, Tensor(), Tensor())
     assert driver.named("current")[before:] == [(99,)]
     assert len(driver.named("launch")) == 3
+
+
+def prepare(k: LoadedKernel, grid: int = 2) -> Any:
+    tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+    return k.prepare(tensors, {"M": 100, "N": 128}, grid)  # type: ignore[arg-type]
+
+
+def test_prepared_launch_asks_for_the_stream_each_time(driver: Driver) -> None:
+    prepared = prepare(LoadedKernel(copy_kernel(), b""))
+    for stream in (None, 5, 6, None, 5):
+        prepared(stream)
+    assert [x[3] for x in driver.named("launch")] == [1234, 5, 6, 1234, 5]
+    assert set(driver.params) == {(b"map1", b"map2", 100, 128)}
+
+
+def test_prepared_launches_have_arguments_of_their_own(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    first = prepare(k)
+    others = {"A": Tensor(), "D": Tensor()}
+    second = k.prepare(others, {"M": 7, "N": 8}, 2)  # type: ignore[arg-type]
+    first()
+    second()
+    first()
+    assert [p[2:] for p in driver.params] == [(100, 128), (7, 8), (100, 128)]
+
+
+def test_prepared_launch_keeps_the_arguments_of_some_streams(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_STREAMS", 3)
+    prepared = prepare(LoadedKernel(copy_kernel(), b""))
+    for stream in range(1, 9):
+        prepared(stream)
+    assert len(prepared._by_stream) <= 3
+    assert [x[3] for x in driver.named("launch")] == list(range(1, 9))
+
+
+def test_prepared_launch_of_nothing(driver: Driver) -> None:
+    prepare(LoadedKernel(copy_kernel(), b""), grid=0)()
+    assert not driver.named("launch")
+
+
+def test_prepared_launches_from_several_threads(driver: Driver) -> None:
+    prepared = prepare(LoadedKernel(copy_kernel(), b""))
+    threads = [Thread(target=lambda s=s: [prepared(s) for _ in range(50)]) for s in (5, 6, 7)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert Counter(x[3] for x in driver.named("launch")) == {5: 50, 6: 50, 7: 50}
 
 
 def test_library_is_unloaded(driver: Driver) -> None:
@@ -304,7 +236,7 @@ def test_missing_arguments_are_rejected(driver: Driver) -> None:
 
 def test_refusals_of_the_driver_are_named(driver: Driver) -> None:
     k = LoadedKernel(copy_kernel(), b"")
-    driver.launch_status = [Result.CUDA_ERROR_INVALID_VALUE]
+    driver.launch_status = [1]
     with pytest.raises(InternalError) as e:
         go(k, Tensor(), Tensor())
     assert e.value.why == "copy with grid 2: CUDA_ERROR_INVALID_VALUE"

@@ -1,0 +1,153 @@
+"""A driver and tensors made up here: what is passed to the driver is recorded."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from lowering.cuda.launch import _LaunchConfig
+
+
+class Names:
+    """``enum.MEMBER`` and ``enum["MEMBER"]`` as text."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+    def __getitem__(self, name: str) -> str:
+        return name
+
+
+class Result:
+    """CUresult: members are singletons with a name; made from a number, one of them."""
+
+    CUDA_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+    CUDA_ERROR_INVALID_VALUE = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
+
+    def __new__(cls, value: int) -> Any:
+        return SimpleNamespace(name={1: "CUDA_ERROR_INVALID_VALUE"}[value])
+
+
+OK = Result.CUDA_SUCCESS
+
+
+@dataclass
+class Driver:
+    """Records calls; reads the parameter block as the real one would."""
+
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    launch_status: list[int] = field(default_factory=list)
+    encode_status: Any = field(default_factory=lambda: OK)
+    params: list[tuple[bytes, bytes, int, int]] = field(default_factory=list)
+    CUresult = Result
+    CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
+    CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
+    cuuint64_t = cuuint32_t = CUdevice = staticmethod(int)
+
+    def record(self, name: str, *args: Any) -> None:
+        self.calls.append((name, args))
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [args for n, args in self.calls if n == name]
+
+    def cuLibraryLoadData(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
+        self.record("load", *args)
+        return OK, 7
+
+    def cuLibraryGetKernel(self, *args: Any) -> tuple[Any, int]:  # noqa: N802
+        return OK, 42
+
+    def cuLibraryUnload(self, library: int) -> tuple[Any]:  # noqa: N802
+        self.record("unload", library)
+        return (OK,)
+
+    def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
+        self.record("attribute", *args)
+        return (OK,)
+
+    def cuCtxGetCurrent(self) -> tuple[Any, int]:  # noqa: N802
+        return OK, 0
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, int]:  # noqa: N802
+        return OK, 99
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[Any]:  # noqa: N802
+        self.record("current", context)
+        return (OK,)
+
+    def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[Any, Any]:  # noqa: N802
+        self.record("encode", *args)
+        block = (ctypes.c_char * 128)()
+        block.value = f"map{len(self.named('encode'))}".encode()
+        return self.encode_status, SimpleNamespace(getPtr=lambda: ctypes.addressof(block))
+
+    def cuLaunchKernelEx(  # noqa: N802
+        self, config: Any, kernel: int, params: int, extra: Any
+    ) -> int:
+        c = config.contents
+        blocks = [c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ]
+        assert not c.attrs and not c.numAttrs and not extra
+        self.record("launch", kernel, blocks, c.sharedMemBytes, c.hStream)
+        pointers = (ctypes.c_void_p * 4).from_address(params)
+        assert all(p % 64 == 0 for p in pointers[:2] if p)
+        a, d = (ctypes.string_at(p) for p in pointers[:2] if p)
+        m, n = (ctypes.c_int32.from_address(p).value for p in pointers[2:] if p)
+        self.params.append((a, d, m, n))
+        return self.launch_status.pop(0) if self.launch_status else 0
+
+
+LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(_LaunchConfig),
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+"""``cuLaunchKernelEx``, so that what is passed goes through C."""
+
+
+@dataclass
+class Tensor:
+    shape: tuple[int, ...] = (100, 128)
+    strides: tuple[int, ...] = (128, 1)
+    address: int = 4096
+    dtype: str = "torch.bfloat16"
+    index: int = 0
+    is_cuda: bool = True
+
+    @property
+    def device(self) -> Any:
+        return _Device("cuda" if self.is_cuda else "cpu", self.index)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+@dataclass(frozen=True)
+class _Device:
+    type: str
+    index: int
+
+    def __str__(self) -> str:
+        return self.type
+
+
+def fake_torch(driver: Driver) -> Any:
+    """As much of torch as a launch needs: devices 0 and 1 are Hopper, 2 is not."""
+    stream = SimpleNamespace(cuda_stream=1234)
+    cuda = SimpleNamespace(
+        current_device=lambda: 0,
+        current_stream=lambda index: stream,
+        device=lambda index: nullcontext(driver.record("device", index)),
+        get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
+    )
+    return SimpleNamespace(cuda=cuda)

@@ -1,0 +1,236 @@
+"""Why a definition is run as it is: the route, every choice and every refusal with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from lowering.errors import ScheduleError, UnsupportedError
+from lowering.hopper import SHARED_BYTES
+from wsched.api import import_fusion, recorded
+from wsched.compiled import CompiledFusion, compile_fusion
+from wsched.fallback import rebuild, unknown_ops
+from wsched.fusion import Fusion
+from wsched.heuristics import Problem, choose_params, ranked
+from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
+from wsched.schedule.legality import load_relation
+from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
+from wsched.schedule.params import MatmulParams
+
+__all__ = [
+    "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_kernel",
+    "explain_other",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A parameter under nvFuser's name, its value, and why it has it."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What wsched's kernel is, for a problem.
+
+    Args:
+        problem: the extents, ``MxNxK``.
+        sms: multiprocessors that it was planned for.
+        kernel: its name.
+        grid: CTAs.
+        threads: per CTA.
+        shared_bytes: dynamic shared memory of a CTA.
+        predicted_us: microseconds on an H200, by the heuristic's cost model.
+        others: predicted microseconds of the schedules that were not chosen, best first.
+        relation: the load index in terms of the compute loops, one line each.
+        params: the parameters, nested.
+    """
+
+    problem: str
+    sms: int
+    kernel: str
+    grid: int
+    threads: int
+    shared_bytes: int
+    predicted_us: float
+    others: dict[str, float]
+    relation: tuple[str, ...]
+    params: dict[str, Any]
+
+    def __str__(self) -> str:
+        params = str(MatmulParams.from_dict(self.params)).splitlines()
+        lines = [
+            f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
+            f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
+            "shared memory",
+            f"  predicted: {self.predicted_us:.1f} us",
+            "",
+            "legal, because the index of the load loop follows from compute's loops:",
+            *(f"  {line}" for line in self.relation),
+            "",
+            "parameters, under nvFuser's names:",
+            *(f"  {line}" for line in params),
+            "",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Which way a definition goes, and why.
+
+    Args:
+        route: ``wsched``, ``nvfuser`` or ``torch``.
+        device: where the inputs are, or the device that was planned for.
+        kernel: of the route ``wsched``.
+        choices: why the kernel is as it is.
+        refusals: the ways and schedules that were not taken, best first.
+    """
+
+    route: str
+    device: str
+    kernel: KernelFacts | None
+    choices: tuple[Choice, ...]
+    refusals: tuple[Refusal, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; the facts of a kernel stand beside the route, None where there is none."""
+        plain = asdict(self)
+        facts = plain.pop("kernel") or dict.fromkeys(KernelFacts.__dataclass_fields__)
+        return {"route": plain.pop("route"), "device": plain.pop("device"), **facts, **plain}
+
+    def __str__(self) -> str:
+        does = {
+            WSCHED: "wsched's kernel",
+            NVFUSER: "nvFuser, because wsched has no kernel for it",
+            TORCH: "torch, one operation after the other",
+        }
+        lines = [] if self.kernel is None else [str(self.kernel)]
+        lines.append(f"route on {self.device}: {does[self.route]}")
+        if self.choices:
+            lines += ["", "chosen:"]
+            lines += [f"  {c.name} = {c.value}: {c.reason}" for c in self.choices]
+        if self.refusals:
+            lines += ["", "not taken:", *(f"  {r.what}: {r.reason}" for r in self.refusals)]
+        return "\n".join([*lines, ""])
+
+
+def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
+    """The explanation of a kernel that the heuristic chose for a problem."""
+    best, *others = ranked(problem)
+    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
+    facts = KernelFacts(
+        problem=f"{problem.m}x{problem.n}x{problem.k}",
+        sms=problem.sms,
+        kernel=kernel.kernel.name,
+        grid=kernel.grid(sizes, problem.sms),
+        threads=kernel.kernel.threads,
+        shared_bytes=kernel.kernel.shared_bytes,
+        predicted_us=best[0],
+        others={_short(params): us for us, params in others},
+        relation=tuple(str(load_relation(kernel.fusion)).splitlines()),
+        params=kernel.params.to_dict(),
+    )
+    refusals = tuple(
+        Refusal(_short(params), f"predicted {us:.1f} us, {us / best[0]:.2f} of the chosen one's")
+        for us, params in others
+    )
+    choices = _choices(kernel.params, problem, best[0], len(others) + 1, facts.grid)
+    return Explanation(WSCHED, device, facts, choices, refusals)
+
+
+def explain_other(route: str, device: str, refusals: tuple[Refusal, ...]) -> Explanation:
+    """The explanation of a definition that goes to nvFuser or torch."""
+    return Explanation(route, device, None, (), refusals)
+
+
+def explain_definition(
+    definition: Any, device: str, problem_of: Callable[[Fusion], Problem]
+) -> Explanation:
+    """The explanation without inputs, for a GPU of compute capability 9.0.
+
+    Args:
+        definition: live, or a text.
+        device: how to call the GPU.
+        problem_of: the problem to plan for, from the fusion.
+
+    Raises:
+        UnsupportedError: none of the ways takes it.
+        InputError: a problem that the definition excludes.
+    """
+    refusals = []
+    try:
+        fusion = import_fusion(definition)
+        problem = problem_of(fusion)
+        return explain_kernel(compile_fusion(fusion, choose_params(problem)), problem, device)
+    except (UnsupportedError, ScheduleError) as e:
+        refusals.append(Refusal(WSCHED, str(e)))
+    operations = recorded(definition)
+    if find_spec("nvfuser_direct") is not None:
+        try:
+            rebuild(operations)
+            return explain_other(NVFUSER, device, tuple(refusals))
+        except UnsupportedError as e:
+            refusals.append(Refusal(NVFUSER, str(e)))
+    else:
+        refusals.append(Refusal(NVFUSER, "nvFuser is not installed"))
+    if unknown := unknown_ops(operations):
+        raise UnsupportedError(
+            ", ".join(f"fd.ops.{op}" for op in unknown),
+            "what wsched, nvFuser or torch can run",
+            "; ".join(f"{r.what}: {r.reason}" for r in refusals),
+        )
+    return explain_other(TORCH, device, tuple(refusals))
+
+
+def _short(params: MatmulParams) -> str:
+    return f"{'ping-pong' if params.ping_pong else 'cooperative'} {params.output_tile}"
+
+
+def _choices(
+    params: MatmulParams, problem: Problem, us: float, candidates: int, grid: int
+) -> tuple[Choice, ...]:
+    """Every parameter that the heuristic decides, with the numbers that decided it."""
+    tile, options = params.output_tile, params.circular_buffer_options
+    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
+    stage, epilogue = shared_bytes(params, problem.operand, problem.result)
+    stages = options.smem_circular_buffer_stage
+    used = stages * stage + epilogue + BARRIER_BYTES
+    more = used + stage
+    limit = f"of {SHARED_BYTES} bytes of shared memory"
+    found = [
+        Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
+               f"{params.tile_sizes.warp_tile}",
+               f"{tiles} tiles of {tile} take {us:.1f} us, the least of {candidates} schedules"),
+        Choice("buffering_loop_level", params.buffering_loop_level.name,
+               "each warpgroup has tiles of its own: one computes while the other stores"
+               if params.ping_pong else "the warpgroups share each tile"),
+        Choice("mma_macro", str(params.mma_macro), "the widest wgmma that the warpgroup's tile "
+               "takes, so that shared memory is read least often"),
+        Choice("smem_circular_buffer_stage", str(stages),
+               f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
+               f"{BARRIER_BYTES} for barriers take {used} {limit}"
+               + (f", one more would take {more}" if more > SHARED_BYTES
+                  else ", more do not hide more")),
+        Choice("tiling_strategy", params.tiling_strategy.name,
+               f"{grid} CTAs loop over {tiles} tiles" if params.persistent
+               else "a CTA for each tile"),
+        Choice("grid_traversal_factor", str(params.grid_traversal_factor),
+               "tiles that are visited together share operands in the L2"),
+        Choice("cluster_dims", f"{params.cluster_dims.m}x{params.cluster_dims.n}",
+               "CTAs of a cluster share operand tiles by multicast"
+               if params.cluster_dims.m * params.cluster_dims.n > 1
+               else "each CTA loads its operands itself"),
+    ]  # fmt: skip
+    if params.warp_specialized and params.num_registers is not None:
+        load, compute = params.num_registers
+        found.append(
+            Choice("num_registers", f"{load}, {compute}",
+                   "loads need few registers; what they give up holds accumulators")
+        )  # fmt: skip
+    return tuple(found)

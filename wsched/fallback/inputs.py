@@ -1,0 +1,70 @@
+"""The caller's inputs against a recorded definition, whatever its operations are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowering.errors import UnsupportedError
+from wsched.arguments import InputError
+from wsched.fallback.torch_ops import torch_dtype
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node
+
+__all__ = ["check_inputs"]
+
+
+def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
+    """Check number, kinds, types, ranks, fixed sizes and devices.
+
+    Sizes that only operations tie together are left to who runs them.
+
+    Raises:
+        InputError: an input does not fit.
+        UnsupportedError: tensors that are neither on the CPU nor on a GPU.
+    """
+    import torch
+
+    wanted = [n for n in definition.nodes if _is_input(n)]
+    if len(inputs) != len(wanted):
+        raise InputError(f"{len(inputs)} inputs, the definition has {len(wanted)}")
+    for position, (node, value) in enumerate(zip(wanted, inputs, strict=True)):
+        if node.op == "define_tensor":
+            _check_tensor(node, value, f"input {position}")
+        elif not isinstance(value, bool | int | float):
+            raise InputError(f"input {position} is a {type(value).__name__}, not a number")
+    tensors = [
+        t
+        for n, t in zip(wanted, inputs, strict=True)
+        if isinstance(t, torch.Tensor) and not n.get("is_cpu", False)
+    ]
+    devices = sorted({str(t.device) for t in tensors})
+    if len(devices) > 1:
+        raise InputError(f"inputs are on {' and '.join(devices)}, not on one device")
+    if devices and tensors[0].device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
+
+
+def _is_input(node: Node) -> bool:
+    if node.op == "define_scalar":
+        return node.operands[:1] in ((), (None,))
+    return node.op == "define_tensor"
+
+
+def _check_tensor(node: Node, value: Any, what: str) -> None:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"{what} is a {type(value).__name__}, not a torch.Tensor")
+    dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
+    if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype.name):
+        raise InputError(f"{what} is {value.dtype}, the definition says {torch_dtype(dtype.name)}")
+    if not isinstance(shape, tuple):
+        return
+    if value.dim() != len(shape):
+        raise InputError(
+            f"{what} has shape {list(value.shape)}, the definition has {len(shape)} dimensions"
+        )
+    for axis, (fixed, size) in enumerate(zip(shape, value.shape, strict=True)):
+        if isinstance(fixed, int) and fixed >= 0 and fixed != size:
+            raise InputError(f"dimension {axis} of {what} is {size}, the definition says {fixed}")

@@ -1,0 +1,161 @@
+"""The way from a call to a launch in a few microseconds.
+
+What a call costs beside the driver is checking, packing and allocating. Checks and packing depend
+on the inputs' class (shapes, strides, types, device, alignment) and on addresses only, so both are
+done once and found again by these; the outputs are allocated anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "class_key"]
+
+Key = tuple[Any, ...]
+
+ALIGNMENT = 16
+"""Addresses are told apart modulo this: TMA takes multiples of it."""
+
+_LAUNCHES = 256
+"""Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
+
+_PLANS = 256
+"""Classes for which plans are kept."""
+
+
+def class_key(inputs: Sequence[Any]) -> Key | None:
+    """All that decides how inputs are handled, but for their addresses and numbers' values.
+
+    None if one of them is neither a strided tensor nor a number.
+    """
+    try:
+        return tuple(
+            [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]
+        )
+    except (AttributeError, RuntimeError, TypeError):
+        return _mixed_key(inputs)
+
+
+def _mixed_key(inputs: Sequence[Any]) -> Key | None:
+    numbers = [isinstance(t, bool | int | float) for t in inputs]
+    if not any(numbers):
+        return None
+    tensors = class_key([t for t, number in zip(inputs, numbers, strict=True) if not number])
+    kinds = [type(t) if n else None for t, n in zip(inputs, numbers, strict=True)]
+    return None if tensors is None else (*kinds, tensors)
+
+
+class BoundLaunch:
+    """A kernel with its tensors: calling it launches, and nothing else.
+
+    It keeps the tensors alive. The same outputs are written by each call.
+
+    Args:
+        launch: launches on torch's current stream, or runs the machine model.
+        inputs: what it reads.
+        outputs: what it writes and a call returns.
+    """
+
+    __slots__ = ("inputs", "launch", "outputs")
+
+    def __init__(
+        self,
+        launch: Callable[[], None],
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+    ) -> None:
+        self.launch = launch
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+
+    def __call__(self) -> list[torch.Tensor]:
+        """Launch; the outputs in the order of ``add_output``."""
+        self.launch()
+        return list(self.outputs)
+
+
+class HostPlan:
+    """Calls of one kernel on CUDA inputs of one class.
+
+    Args:
+        pack: packs a launch for inputs and outputs of this class.
+        inputs: of the first call.
+        outputs: of the first call; they say what to allocate for the next ones.
+        launch: of the first call.
+    """
+
+    __slots__ = ("_allocate", "_launches", "_lock", "_pack")
+
+    def __init__(
+        self,
+        pack: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Callable[[], None]],
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        launch: Callable[[], None],
+    ) -> None:
+        self._pack = pack
+        self._allocate = [_allocator(t) for t in outputs]
+        self._launches = {_addresses(inputs, outputs): launch}
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Allocate the outputs and launch."""
+        outputs = [allocate() for allocate in self._allocate]
+        key = _addresses(inputs, outputs)
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._pack(inputs, outputs)
+            with self._lock:
+                _bounded(self._launches, key, launch, _LAUNCHES)
+        launch()
+        return outputs
+
+
+def _addresses(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Key:
+    return tuple([t.data_ptr() for t in (*inputs, *outputs)])
+
+
+class Plans:
+    """Plans by class of the inputs, the most recently made ones; safe to use from threads."""
+
+    __slots__ = ("_lock", "_plans", "get")
+
+    def __init__(self) -> None:
+        self._plans: dict[Key | None, HostPlan] = {}
+        self._lock = threading.Lock()
+        self.get = self._plans.get
+
+    def add(self, key: Key, plan: HostPlan) -> None:
+        """Keep a plan."""
+        with self._lock:
+            _bounded(self._plans, key, plan, _PLANS)
+
+
+def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+    """Add to a dictionary; the oldest entry makes room."""
+    if len(kept) >= limit:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
+
+
+def _allocator(like: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """A function that allocates a tensor of the same shape, strides, type and device.
+
+    A contiguous one is made in the likeness of an expanded single element, which is the fastest
+    way that torch offers in public and keeps no result alive.
+    """
+    import torch
+
+    shape, strides = tuple(like.shape), like.stride()
+    if like.is_contiguous():
+        element = torch.empty((1,) * like.dim(), dtype=like.dtype, device=like.device)
+        model = element.expand(shape)
+        if torch.empty_like(model).stride() == strides:
+            empty_like = torch.empty_like
+            return lambda: empty_like(model)
+    dtype, device = like.dtype, like.device
+    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
