@@ -161,7 +161,9 @@ class EpilogueLowering:
         loops = self.fusion.tensor(relation.compute).loop
         known = {Var(d.name): indices.found[self.graph.group(d)] for d in loops}
         step = self.shared.apply(substitute(relation.index, known))
-        row, col = (indices.found[self.graph.group(d)] for d in staged.loop[staged.slice_position :])
+        row, col = (
+            indices.found[self.graph.group(d)] for d in staged.loop[staged.slice_position :]
+        )
         value = self._value(t, element_type(t.dtype))
         self.values[t.name] = value
         load = LdMatrix if value.type.dtype.bytes == 2 else LdShared

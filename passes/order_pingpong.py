@@ -80,7 +80,8 @@ def _place(body: Body, ring: CircularBuffer) -> Body:
     return tuple(
         s
         for s in walk(body)
-        if isinstance(s, For) and any(isinstance(x, WaitFull) and x.ring == ring.name for x in s.body)
+        if isinstance(s, For)
+        and any(isinstance(x, WaitFull) and x.ring == ring.name for x in s.body)
     )
 
 

@@ -76,12 +76,15 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 
 def _rings(kernel: Kernel) -> list[frozenset[str]]:
-    """Mbarrier arrays that are stepped through together: one role uses them at the same step."""
+    """Mbarrier arrays that are stepped through together: some role uses them at steps that are
+    always the same distance apart.
+    """
     rings = [frozenset((array.name,)) for array in kernel.mbarriers]
-    by_step: dict[Expr, str] = {}
+    by_step: dict[object, str] = {}
     for stmt in walk(kernel.body):
         for m, _, array in _indices((stmt,)):
-            first = by_step.setdefault(m, array)
+            moving = tuple(term for term in poly(m).terms if term[0])
+            first = by_step.setdefault(moving or array, array)
             joined = frozenset().union(*(r for r in rings if r & {first, array}))
             rings = [r for r in rings if not r & joined] + [joined]
     return sorted(rings, key=min)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.errors import UnsupportedError
-from wsched.arguments import InputError, device_of, extents_of
+from wsched.arguments import InputError, device_of, extents_of, tma_inputs
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -217,4 +217,5 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
 
         sms = torch.cuda.get_device_properties(device).multi_processor_count
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
-    return Problem(extents["M"], extents["N"], extents["K"], operand, results, sms)
+    matrices = tma_inputs(fusion, inputs)
+    return Problem(extents["M"], extents["N"], extents["K"], operand, results, sms, matrices)

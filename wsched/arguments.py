@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.errors import UnsupportedError, WschedError
 from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.schedule.epilogue_inputs import matrix_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -68,9 +69,12 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         UnsupportedError: a layout that TMA cannot address, or a device that is neither the CPU
             (the machine model) nor a GPU.
     """
+    from torch import contiguous_format
+
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
     device = device_of(inputs)
+    loaded = _loaded(fusion)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
             matrices[binding.tensor] = _scalar(tensor, device)
@@ -80,9 +84,39 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
             raise InputError(f"input {position} is {tensor.dtype}, the definition says {wanted}")
         if "K" in binding.axes:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+        elif binding.tensor in loaded:
+            # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
+            if not _tma_addresses(tensor):
+                tensor = tensor.clone(memory_format=contiguous_format)
+            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
             matrices[binding.tensor] = epilogue_matrix(binding, tensor, f"input {position}")
     return Arguments(extents, matrices, device)
+
+
+def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...]:
+    """Types of the epilogue's matrices, if TMA can address all of them as they are; else none."""
+    names = matrix_inputs(fusion)
+    by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
+    if not all(_tma_addresses(by_name[name]) for name in names):
+        return ()
+    return tuple(fusion.tensor(name).dtype for name in names)
+
+
+def _tma_addresses(tensor: torch.Tensor) -> bool:
+    """Whether TMA can address a matrix where it lies."""
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    row_bytes = row * tensor.element_size()
+    return (
+        (col == 1 or cols <= 1)
+        and (rows <= 1 or (row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0))
+        and tensor.data_ptr() % TMA_STRIDE_ALIGN == 0
+    )
+
+
+def _loaded(fusion: Fusion) -> frozenset[str]:
+    """Names of the inputs that the load warpgroup of a scheduled fusion loads."""
+    return frozenset(source.name for t in fusion.loads for source in fusion.producers(t.name))
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:

@@ -13,6 +13,7 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params
+from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
 
 __all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
@@ -46,7 +47,8 @@ class Extents:
         """The heuristic's question for these extents."""
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
-        return Problem(self.m, self.n, self.k, operand, results, sms)
+        inputs = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
+        return Problem(self.m, self.n, self.k, operand, results, sms, inputs)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

@@ -41,9 +41,7 @@ def kernel(text: str, schedule: str, **changes: Any) -> CompiledFusion:
     inputs = tuple(TYPES[b.dtype] for b in fusion.inputs[2:] if len(b.axes) == 2)[:MAX_LOADED]
     params = replace(SCHEDULES[schedule], **changes)
     inputs = inputs if params.loads_epilogue_inputs else ()
-    return compile_fusion(
-        fusion, for_result(params, TYPES[fusion.outputs[0].dtype], inputs=inputs)
-    )
+    return compile_fusion(fusion, for_result(params, TYPES[fusion.outputs[0].dtype], inputs=inputs))
 
 
 def run(
@@ -122,9 +120,7 @@ def load_warps(k: CompiledFusion) -> list[set[str]]:
     """The tensors that each warp of the load role loads."""
     role = next(r for s in k.kernel.body for r in getattr(s, "roles", ()) if r.name == "load")
     warps = [s for s in role.body if isinstance(s, If)]
-    assert [s.cond for s in warps] == [
-        Special("warpgroup.warp").eq(n) for n in range(len(warps))
-    ]
+    assert [s.cond for s in warps] == [Special("warpgroup.warp").eq(n) for n in range(len(warps))]
     return [{x.src.map for x in walk(s.then) if isinstance(x, TmaLoad)} for s in warps]
 
 
