@@ -6,7 +6,7 @@ table of technical specifications, and what ptxas 13.0 was seen to accept.
 
 from __future__ import annotations
 
-__all__ = ["register_pair_fits", "registers_at_entry"]
+__all__ = ["register_pair_problem", "register_pairs", "registers_at_entry"]
 
 WARP = 32
 WARPGROUP = 128
@@ -53,11 +53,44 @@ def registers_at_entry(threads: int) -> int:
     return min(REGISTERS // threads, 255) // REGISTER_STEP * REGISTER_STEP
 
 
-def register_pair_fits(threads: int, per_role: tuple[tuple[int, int], ...]) -> bool:
-    """Whether ``per_role`` (threads of the role, registers per thread) fit the pool of the CTA.
+def register_pair_problem(threads: int, load: int, compute: int) -> str | None:
+    """Why one load warpgroup cannot keep ``load`` registers a thread and the others ``compute``.
 
-    The pool is what the CTA was launched with; setmaxnreg only moves registers within it, and an
-    increase beyond it waits for ever.
+    The pool is what the CTA was launched with: setmaxnreg only moves registers within it, and an
+    increase beyond it waits for ever, which ptxas does not notice. None if the pair is possible.
     """
-    pool = threads * registers_at_entry(threads)
-    return sum(n * registers for n, registers in per_role) <= pool
+    low, high = SETMAXNREG_RANGE
+    for count in (load, compute):
+        if count % REGISTER_STEP or not low <= count <= high:
+            return (
+                f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}, not {count}"
+            )
+    entry = registers_at_entry(threads)
+    if not load <= entry <= compute:
+        return (
+            f"{load} and {compute} must lie on either side of the {entry} registers that {threads} "
+            "threads start with"
+        )
+    workers = threads - WARPGROUP
+    need = WARPGROUP * load + workers * compute
+    if need > threads * entry:
+        return (
+            f"{WARPGROUP} x {load} + {workers} x {compute} = {need} registers, the CTA has "
+            f"{threads} x {entry} = {threads * entry}"
+        )
+    return None
+
+
+def register_pairs(threads: int) -> tuple[tuple[int, int], ...]:
+    """Pairs (load, compute) that leave the compute warpgroups as much as possible."""
+    entry, high = registers_at_entry(threads), SETMAXNREG_RANGE[1]
+    most: dict[int, int] = {}
+    for load in (24, 32, 40):
+        fitting = [
+            compute
+            for compute in range(entry, high + 1, REGISTER_STEP)
+            if register_pair_problem(threads, load, compute) is None
+        ]
+        if fitting:
+            most[fitting[-1]] = load
+    return tuple((load, compute) for compute, load in most.items())

@@ -8,6 +8,7 @@ step more than the other.
 
 from __future__ import annotations
 
+from lowering.check_schedule import require_lowerable
 from lowering.cluster import cluster_dims, cluster_size, constant
 from lowering.element import element_type
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
@@ -42,6 +43,7 @@ def lower(fusion: Fusion, name: str) -> Kernel:
     """
     relations = load_relations(fusion)
     relation = relations[0]
+    require_lowerable(fusion, relations)
     graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.compute))
     params = _parameters(fusion)
@@ -167,7 +169,7 @@ def _load_section(
         roots += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
     loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(roots), *body))
-    return Section("load", (loop,))
+    return Section("load", (loop,), registers=relation.registers[0])
 
 
 def _source(fusion: Fusion, t: TensorView) -> TensorView:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
+from lowering.domains import origins, roots
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.expr import ZERO, Expr, Special, Var, substitute
 from lowering.ir.nodes import (
@@ -76,7 +77,13 @@ class ComputeLowering:
             before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
             body = self._tile(acc, slices, before, total)
             body = (self._loop(tiles, body, Carry(before, zero, last), total),)
-        return Section("compute", (FragFill(zero, 0.0), *body), self.relation.roles, group)
+        return Section(
+            "compute",
+            (FragFill(zero, 0.0), *body),
+            self.relation.roles,
+            group,
+            self.relation.registers[1],
+        )
 
     def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
         """The loop over tiles, if there is one, and the loop over k slices; notes their indices."""
@@ -136,7 +143,7 @@ class ComputeLowering:
 
     def _extent(self, acc: TensorView, dimension: IterDomain) -> int:
         """Extent of a logical dimension within one warpgroup's tile."""
-        return self._product(acc, [d for d in acc.loop if _origins(acc, d) == {dimension.id}])
+        return self._product(acc, [d for d in acc.loop if origins(acc, d) == {dimension.id}])
 
     def _depth(self, acc: TensorView) -> int:
         """Extent of K within one slice."""
@@ -159,17 +166,5 @@ class ComputeLowering:
         return SmemRef(name, ZERO, row, col)
 
 
-def _roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
-    """The logical dimensions of ``t`` that a loop domain was made from."""
-    for transform in t.transforms:
-        if d.id in {o.id for o in transform.outputs}:
-            return [r for i in transform.inputs for r in _roots(t, i)]
-    return [d]
-
-
-def _origins(t: TensorView, d: IterDomain) -> set[int]:
-    return {r.id for r in _roots(t, d)}
-
-
 def _is_reduction(t: TensorView, d: IterDomain) -> bool:
-    return all(r.iter_type is IterType.Reduction for r in _roots(t, d))
+    return all(r.iter_type is IterType.Reduction for r in roots(t, d))

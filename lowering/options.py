@@ -12,11 +12,8 @@ class LoweringOptions:
     """Options of the lowering.
 
     Args:
-        num_registers: registers per thread of the (load, compute) roles after reallocation, or
-            None to leave them as they are at entry.
         store_buffers: shared-memory buffers of the epilogue per warpgroup; a TMA store may be in
             flight from each.
     """
 
-    num_registers: tuple[int, int] | None = (40, 232)
     store_buffers: int = 2

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering import hopper
-from lowering.errors import ScheduleError
+from lowering.errors import InternalError, ScheduleError
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Role, SetMaxNReg
+from lowering.ir.nodes import Role, Roles, SetMaxNReg
 from lowering.ir.visit import map_roles
 from lowering.options import LoweringOptions
 
@@ -24,63 +24,38 @@ __all__ = ["reallocate_registers"]
 
 
 def reallocate_registers(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    """Insert ``setmaxnreg`` at the head of each role.
+    """Turn the roles' registers into ``setmaxnreg``.
 
     before::
 
-        role compute warps 0 .. 8 as wg { ... }
-        role load warps 8 .. 12 { ... }
+        role compute warps 0 .. 8 as wg registers 232 { ... }
+        role load warps 8 .. 12 registers 40 { ... }
 
-    after, for the pair (40, 232)::
+    after::
 
         role compute warps 0 .. 8 as wg { setmaxnreg inc, 232  ... }
         role load warps 8 .. 12 { setmaxnreg dec, 40  ... }
 
     Raises:
         ScheduleError: a count that setmaxnreg cannot take, or a pair beyond the pool.
+        InternalError: only some roles have a count.
     """
-    if options.num_registers is None:
+    counts = {r.name: r.registers for s in kernel.body if isinstance(s, Roles) for r in s.roles}
+    if not any(count is not None for count in counts.values()):
         return kernel
-    load, compute = options.num_registers
-    _check(kernel.threads, load, compute)
+    load, compute = counts.get("load"), counts.get("compute")
+    if load is None or compute is None:
+        raise InternalError("reallocate_registers", f"registers of roles: {counts}")
+    problem = hopper.register_pair_problem(kernel.threads, load, compute)
+    if problem:
+        legal = tuple(f"num_registers={pair}" for pair in hopper.register_pairs(kernel.threads))
+        wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
+        raise ScheduleError("registers", wrote, problem, legal or ("num_registers=None",))
     entry = hopper.registers_at_entry(kernel.threads)
 
     def role(r: Role) -> Role:
-        count = load if r.name == "load" else compute
-        action = "dec" if count <= entry else "inc"
-        return replace(r, body=(SetMaxNReg(action, count), *r.body))
+        count = compute if r.name == "compute" else load
+        head = SetMaxNReg("dec" if count <= entry else "inc", count)
+        return replace(r, body=(head, *r.body), registers=None)
 
     return map_roles(kernel, role)
-
-
-def _check(threads: int, load: int, compute: int) -> None:
-    low, high = hopper.SETMAXNREG_RANGE
-    wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
-    entry = hopper.registers_at_entry(threads)
-    workers = threads - hopper.WARPGROUP
-    legal = tuple(
-        f"({a}, {b})"
-        for a in (24, 32, 40)
-        for b in range(high, entry - 1, -hopper.REGISTER_STEP)
-        if _fits(threads, a, b) and not _fits(threads, a, b + hopper.REGISTER_STEP)
-    )
-    for count in (load, compute):
-        if count % hopper.REGISTER_STEP or not low <= count <= high:
-            why = f"{count} is not a multiple of {hopper.REGISTER_STEP} from {low} to {high}"
-            raise ScheduleError("registers", wrote, why, legal)
-    if not load <= entry <= compute:
-        why = f"the kernel starts with {entry} registers a thread: load gives, compute takes"
-        raise ScheduleError("registers", wrote, why, legal)
-    if not _fits(threads, load, compute):
-        need = hopper.WARPGROUP * load + workers * compute
-        why = (
-            f"{hopper.WARPGROUP} x {load} + {workers} x {compute} = {need} registers, "
-            f"the CTA has {threads} x {entry} = {threads * entry}"
-        )
-        raise ScheduleError("registers", wrote, why, legal)
-
-
-def _fits(threads: int, load: int, compute: int) -> bool:
-    per_role = ((hopper.WARPGROUP, load), (threads - hopper.WARPGROUP, compute))
-    in_range = compute <= hopper.SETMAXNREG_RANGE[1]
-    return in_range and hopper.register_pair_fits(threads, per_role)

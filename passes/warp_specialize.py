@@ -74,8 +74,8 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     )
     roles = Roles(
         (
-            Role("compute", 0, warps, compute.body, compute.group),
-            Role("load", warps, WARPS, tuple(by_warp)),
+            Role("compute", 0, warps, compute.body, compute.group, compute.registers),
+            Role("load", warps, WARPS, tuple(by_warp), registers=loads[0].registers),
         )
     )
     body = [s for s in kernel.body if not isinstance(s, Section)]

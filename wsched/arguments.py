@@ -107,11 +107,9 @@ def _tma_addresses(tensor: torch.Tensor) -> bool:
     """Whether TMA can address a matrix where it lies."""
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     row_bytes = row * tensor.element_size()
-    return (
-        (col == 1 or cols <= 1)
-        and (rows <= 1 or (row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0))
-        and tensor.data_ptr() % TMA_STRIDE_ALIGN == 0
-    )
+    adjacent = col == 1 or cols <= 1
+    aligned = rows <= 1 or (row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0)
+    return bool(adjacent and aligned and tensor.data_ptr() % TMA_STRIDE_ALIGN == 0)
 
 
 def _loaded(fusion: Fusion) -> frozenset[str]:

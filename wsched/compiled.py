@@ -67,8 +67,7 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     scheduled = schedule_matmul(fusion, params)
-    registers = params.num_registers if params.warp_specialized else None
-    options = LoweringOptions(registers, params.epilogue_stages)
+    options = LoweringOptions(params.epilogue_stages)
     tile_level = lower(scheduled, kernel_name(fusion, params))
     names = tuple(p.__name__ for p in PASSES)
     dumper = dumper_from_environment(tile_level.name, names)

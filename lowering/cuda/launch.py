@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import MAP_BYTES, encode, layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.hopper import SHARED_BYTES
@@ -138,14 +139,15 @@ class LoadedKernel:
         """Check and pack everything, so that launching needs none of it again.
 
         Args:
-            tensors: the 2-D tensor behind each tensor map, by name, all on one device. Only their
-                addresses are kept: whoever launches keeps the memory alive.
+            tensors: the 2-D tensor behind each tensor map and each global tensor, by name, all on
+                one device. Only their addresses are kept: whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
             grid: CTAs; with 0 nothing will be launched.
 
         Raises:
-            UnsupportedError: a tensor that TMA cannot address (see ``layout_of``), tensors of
-                several devices, or a device older than compute capability 9.0.
+            UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
+                ``pointer_of``), tensors of several devices, or a device older than compute
+                capability 9.0.
             InternalError: a missing argument.
         """
         descriptors = []
@@ -158,9 +160,17 @@ class LoadedKernel:
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = where
             descriptors.append(descriptor)
+        places: list[int] = []
+        for g in self.kernel.globals:
+            t = _argument(tensors, g.name)
+            places += pointer_of(g, t)
+            if device not in (-1, t.device.index):
+                raise UnsupportedError("tensors of several devices", "tensors of one device")
+            device = t.device.index
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        return PreparedLaunch(self, _Arguments(self.kernel, descriptors, scalars), device, grid)
+        arguments = _Arguments(self.kernel, descriptors, places, scalars)
+        return PreparedLaunch(self, arguments, device, grid)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -327,12 +337,16 @@ class _Arguments:
     """The parameter block of a launch, and the array of pointers into it.
 
     Args:
-        kernel: for the order and types of its parameters: tensor maps, then scalars.
+        kernel: for the order and types of its parameters: tensor maps, addresses and strides of
+            global tensors, then scalars.
         descriptors: of the tensor maps.
+        places: address and row stride of each global tensor, one after the other.
         scalars: values of the scalar parameters.
     """
 
-    def __init__(self, kernel: Kernel, descriptors: list[bytes], scalars: list[int]) -> None:
+    def __init__(
+        self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
+    ) -> None:
         maps = len(descriptors)
         self._storage = (ctypes.c_char * (maps * MAP_BYTES + _MAP_ALIGN))()
         base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
@@ -340,7 +354,8 @@ class _Arguments:
         for slot, descriptor in zip(slots, descriptors, strict=True):
             ctypes.memmove(slot, descriptor, MAP_BYTES)
         self._scalars = [
-            _SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)
+            *map(ctypes.c_int64, places),
+            *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),
         ]
         pointers = [*slots, *(ctypes.addressof(s) for s in self._scalars)]
         self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)

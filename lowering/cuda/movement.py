@@ -54,8 +54,8 @@ def _bulk_wait(e: Emitter, s: BulkWait) -> None:
 #
 # A thread's address in a swizzled tile is line + (byte ^ mask): ``line`` is the start of its row
 # within the box, ``byte`` the offset within the span, ``mask`` the chunk bits that the swizzle
-# permutes, taken from the row. A thread's rows of one fragment are multiples of 8 apart, so one mask
-# serves them all, and only ``byte`` changes from column to column.
+# permutes, taken from the row. A thread's rows of one fragment are multiples of 8 apart, so one
+# mask serves them all, and only ``byte`` changes from column to column.
 
 
 def _frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:

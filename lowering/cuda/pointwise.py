@@ -8,6 +8,7 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
 from lowering.errors import InternalError
 from lowering.ir.nodes import Frag, FragPointwise, Stmt
+from lowering.ir.pointwise import OPS
 from lowering.ir.types import DType
 
 __all__ = ["EXPRESSIONS", "RULES"]
@@ -21,12 +22,23 @@ EXPRESSIONS: Mapping[str, str] = {
     "abs": "fabsf({x})",
     "relu": "ptx::max_nan({x}, 0.0f)",
     "exp": "expf({x})",
+    "exp2": "exp2f({x})",
+    "expm1": "expm1f({x})",
     "log": "logf({x})",
+    "log2": "log2f({x})",
+    "log10": "log10f({x})",
+    "log1p": "log1pf({x})",
     "sqrt": "sqrtf({x})",
     "rsqrt": "rsqrtf({x})",
     "reciprocal": "1.0f / {x}",
     "tanh": "tanhf({x})",
     "erf": "erff({x})",
+    "erfc": "erfcf({x})",
+    "ceil": "ceilf({x})",
+    "floor": "floorf({x})",
+    "trunc": "truncf({x})",
+    "round": "rintf({x})",
+    "frac": "{x} - truncf({x})",
     "sigmoid": "ptx::sigmoid({x})",
     "silu": "{x} * ptx::sigmoid({x})",
     "pow": "powf({x}, {y})",
@@ -39,6 +51,9 @@ EXPRESSIONS: Mapping[str, str] = {
     "ge": "{x} >= {y}",
     "eq": "{x} == {y}",
     "ne": "{x} != {y}",
+    "isnan": "{x} != {x}",
+    "isinf": "fabsf({x}) == __uint_as_float(0x7f800000u)",
+    "isfinite": "fabsf({x}) < __uint_as_float(0x7f800000u)",
     "logical_and": "{x} && {y}",
     "logical_or": "{x} || {y}",
     "logical_not": "!{x}",
@@ -48,7 +63,8 @@ EXPRESSIONS: Mapping[str, str] = {
 """Each operation of ``lowering.ir.pointwise.OPS``; the arguments are names, elements or literals.
 
 Division and square root are IEEE. The others are CUDA's single precision functions (at most 2 ulp;
-powf 4), which need neither local memory nor calls, and ``ptx::sigmoid`` (see ``device.cuh``).
+powf and erfcf 4), which need no local memory, and ``ptx::sigmoid`` (see ``device.cuh``). Those of
+CUDA that do need it, the trigonometric ones, are not in the table.
 """
 
 _PRODUCTS = {2.0: "{x} * {x}", 3.0: "{x} * {x} * {x}"}
@@ -67,7 +83,7 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
         with e.groups(kind.groups):
             for row in range(kind.group[0]):
                 for col in range(kind.group[1]):
-                    arguments = [_element(e, a, block, row, col) for a in s.args]
+                    arguments = [_argument(e, s, i, (block, row, col)) for i in range(len(s.args))]
                     value = _expression(s, arguments)
                     e.out.line(f"{_element(e, s.out, block, row, col)} = {value};")
 
@@ -80,11 +96,19 @@ def _expression(s: FragPointwise, arguments: list[str]) -> str:
     return template.format(**dict(zip("xyz", arguments, strict=False)))
 
 
-def _element(e: Emitter, value: Frag | float, block: int, row: int, col: int) -> str:
+def _argument(e: Emitter, s: FragPointwise, index: int, at: tuple[int, int, int]) -> str:
+    """An element of an argument, or the number that it is."""
+    value = s.args[index]
+    if isinstance(value, Frag):
+        return _element(e, value, *at)
+    if index < OPS[s.op].conditions:
+        return "true" if value else "false"
+    text = literal(value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def _element(e: Emitter, value: Frag, block: int, row: int, col: int) -> str:
     """An element of a group as a C++ operand; rows and columns that are one are repeated."""
-    if not isinstance(value, Frag):
-        text = literal(value)
-        return f"({text})" if text.startswith("-") else text
     register, half = e.element(value, block, row, col)
     unpack = _UNPACK.get(value.type.dtype)
     return f"{unpack}<{half}>({register})" if unpack else register

@@ -14,7 +14,7 @@ from lowering.ir.types import DType, Swizzle
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MAP_BYTES", "Layout", "encode", "layout_of"]
+__all__ = ["MAP_BYTES", "MAX_ELEMENTS", "TORCH_DTYPES", "Layout", "encode", "layout_of"]
 
 MAP_BYTES = 128
 """Size of a descriptor (CUtensorMap)."""
@@ -22,7 +22,7 @@ MAP_BYTES = 128
 MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
 
-_TORCH_DTYPES = {
+TORCH_DTYPES = {
     DType.BF16: "torch.bfloat16",
     DType.F16: "torch.float16",
     DType.F32: "torch.float32",
@@ -50,9 +50,9 @@ def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
         UnsupportedError: not a 2-D CUDA tensor of ``dtype``, columns not contiguous, rows or base
             not aligned to 16 bytes, or 2**31 elements and more.
     """
-    if tensor.dim() != 2 or str(tensor.dtype) != _TORCH_DTYPES[dtype] or not tensor.is_cuda:
+    if tensor.dim() != 2 or str(tensor.dtype) != TORCH_DTYPES[dtype] or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{name}: {what}", f"a 2-D CUDA tensor of {_TORCH_DTYPES[dtype]}")
+        raise UnsupportedError(f"{name}: {what}", f"a 2-D CUDA tensor of {TORCH_DTYPES[dtype]}")
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if rows * cols >= MAX_ELEMENTS:
         raise UnsupportedError(f"{name}: {rows} x {cols} elements", "fewer than 2**31 elements")

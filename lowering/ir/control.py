@@ -74,6 +74,7 @@ class Section(Stmt):
     """A sub-DAG's loop nest, ``load`` or ``compute`` (tile level, until ``warp_specialize``).
 
     ``groups`` compute warpgroups share the section; ``group`` is the index of the executing one.
+    ``registers`` per thread are what the schedule gives to those who run it.
     """
 
     OP: ClassVar[str] = "section"
@@ -81,6 +82,7 @@ class Section(Stmt):
     body: Body
     groups: int = 1
     group: Var | None = None
+    registers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Role:
     """Warps ``first_warp .. first_warp + warps`` run ``body``.
 
     ``first_warp`` and ``warps`` are multiples of 4, so that ``setmaxnreg`` and wgmma see whole
-    warpgroups. ``group`` is the index of the executing warpgroup within the role.
+    warpgroups. ``group`` is the index of the executing warpgroup within the role. ``registers`` per
+    thread are what the schedule gives to the role (None after ``reallocate_registers``).
     """
 
     name: str
@@ -96,6 +99,7 @@ class Role:
     warps: int
     body: Body
     group: Var | None = None
+    registers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,7 +351,11 @@ class _Parser(Lexer):
         self.expect("groups")
         groups = self.integer()
         group = self.group()
-        return Section(name, self.block(), groups, group)
+        registers = self.registers()
+        return Section(name, self.block(), groups, group, registers)
+
+    def registers(self) -> int | None:
+        return self.integer() if self.accept("registers") else None
 
     def group(self) -> Var | None:
         if not self.accept("as"):
@@ -371,7 +375,8 @@ class _Parser(Lexer):
             self.expect("..")
             warps = self.integer() - first
             group = self.group()
-            roles.append(Role(name, first, warps, self.block(), group))
+            registers = self.registers()
+            roles.append(Role(name, first, warps, self.block(), group, registers))
         return Roles(tuple(roles))
 
 

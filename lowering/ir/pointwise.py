@@ -15,7 +15,8 @@ class Pointwise:
         arity: number of arguments.
         predicate: whether the result is a predicate.
         doc: what it computes, in terms of ``x``, ``y``, ``z``.
-        conditions: how many of the first arguments are predicates; the others are values.
+        conditions: how many of the first arguments are predicates; the others are values. A number
+            as a predicate holds if it is not 0.
     """
 
     arity: int
@@ -33,12 +34,23 @@ OPS: dict[str, Pointwise] = {
     "abs": Pointwise(1, False, "|x|"),
     "relu": Pointwise(1, False, "x if x > 0 else 0, NaN stays NaN"),
     "exp": Pointwise(1, False, "e ** x"),
+    "exp2": Pointwise(1, False, "2 ** x"),
+    "expm1": Pointwise(1, False, "e ** x - 1"),
     "log": Pointwise(1, False, "natural logarithm"),
+    "log2": Pointwise(1, False, "logarithm to base 2"),
+    "log10": Pointwise(1, False, "logarithm to base 10"),
+    "log1p": Pointwise(1, False, "natural logarithm of 1 + x"),
     "sqrt": Pointwise(1, False, "square root"),
     "rsqrt": Pointwise(1, False, "1 / sqrt(x)"),
     "reciprocal": Pointwise(1, False, "1 / x"),
     "tanh": Pointwise(1, False, "hyperbolic tangent"),
     "erf": Pointwise(1, False, "error function"),
+    "erfc": Pointwise(1, False, "1 - erf(x)"),
+    "ceil": Pointwise(1, False, "the next integer above"),
+    "floor": Pointwise(1, False, "the next integer below"),
+    "trunc": Pointwise(1, False, "the next integer towards 0"),
+    "round": Pointwise(1, False, "the nearest integer, the even one of two"),
+    "frac": Pointwise(1, False, "x - trunc(x)"),
     "sigmoid": Pointwise(1, False, "1 / (1 + e ** -x)"),
     "silu": Pointwise(1, False, "x * sigmoid(x)"),
     "pow": Pointwise(2, False, "x ** y"),
@@ -51,6 +63,9 @@ OPS: dict[str, Pointwise] = {
     "ge": Pointwise(2, True, "x >= y"),
     "eq": Pointwise(2, True, "x == y"),
     "ne": Pointwise(2, True, "x != y"),
+    "isnan": Pointwise(1, True, "x is NaN"),
+    "isinf": Pointwise(1, True, "x is an infinity"),
+    "isfinite": Pointwise(1, True, "x is neither NaN nor an infinity"),
     "logical_and": Pointwise(2, True, "x and y", 2),
     "logical_or": Pointwise(2, True, "x or y", 2),
     "logical_not": Pointwise(1, True, "not x", 1),

@@ -106,8 +106,9 @@ def _stmt(stmt: Stmt) -> Iterator[str]:
             yield from lines
         case Elect(body):
             yield from _block("elect", body)
-        case Section(name, body, groups, group):
-            yield from _block(f"section {name} groups {groups}" + _as(group), body)
+        case Section(name, body, groups, group, registers):
+            head = f"section {name} groups {groups}" + _as(group) + _registers(registers)
+            yield from _block(head, body)
         case Roles(roles):
             yield "roles {"
             for role in roles:
@@ -133,7 +134,12 @@ def _for(stmt: For) -> Iterator[str]:
 
 def _role(role: Role) -> Iterator[str]:
     span = f"{role.first_warp} .. {role.first_warp + role.warps}"
-    yield from _block(f"role {role.name} warps {span}" + _as(role.group), role.body)
+    head = f"role {role.name} warps {span}" + _as(role.group) + _registers(role.registers)
+    yield from _block(head, role.body)
+
+
+def _registers(count: int | None) -> str:
+    return "" if count is None else f" registers {count}"
 
 
 def _as(group: Var | None) -> str:

@@ -84,11 +84,12 @@ def _pointwise(stmt: FragPointwise) -> Iterator[str]:
         yield f"{stmt.op} gives {result.value}, not {stmt.out.type.dtype.value}"
     yield from _shape(stmt.out)
     for i, arg in enumerate(stmt.args):
-        found = arg.type.dtype.value if isinstance(arg, Frag) else "a number"
-        if (found == DType.PRED.value) != (i < op.conditions):
+        if not isinstance(arg, Frag):
+            continue
+        if (arg.type.dtype is DType.PRED) != (i < op.conditions):
             wanted = DType.PRED.value if i < op.conditions else "a value"
-            yield f"argument {i + 1} of {stmt.op} is {found}, not {wanted}"
-        if isinstance(arg, Frag) and not _broadcasts(arg.type, stmt.out.type):
+            yield f"argument {i + 1} of {stmt.op} is {arg.type.dtype.value}, not {wanted}"
+        if not _broadcasts(arg.type, stmt.out.type):
             shape, to = (f"{t.rows}x{t.cols}" for t in (arg.type, stmt.out.type))
             yield f"{arg.name} of {shape} does not broadcast to {to}"
 

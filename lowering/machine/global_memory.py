@@ -46,12 +46,12 @@ def global_array(tensor: GlobalTensor, array: Array, rows: int, cols: int) -> Ar
     if array.size and cols > 1 and array.strides[1] != size:
         found = f"tensor {name} with {array.strides[1]} bytes from column to column"
         raise UnsupportedError(found, f"contiguous columns, {size} bytes apart")
-    where = {"address": array.ctypes.data, "row length": cols * size}
+    where = {"an address": array.ctypes.data, "a row length": cols * size}
     if rows > 1:
-        where["stride"] = array.strides[0]
+        where["a stride"] = array.strides[0]
     for what, value in where.items():
         if array.size and value % tensor.align:
-            found = f"tensor {name} with a {what} of {value} bytes"
+            found = f"tensor {name} with {what} of {value} bytes"
             raise UnsupportedError(found, f"multiples of {tensor.align} bytes")
     return array if size == 4 else array.view(np.uint16)
 

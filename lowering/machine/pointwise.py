@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from lowering.ir.nodes import Frag, FragPointwise
+from lowering.ir.pointwise import OPS
 from lowering.ir.types import FragmentType
 from lowering.machine.fragment import Array, to_float32
 from lowering.machine.program import Program, Run
@@ -15,11 +16,11 @@ from lowering.machine.state import Registers, Warp
 
 __all__ = ["FUNCTIONS", "frag_pointwise"]
 
-_ERF = np.frompyfunc(math.erf, 1, 1)
 
-
-def _erf(x: Array) -> Array:
-    return np.array(_ERF(np.asarray(x, np.float64)), np.float32)
+def _in_float64(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python's, rounded to float32 in the end."""
+    vectorized = np.frompyfunc(function, 1, 1)
+    return lambda x: np.array(vectorized(np.asarray(x, np.float64)), np.float32)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -35,12 +36,23 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "abs": np.abs,
     "relu": lambda x: np.maximum(x, np.float32(0)),
     "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
     "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "reciprocal": lambda x: np.float32(1) / x,
     "tanh": np.tanh,
-    "erf": _erf,
+    "erf": _in_float64(math.erf),
+    "erfc": _in_float64(math.erfc),
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "frac": lambda x: x - np.trunc(x),
     "sigmoid": _sigmoid,
     "silu": lambda x: x * _sigmoid(x),
     "pow": np.power,
@@ -53,6 +65,9 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "ge": np.greater_equal,
     "eq": np.equal,
     "ne": np.not_equal,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_not": np.logical_not,
@@ -68,15 +83,16 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
     """``frag.pointwise``: on a warp's whole part at once; NumPy repeats rows and columns of 1."""
     function, shape = FUNCTIONS[stmt.op], _shape(stmt.out.type)
+    conditions = OPS[stmt.op].conditions
 
-    def argument(warp: Warp, arg: Frag | float) -> Array | np.float32:
+    def argument(warp: Warp, i: int, arg: Frag | float) -> Array | np.float32 | np.bool_:
         if isinstance(arg, Frag):
             return to_float32(warp.read(arg), arg.type.dtype)
-        return np.float32(arg)
+        return np.bool_(arg != 0) if i < conditions else np.float32(arg)
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
-        found = function(*(argument(warp, a) for a in stmt.args))
+        found = function(*(argument(warp, i, a) for i, a in enumerate(stmt.args)))
         data = np.array(np.broadcast_to(found, shape))
         warp.define(stmt.out, Registers(data, warp.epoch))
 

@@ -167,16 +167,12 @@ def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("position", [0, 1])
-def test_too_many_elements(position: int) -> None:
-    big = torch.empty(1, device="meta", dtype=BF16).expand(1 << 16, 1 << 15)
-    fitting = torch.empty(8, 1 << 15, device="meta", dtype=BF16)
-    inputs = [big, fitting] if position == 0 else [fitting, big]
+def test_too_many_elements() -> None:
+    one = zeros(1).expand(1 << 16, 1 << 15)  # no memory of that size
     with pytest.raises(UnsupportedError) as caught:
-        wsched.compile(definition(), inputs).bind(*inputs)
+        wsched.compile(definition(), [one, one[:8]]).bind(one, one[:8])
     assert str(caught.value) == (
-        f"input {position} with 65536 x 32768 elements is not supported; supported: fewer than "
-        "2**31 elements"
+        "input 0 with 65536 x 32768 elements is not supported; supported: fewer than 2**31 elements"
     )
 
 

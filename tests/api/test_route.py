@@ -201,10 +201,9 @@ def test_an_operation_that_nobody_has() -> None:
         wsched.execute(ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate"), [X, W])
     assert str(caught.value) == (
         "fd.ops.frobnicate by torch is not supported; supported: the operations of "
-        "wsched.fallback.torch_ops. Refused before: wsched: fd.ops.frobnicate is not supported; "
-        "supported: fd.ops.linear or fd.ops.matmul of two 2-D tensors, bf16 or fp16, and "
-        "fd.ops.cast of its result to bf16, fp16 or fp32; nvfuser: nvFuser on CPU tensors is not "
-        "supported; supported: CUDA tensors"
+        "wsched.fallback.torch_ops. Refused before: wsched: fd.ops.frobnicate in an epilogue is "
+        "not supported; supported: the operations of design/pointwise-ops.md; nvfuser: nvFuser on "
+        "CPU tensors is not supported; supported: CUDA tensors"
     )
 
 
@@ -255,7 +254,7 @@ def test_explanation_of_a_kernel(
     monkeypatch.setattr(explanation, "ranked", lambda problem: [(1.5, chosen), (2.25, other)])
     inputs = [integers(512, 256), integers(1024, 256)]
     kernel = wsched.compile(definition(), inputs, params=chosen)
-    problem = Problem(512, 1024, 256, DataType.BFloat16, DataType.BFloat16, 132)
+    problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
     assert str(explain_kernel(kernel, problem, "cuda:0")) == golden
 
 

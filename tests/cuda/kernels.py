@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
@@ -48,16 +49,26 @@ def copy_kernel() -> Kernel:
     )
 
 
-def cooperative_kernel(dtype: str = "bf16", out: str = "bf16", stages: int = 4) -> Kernel:
+def cooperative_kernel(
+    dtype: str = "bf16",
+    out: str = "bf16",
+    stages: int = 4,
+    tensors: str = "",
+    init: str = "",
+    compute: Callable[[int, int], str] | None = None,
+) -> Kernel:
     """Persistent, warp-specialized, 128x256x64, two compute warpgroups, one wgmma group in flight.
 
     ``out`` is ``dtype`` (stmatrix) or ``f32`` (vector stores); the epilogue goes in chunks of 128
     bytes through two buffers for each warpgroup. One lane of each compute warp gives a stage back,
     because wgmma.wait speaks for the executing warp only.
+
+    ``compute(i, at)`` gives statements that make ``e<i>`` from the chunk ``c<i>``, whose first
+    column is ``at``; ``tensors`` are the declarations that they need, ``init`` sets up mbarriers.
     """
     wide = out == "f32"
     chunk = 32 if wide else 64
-    epilogue = "".join(_chunk(i, chunk, out) for i in range(256 // chunk))
+    epilogue = "".join(_chunk(i, chunk, out, compute) for i in range(256 // chunk))
     ring, done = stages * 49152, stages * 49152 + 4 * 8192
     text = Path(__file__).with_name("cooperative.ir").read_text(encoding="utf-8")
     return parse_kernel(
@@ -72,18 +83,21 @@ def cooperative_kernel(dtype: str = "bf16", out: str = "bf16", stages: int = 4) 
             full_offset=done,
             empty_offset=done + 8 * stages,
             epilogue=epilogue,
+            tensors=tensors,
+            init=init,
         )
     )
 
 
-def _chunk(i: int, cols: int, out: str) -> str:
+def _chunk(i: int, cols: int, out: str, compute: Callable[[int, int], str] | None) -> str:
     """One chunk of the epilogue: wait for the buffer, write it, store it."""
     columns = f"c{i}: frag<f32, 64x{cols}> = frag.columns sum, {i * cols}"
     buffer = f"D_smem[group * 2 + {i % 2}, 0, 0]"
+    value = f"e{i}" if compute else f"c{i}"
     if out == "f32":
-        write = f"st.shared {buffer}, c{i}"
+        write = f"st.shared {buffer}, {value}"
     else:
-        write = f"d{i}: frag<{out}, 64x{cols}> = frag.cast c{i}\n stmatrix {buffer}, d{i}"
+        write = f"d{i}: frag<{out}, 64x{cols}> = frag.cast {value}\n stmatrix {buffer}, d{i}"
     return f"""
         {columns}
         if %warpgroup.warp == 0 {{
@@ -92,6 +106,7 @@ def _chunk(i: int, cols: int, out: str) -> str:
           }}
         }}
         bar.sync store[group]
+        {compute(i, i * cols) if compute else ""}
         {write}
         fence.proxy.async
         bar.sync store[group]

@@ -14,6 +14,7 @@ from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.tensormap import layout_of
 from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.text import parse_kernel
 from lowering.ir.types import DType
 from tests.cuda.fake_driver import LAUNCH, Driver, Result, Tensor, fake_torch
 from tests.cuda.kernels import copy_kernel
@@ -160,6 +161,41 @@ def test_prepared_launches_from_several_threads(driver: Driver) -> None:
 def test_library_is_unloaded(driver: Driver) -> None:
     LoadedKernel(copy_kernel(), b"").__del__()
     assert (7,) in driver.named("unload")
+
+
+def test_plain_tensors_are_passed_by_address_and_stride(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the tensor maps and the scalars."""
+    k = parse_kernel(
+        """
+        kernel k threads 128 cluster 1 grid 1 {
+          param M: i32
+          tensormap A: bf16[M, M] box 64x64 swizzle 128
+          global T: bf16[M, M]
+          global U: bf16[1, M]
+        }
+        """
+    )
+    seen: list[list[int]] = []
+
+    def read(config: Any, kernel: Any, params: Any, extra: Any) -> int:
+        (_, *values) = (ctypes.c_void_p * 6).from_address(params)
+        numbers = [ctypes.c_int64.from_address(p or 0).value for p in values[:4]]
+        seen.append([*numbers, ctypes.c_int32.from_address(values[4] or 0).value])
+        return 0
+
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(read))
+    loaded = LoadedKernel(k, b"")
+    t, u = Tensor(address=1 << 40, strides=(200, 1)), Tensor(shape=(1, 128), address=4098)
+    tensors = {"A": Tensor(), "T": t, "U": u}
+    loaded.launch(tensors, {"M": 100}, 1)  # type: ignore[arg-type]
+    assert seen == [[1 << 40, 200, 4098, 0, 100]]
+    tensors["U"] = replace(u, index=1)
+    with pytest.raises(UnsupportedError, match="tensors of several devices"):
+        loaded.launch(tensors, {"M": 100}, 1)  # type: ignore[arg-type]
+    with pytest.raises(InternalError, match="launch: no argument U"):
+        loaded.launch({"A": Tensor(), "T": t}, {"M": 100}, 1)  # type: ignore[dict-item]
 
 
 # --- rejected ------------------------------------------------------------------------------------

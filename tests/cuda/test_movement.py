@@ -1,4 +1,4 @@
-"""Addresses of stmatrix and st.shared: the emitted text, evaluated for every thread."""
+"""Addresses of stmatrix, st.shared and their inverses: the text, evaluated for every thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def kernel(statement: str, dtype: str, frag: str, shared: str) -> Kernel:
         f"""
         kernel k threads 128 cluster 1 grid 1 {{
           shared S: {dtype}{shared}
-          f: frag<{dtype}, {frag}> = frag.fill 0.0
-          {statement}
+          {"" if statement.startswith("f:") else f"f: frag<{dtype}, {frag}> = frag.fill 0.0"}
+          {statement.replace("FRAG", f"frag<{dtype}, {frag}>")}
         }}
         """
     )
@@ -33,7 +33,7 @@ def evaluate(text: str, **env: int) -> int:
 
 
 def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
-    """(warp, lane, address, function, registers) of every store that the text makes."""
+    """(warp, lane, address, function, registers) of every access that the text makes."""
     text = emit_kernel(k)
     base = evaluate(re.search(r"S = smem \+ (\d+)", text)[1]) + BASE  # type: ignore[index]
     found = []
@@ -46,7 +46,7 @@ def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
             byte = match[1]
         elif match := re.search(r"for \(int r = 0; r < (\d+)", row):
             steps = int(match[1])
-        elif match := re.search(r"ptx::(st\w+)\( ?(.*?), (f\[.*\])\);", row):
+        elif match := re.search(r"ptx::((?:st|ld)\w+)\( ?(.*?), (f\[.*\])\);", row):
             indices = re.findall(r"f\[(.*?)\]", match[3])
             for warp in range(4):
                 for lane in range(32):
@@ -62,10 +62,11 @@ def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 @pytest.mark.parametrize("frag", ["64x64", "64x128", "128x64"])
-def test_st_shared_addresses(swizzle: int, frag: str) -> None:
+@pytest.mark.parametrize("statement", ["st.shared S[1, 0, 0], f", "f: FRAG = ld.shared S[1, 0, 0]"])
+def test_st_shared_addresses(statement: str, swizzle: int, frag: str) -> None:
     rows, cols = map(int, frag.split("x"))
     tail = f"[2][{rows}x{cols}]" + (f" swizzle {swizzle}" if swizzle else "") + " at 4096"
-    k = kernel("st.shared S[1, 0, 0], f", "f32", frag, tail)
+    k = kernel(statement, "f32", frag, tail)
     seen = set()
     for warp, lane, at, _, registers in stores(k):
         for i, register in enumerate(registers):
@@ -85,11 +86,12 @@ def test_st_shared_addresses(swizzle: int, frag: str) -> None:
         ("64x24", 0),
     ],
 )
-def test_stmatrix_addresses(frag: str, swizzle: int) -> None:
+@pytest.mark.parametrize("statement", ["stmatrix S[0, 0, 0], f", "f: FRAG = ldmatrix S[0, 0, 0]"])
+def test_stmatrix_addresses(statement: str, frag: str, swizzle: int) -> None:
     """Lane l gives the address of row l % 8 of matrix l / 8; register m holds matrix m."""
     rows, cols = map(int, frag.split("x"))
     tail = f"[1][{rows}x{cols}]" + (f" swizzle {swizzle}" if swizzle else "") + " at 0"
-    k = kernel("stmatrix S[0, 0, 0], f", "bf16", frag, tail)
+    k = kernel(statement, "bf16", frag, tail)
     seen = set()
     for warp, lane, at, function, registers in stores(k):
         matrices = int(function[-1])
@@ -120,6 +122,24 @@ def test_store_into_a_part_of_a_tile() -> None:
     [
         ("stmatrix S[0, 0, 0], f", "f32", "[1][64x64] at 0", "stmatrix of a 32-bit fragment"),
         ("st.shared S[0, 0, 0], f", "bf16", "[1][64x64] at 0", "st.shared of a 16-bit fragment"),
+        (
+            "f: FRAG = ldmatrix S[0, 0, 0]",
+            "f32",
+            "[1][64x64] at 0",
+            "ldmatrix of a 32-bit fragment",
+        ),
+        (
+            "f: FRAG = ld.shared S[0, 0, 0]",
+            "bf16",
+            "[1][64x64] at 0",
+            "ld.shared of a 16-bit fragment",
+        ),
+        (
+            "f: FRAG = ldmatrix S[0, 0, 32]",
+            "bf16",
+            "[1][64x128] swizzle 128 at 0",
+            "ldmatrix: 64 columns straddle boxes of S",
+        ),
         (
             "stmatrix S[0, 0, 32], f",
             "bf16",

@@ -61,8 +61,12 @@ def test_an_output_that_is_read_is_copied(golden: object) -> None:
             ],
         ),
         (
-            ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.lt(y, 1.0)"]
-            + ["c = fd.ops.bitwise_and(a, b)", "d = fd.ops.cast(c, dtype=DataType.Float)"],
+            [
+                "a = fd.ops.gt(y, 0.0)",
+                "b = fd.ops.lt(y, 1.0)",
+                "c = fd.ops.bitwise_and(a, b)",
+                "d = fd.ops.cast(c, dtype=DataType.Float)",
+            ],
             [
                 "T5_l_bool = T4 > double(0)",
                 "T6_l_bool = T4 < double(1)",
@@ -91,10 +95,10 @@ def test_an_output_that_is_read_is_copied(golden: object) -> None:
         (
             ["d = fd.ops.sign(y)"],
             [
-                "T5_l_bool = T4 < double(0)",
-                "T6_l_bool = T4 > double(0)",
-                "T7_l_float = where(T5, double(-1), double(0))",
-                "T8_l_float = where(T6, double(1), T7)",
+                "T5_l_bool = T4 > double(0)",
+                "T6_l_bool = T4 < double(0)",
+                "T7_l_float = where(T6, double(-1), double(0))",
+                "T8_l_float = where(T5, double(1), T7)",
                 "T9_g___bfloat = cast(T8)",
             ],
         ),
@@ -144,7 +148,9 @@ def test_scalars_are_folded() -> None:
         ("[-1, 256]", "b", ("M", "N"), (None, 256)),
     ],
 )
-def test_inputs(shape: str, read: str, axes: tuple[str, ...], sizes: tuple[int | None, ...]) -> None:
+def test_inputs(
+    shape: str, read: str, axes: tuple[str, ...], sizes: tuple[int | None, ...]
+) -> None:
     lines = [f"b: {shape} Float", f"v = {read}"] if read != "b" else [f"b: {shape} Float"]
     f = build(epilogue(*lines, f"d = fd.ops.add(y, {'v' if read != 'b' else 'b'})"))
     assert f.inputs[2] == TensorBinding("T2", axes, sizes, DataType.Float)
@@ -197,8 +203,12 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             "one of them",
         ),
         (
-            ["b: [-1]", "c = fd.ops.broadcast(b, [True, False])"]
-            + ["e = fd.ops.exp(c)", "z = fd.ops.add(y, e)"],
+            [
+                "b: [-1]",
+                "c = fd.ops.broadcast(b, [True, False])",
+                "e = fd.ops.exp(c)",
+                "z = fd.ops.add(y, e)",
+            ],
             "the output e, which is the same along a dimension of the matmul,",
             "outputs that the matmul or a full matrix has a part in",
         ),
@@ -213,9 +223,13 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             "one way to read it",
         ),
         (
-            ["b: [-1]", "c = fd.ops.broadcast(b, [True, False])"]
-            + ["e = fd.ops.broadcast(b, [False, True])"]
-            + ["g = fd.ops.add(y, c)", "d = fd.ops.add(g, e)"],
+            [
+                "b: [-1]",
+                "c = fd.ops.broadcast(b, [True, False])",
+                "e = fd.ops.broadcast(b, [False, True])",
+                "g = fd.ops.add(y, c)",
+                "d = fd.ops.add(g, e)",
+            ],
             "b as row and as column",
             "one way to read an input",
         ),

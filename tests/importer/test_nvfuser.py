@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lowering.errors import InternalError, UnsupportedError
-from wsched.fusion import fusion_text
+from wsched.fusion import PointwiseOp, fusion_text
 from wsched.importer import Node, Ref, build_fusion, definition_of, record_text
 from wsched.importer.nvfuser import _repair
 
@@ -45,6 +45,15 @@ def test_scalars_have_all_digits(nvf: Any) -> None:
     assert "0.797885" in repr(fd)
     scalars = [v for n in definition_of(fd).nodes for v in n.operands if isinstance(v, float)]
     assert scalars == [0.7978845608028654, 0.5, 0.044715123456]
+
+
+def test_computed_scalars_have_all_digits(nvf: Any) -> None:
+    with nvf.FusionDefinition() as fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        c = fd.ops.add(fd.define_scalar(1.2345678901234567), fd.define_scalar(0.25))
+        fd.add_output(fd.ops.mul(y, fd.ops.neg(c)))
+    (product,) = (e for e in build_fusion(definition_of(fd)).exprs if isinstance(e, PointwiseOp))
+    assert product.inputs[1] == -(1.2345678901234567 + 0.25)
 
 
 def test_a_subclass_is_accepted(nvf: Any) -> None:

@@ -83,12 +83,26 @@ def test_comparison(nvf: Any, op: str, other: str) -> None:
         ["c = fd.ops.lt(y, 0.0)", "d = fd.ops.mul(c, y)"],
         ["c = fd.ops.lt(y, 0.0)", "d = fd.ops.cast(c, dtype=DataType.BFloat16)"],
         ["c = fd.ops.lt(y, 0.0)", "e = fd.ops.logical_not(c)", "d = fd.ops.where(e, y, 1.0)"],
-        ["a = fd.ops.lt(y, 0.0)", "b = fd.ops.gt(y, 1.0)", "c = fd.ops.logical_and(a, b)"]
-        + ["e = fd.ops.logical_or(a, c)", "d = fd.ops.where(e, y, 1.0)"],
-        ["a = fd.ops.lt(y, 0.0)", "b = fd.ops.gt(y, 1.0)", "c = fd.ops.bitwise_and(a, b)"]
-        + ["e = fd.ops.bitwise_or(a, c)", "d = fd.ops.where(e, y, 1.0)"],
-        ["a = fd.ops.lt(y, 0.0)", "b = fd.ops.gt(y, 1.0)", "c = fd.ops.bitwise_xor(a, b)"]
-        + ["d = fd.ops.where(c, y, 1.0)"],
+        [
+            "a = fd.ops.lt(y, 0.0)",
+            "b = fd.ops.gt(y, 1.0)",
+            "c = fd.ops.logical_and(a, b)",
+            "e = fd.ops.logical_or(a, c)",
+            "d = fd.ops.where(e, y, 1.0)",
+        ],
+        [
+            "a = fd.ops.lt(y, 0.0)",
+            "b = fd.ops.gt(y, 1.0)",
+            "c = fd.ops.bitwise_and(a, b)",
+            "e = fd.ops.bitwise_or(a, c)",
+            "d = fd.ops.where(e, y, 1.0)",
+        ],
+        [
+            "a = fd.ops.lt(y, 0.0)",
+            "b = fd.ops.gt(y, 1.0)",
+            "c = fd.ops.bitwise_xor(a, b)",
+            "d = fd.ops.where(c, y, 1.0)",
+        ],
         ["d = fd.ops.clamp(y, -1.0, 1.0)"],
         ["d = fd.ops.threshold(y, 0.5, 1.0)"],
         ["d = fd.ops.lerp(y, r, 0.25)"],

@@ -63,8 +63,6 @@ def test_well_formed() -> None:
          "argument 1 of neg is pred, not a value"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise where, x, sum, 0.0",
          "argument 1 of where is f32, not pred"),
-        (KEPT, "y: frag<f32, 64x64> = frag.pointwise where, 1.0, sum, 0.0",
-         "argument 1 of where is a number, not pred"),
         (KEPT, "y: frag<pred, 64x64> = frag.pointwise logical_and, low, sum",
          "argument 2 of logical_and is f32, not pred"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise add, x, wide",

@@ -25,11 +25,6 @@ SMALL: dict[str, MatmulParams] = {
 WARP_SPECIALIZED = tuple(name for name, params in SMALL.items() if params.warp_specialized)
 
 
-def options(name: str) -> LoweringOptions:
-    """The options that go with a schedule."""
-    return LoweringOptions(num_registers=SMALL[name].num_registers)
-
-
 @lru_cache
 def tile_level(name: str) -> Kernel:
     """The kernel of a schedule before the first pass."""
@@ -39,7 +34,7 @@ def tile_level(name: str) -> Kernel:
 @lru_cache
 def lowered(name: str) -> tuple[Step, ...]:
     """The kernel of a schedule before the first pass and after each."""
-    return tuple(steps(tile_level(name), options(name)))
+    return tuple(steps(tile_level(name), LoweringOptions()))
 
 
 def final(name: str) -> Kernel:

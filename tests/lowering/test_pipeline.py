@@ -12,7 +12,7 @@ from lowering.ir.nodes import Let
 from lowering.ir.text import print_kernel
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes
-from tests.lowering.kernels import SMALL, final, lowered, options, tile_level
+from tests.lowering.kernels import SMALL, final, lowered, tile_level
 
 
 def test_order(golden: object) -> None:
@@ -27,12 +27,12 @@ def test_a_pass_has_the_name_of_its_file() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_steps_are_named_in_order(name: str) -> None:
     assert [s.name for s in lowered(name)] == ["lower", *(run.__name__ for run in PASSES)]
-    assert run_passes(tile_level(name), options(name)) == final(name)
+    assert run_passes(tile_level(name), LoweringOptions()) == final(name)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_last_pass_leaves_nothing_to_do(name: str) -> None:
-    assert PASSES[-1](final(name), options(name)) == final(name)
+    assert PASSES[-1](final(name), LoweringOptions()) == final(name)
 
 
 def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:

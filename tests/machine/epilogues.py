@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from lowering.ir.kernel import Kernel
+from lowering.ir.pointwise import OPS
 from lowering.ir.text import parse_kernel
 from lowering.ir.verify import verify
 from lowering.machine import run_kernel
@@ -92,7 +94,7 @@ def chain(*steps: str) -> str:
     lines = []
     for step in steps:
         name, op, *args = step.replace("=", " ").replace(",", " ").split()
-        kind = "pred" if op in ("lt", "le", "gt", "ge", "eq", "ne") or "_" in op else "f32"
+        kind = "pred" if OPS[op].predicate else "f32"
         lines.append(f"{name}: frag<{kind}, 64x64> = frag.pointwise {op}, {', '.join(args)}")
     return "\n  ".join(lines)
 
@@ -134,5 +136,7 @@ def run_epilogue(
     """The result for one 64x64 tile a CTA."""
     m, n = tensors["x"].shape
     grid = -(-m // 64) * -(-n // 64)
-    run_kernel(kernel, tensors, {"M": m, "N": n}, grid, seed=seed, adversary=adversary)  # type: ignore[arg-type]
+    params = {"M": m, "N": n}
+    how: Any = {"seed": seed, "adversary": adversary}
+    run_kernel(kernel, tensors, params, grid, **how)
     return tensors["d"]

@@ -126,6 +126,10 @@ def test_where_and_comparisons() -> None:
     check(body, lambda t: np.where((t["x"] < -1) | (t["x"] > t["column"]), 0.5, t["x"]))
 
 
+def test_numbers_as_predicates() -> None:
+    check(chain("n = logical_and 1.0, 0.0", "out = where n, 2.0, acc"), lambda t: t["x"])
+
+
 def test_constants_are_rounded_to_fp32() -> None:
     tensors = inputs(*TAIL)
     tensors["x"][:] = 0
@@ -160,9 +164,8 @@ def test_wrong_column_of_a_bias_is_seen() -> None:
 
 def test_wrong_swizzle_of_a_residual_is_seen() -> None:
     kernel = epilogue(LOAD + chain("out = add acc, before"))
-    text = print_kernel(kernel).replace(
-        "old_s: bf16[1][64x64] swizzle 128", "old_s: bf16[1][64x64]"
-    )
+    buffer = "old_s: bf16[1][64x64]"
+    text = print_kernel(kernel).replace(f"{buffer} swizzle 128", buffer)
     tensors = inputs(64, 64)
     got = run_epilogue(parse_kernel(text), tensors)
     assert not np.array_equal(got, tensors["x"] + floats(tensors["old"]))
@@ -227,7 +230,8 @@ def test_special_values_as_in_torch(op: str) -> None:
     args = [v > 0 if i < OPS[op].conditions else v for i, v in enumerate(values[: OPS[op].arity])]
     with np.errstate(all="ignore"):
         got = FUNCTIONS[op](*args)
-    wanted = reference(op)(*(torch.from_numpy(np.array(a)) for a in args)).numpy()  # type: ignore[operator]
+    tensors = (torch.from_numpy(np.array(a)) for a in args)
+    wanted = reference(op)(*tensors).numpy()  # type: ignore[operator]
     assert got.dtype == (np.bool_ if OPS[op].predicate else np.float32)
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 

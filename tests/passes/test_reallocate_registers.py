@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from lowering import hopper
-from lowering.errors import ScheduleError
+from lowering.errors import InternalError, ScheduleError
 from passes.reallocate_registers import reallocate_registers
 from tests.passes.texts import full, lowered, unchanged
 
-BEFORE = """
+PLAIN = """
 roles {
   role compute warps 0 .. 8 as wg {
     fence.proxy.async
@@ -16,12 +16,19 @@ roles {
   }
 }
 """
-ENTRY = "the kernel starts with 168 registers a thread: load gives, compute takes"
-LEGAL_384 = "(24, 240); (32, 232); (40, 232)"
+ENTRY = "{} and {} must lie on either side of the {} registers that {} threads start with"
+LEGAL_384 = "num_registers=(24, 240); num_registers=(40, 232)"
+LEGAL_512 = "num_registers=(32, 160); num_registers=(40, 152)"
+
+
+def before(load: int, compute: int) -> str:
+    return PLAIN.replace("as wg", f"as wg registers {compute}").replace(
+        "8 .. 12", f"8 .. 12 registers {load}"
+    )
 
 
 def test_the_load_role_gives_and_the_compute_role_takes() -> None:
-    assert lowered(reallocate_registers, BEFORE, num_registers=(40, 232)) == full("""
+    assert lowered(reallocate_registers, before(40, 232)) == full("""
 roles {
   role compute warps 0 .. 8 as wg {
     setmaxnreg inc, 232
@@ -36,12 +43,18 @@ roles {
 
 def test_the_entry_count_itself() -> None:
     """168 registers at 384 threads: neither side needs more than it has."""
-    text = lowered(reallocate_registers, BEFORE, num_registers=(168, 168))
+    text = lowered(reallocate_registers, before(168, 168))
     assert text.count("setmaxnreg dec, 168") == 2
 
 
 def test_without_a_pair_nothing_changes() -> None:
-    assert unchanged(reallocate_registers, BEFORE, num_registers=None)
+    assert unchanged(reallocate_registers, PLAIN)
+
+
+def test_a_pair_that_is_none() -> None:
+    with pytest.raises(InternalError) as error:
+        lowered(reallocate_registers, PLAIN.replace("as wg", "as wg registers 232"))
+    assert "registers of roles: {'compute': 232, 'load': None}" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -49,20 +62,18 @@ def test_without_a_pair_nothing_changes() -> None:
     [
         (384, (40, 240), "128 x 40 + 256 x 240 = 66560 registers, the CTA has 384 x 168 = 64512",
          LEGAL_384),
-        (384, (36, 232), "36 is not a multiple of 8 from 24 to 240", LEGAL_384),
-        (384, (16, 232), "16 is not a multiple of 8 from 24 to 240", LEGAL_384),
-        (384, (24, 248), "248 is not a multiple of 8 from 24 to 240", LEGAL_384),
-        (384, (176, 168), ENTRY,
-         LEGAL_384),
-        (384, (40, 160), ENTRY,
-         LEGAL_384),
+        (384, (36, 232), "setmaxnreg takes multiples of 8 from 24 to 240, not 36", LEGAL_384),
+        (384, (16, 232), "setmaxnreg takes multiples of 8 from 24 to 240, not 16", LEGAL_384),
+        (384, (24, 248), "setmaxnreg takes multiples of 8 from 24 to 240, not 248", LEGAL_384),
+        (384, (176, 168), ENTRY.format(176, 168, 168, 384), LEGAL_384),
+        (384, (40, 160), ENTRY.format(40, 160, 168, 384), LEGAL_384),
         (512, (40, 232), "128 x 40 + 384 x 232 = 94208 registers, the CTA has 512 x 128 = 65536",
-         "(24, 160); (32, 160); (40, 152)"),
+         LEGAL_512),
     ],
 )  # fmt: skip
 def test_a_pair_that_would_hang(threads: int, pair: tuple[int, int], why: str, legal: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        lowered(reallocate_registers, BEFORE, threads=threads, num_registers=pair)
+        lowered(reallocate_registers, before(*pair), threads=threads)
     assert str(error.value) == (
         f"ScheduleError[registers]: WarpSpecialized(num_registers={pair}): {why}\n"
         f"  legal here: {legal}"
@@ -72,10 +83,11 @@ def test_a_pair_that_would_hang(threads: int, pair: tuple[int, int], why: str, l
 def test_at_256_threads_no_pair_is_legal() -> None:
     """A thread has 248 registers at entry, more than setmaxnreg can name."""
     with pytest.raises(ScheduleError) as error:
-        lowered(reallocate_registers, BEFORE, threads=256, num_registers=(40, 240))
+        lowered(reallocate_registers, before(40, 240), threads=256)
     assert str(error.value) == (
         "ScheduleError[registers]: WarpSpecialized(num_registers=(40, 240)): "
-        "the kernel starts with 248 registers a thread: load gives, compute takes"
+        "40 and 240 must lie on either side of the 248 registers that 256 threads start with\n"
+        "  legal here: num_registers=None"
     )
 
 

@@ -311,22 +311,19 @@ def with_registers(groups: int, pair: tuple[int, int]) -> Fusion:
         (
             2,
             (40, 240),
-            "num_registers 40/240 needs 66560 registers for 1 load and 2 compute warpgroups, the "
-            "CTA has 384 * 168 = 64512",
+            "128 x 40 + 256 x 240 = 66560 registers, the CTA has 384 x 168 = 64512",
             ("num_registers=(24, 240)", "num_registers=(40, 232)"),
         ),
         (
             4,
             (24, 88),
-            "num_registers 24/88 must lie on either side of the 96 registers that 640 threads "
-            "start with",
-            ("num_registers=(24, 112)", "num_registers=(40, 104)"),
+            "24 and 88 must lie on either side of the 96 registers that 640 threads start with",
+            ("num_registers=(32, 112)", "num_registers=(40, 104)"),
         ),
         (
             1,
             (40, 232),
-            "num_registers 40/232 must lie on either side of the 248 registers that 256 threads "
-            "start with",
+            "40 and 232 must lie on either side of the 248 registers that 256 threads start with",
             ("num_registers=None",),
         ),
     ],

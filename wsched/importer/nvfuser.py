@@ -14,11 +14,13 @@ from typing import Any
 
 from lowering.errors import InternalError, UnsupportedError
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.ops import SCALAR
 from wsched.importer.recorder import record_text
 
 __all__ = ["definition_of"]
 
 _TENSOR = re.compile(r"T(\d+)_")
+_SCALAR_NAME = re.compile(r"[a-z]+(\d+)$")
 _LITERAL = re.compile(r"(?:double|float)\((.*)\)$")
 
 # nvFuser prints six significant digits, so a printed scalar is within half a unit of the sixth.
@@ -48,7 +50,7 @@ def definition_of(fd: Any) -> Definition:
     repaired: dict[str, Node] = {}
     for node in definition.nodes:
         inputs = walked.get(node.results[0])
-        if inputs is not None:
+        if inputs is not None and (node.results[0].startswith("tv") or node.op in SCALAR):
             repaired |= _repair(node, inputs, constants)
     nodes = tuple(repaired.get(n.results[0], n) for n in definition.nodes)
     return Definition(nodes, definition.outputs)
@@ -60,16 +62,18 @@ def _is_nvfuser(kind: type) -> bool:
 
 
 def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:
-    """For each computed tensor its name in the text and the texts of its definition's inputs."""
+    """For each computed value its name in the text and the texts of its definition's inputs."""
     pending, seen = list(fusion.outputs()), set()
     while pending:
-        tensor = pending.pop()
-        name, definition = _name(str(tensor)), tensor.definition()
+        value = pending.pop()
+        text, definition = str(value), value.definition()
+        scalar = _SCALAR_NAME.match(text)
+        name = f"c{scalar[1]}" if scalar else _name(text)
         if name in seen or definition is None:
             continue
         seen.add(name)
         inputs = list(_inputs(definition))
-        pending += [v for v in inputs if v.is_tensor()]
+        pending += [v for v in inputs if v.is_symbolic()]
         yield name, [str(v) for v in inputs]
 
 

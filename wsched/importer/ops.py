@@ -39,6 +39,7 @@ _KEEPS_TYPE = frozenset(
         "frac",
         "clamp",
         "threshold",
+        "sign",
     )
 )
 _LOGICAL = frozenset(
@@ -155,7 +156,7 @@ def ops_text() -> str:
     docs |= {name: f"`{OPS[of].doc}`" for name, of in ALIASES.items()}
     docs |= {name: f"`{doc}`" for name, (_, doc) in COMPOSITE.items()}
     lines += [
-        f"| {n} | {d.replace('|', chr(92) + '|')} | {promotion(n).value} |"
+        f"| {n} | {d.replace('|', chr(92) + '|')} | {promotion(ALIASES.get(n, n)).value} |"
         for n, d in sorted(docs.items())
     ]
     lines += ["", "## Structure", "", "| fd.ops | supported |", "| --- | --- |"]

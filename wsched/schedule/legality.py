@@ -22,13 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lowering.errors import ScheduleError
-from lowering.hopper import (
-    REGISTER_STEP,
-    SETMAXNREG_RANGE,
-    WARPGROUP,
-    register_pair_fits,
-    registers_at_entry,
-)
+from lowering.hopper import WARPGROUP, register_pair_problem, register_pairs
 from lowering.ir.expr import Const, Expr, Special, Var, substitute
 from lowering.ir.poly import linear_in, poly
 from wsched.fusion import (
@@ -50,8 +44,8 @@ from wsched.schedule.tail import find_tail
 __all__ = ["load_relation", "load_relations"]
 
 # A load warpgroup needs few registers: 24 is the least that setmaxnreg takes, 40 does not spill.
-_LOAD_REGISTERS = (24, 40)
 
+_LOAD_LOOP = ("merge", "circular_buffer")
 _ON_CTAS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 _CTA_INDEX = {
     ParallelType.BIDx: Special("ctaid.x"),
@@ -84,10 +78,15 @@ class _Sides:
 
     def refuse(self, rule: str, why: str, legal: tuple[str, ...] = ()) -> ScheduleError:
         """The error, with both loop nests; the caller raises it."""
-        loads = ", ".join(repr(t.name) for t in self.loads)
         where = "\n".join(nest_text(t) for t in (self.loads[0], self.compute))
-        wrote = f"loads {loads}, compute {self.compute.name!r}"
-        return ScheduleError(rule, wrote, why, legal, where)
+        return ScheduleError(rule, self.wrote, why, legal, where)
+
+    @property
+    def wrote(self) -> str:
+        """The primitives that made the load loop what it is, those of the first load tensor."""
+        name = self.loads[0].name
+        made = (r for r in self.fusion.history if r.op in _LOAD_LOOP and r.args[0] == name)
+        return "; ".join(map(str, made))
 
 
 def load_relation(fusion: Fusion) -> LoadRelation:
@@ -349,36 +348,8 @@ def _check_registers(sides: _Sides, roles: int) -> None:
     kind = sides.buffer.type
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
-    load, compute = kind.num_registers
     threads = WARPGROUP * (roles + 1)
-    entry = registers_at_entry(threads)
-    legal = _register_pairs(roles)
-    if not load <= entry <= compute:
-        raise sides.refuse(
-            "registers",
-            f"num_registers {load}/{compute} must lie on either side of the {entry} registers that "
-            f"{threads} threads start with",
-            legal,
-        )
-    per_role = ((WARPGROUP, load), (WARPGROUP * roles, compute))
-    if not register_pair_fits(threads, per_role):
-        want = sum(n * registers for n, registers in per_role)
-        raise sides.refuse(
-            "registers",
-            f"num_registers {load}/{compute} needs {want} registers for 1 load and {roles} compute "
-            f"warpgroups, the CTA has {threads} * {entry} = {threads * entry}",
-            legal,
-        )
-
-
-def _register_pairs(roles: int) -> tuple[str, ...]:
-    """Pairs that leave the compute warpgroups as much as possible; None if setmaxnreg is no use."""
-    threads = WARPGROUP * (roles + 1)
-    entry = registers_at_entry(threads)
-    pairs = []
-    for load in _LOAD_REGISTERS:
-        left = (threads * entry - WARPGROUP * load) // (WARPGROUP * roles)
-        compute = min(left // REGISTER_STEP * REGISTER_STEP, SETMAXNREG_RANGE[1])
-        if load <= entry <= compute:
-            pairs.append(f"num_registers=({load}, {compute})")
-    return tuple(pairs) or ("num_registers=None",)
+    problem = register_pair_problem(threads, *kind.num_registers)
+    if problem:
+        legal = tuple(f"num_registers={pair}" for pair in register_pairs(threads))
+        raise sides.refuse("registers", problem, legal or ("num_registers=None",))

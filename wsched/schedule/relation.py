@@ -82,6 +82,13 @@ class LoadRelation:
         return isinstance(self.buffer.type, WarpSpecialized)
 
     @property
+    def registers(self) -> tuple[int, int] | tuple[None, None]:
+        """Registers a thread of the (load, compute) warpgroups, None where they stay."""
+        kind = self.buffer.type
+        pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
+        return pair or (None, None)
+
+    @property
     def role(self) -> StepLoop | None:
         """The step loop dealt out to warpgroups: there is one in ping-pong."""
         return next((s for s in self.steps if s.role), None)

@@ -1,0 +1,140 @@
+"""Loads of fragments from global memory: the emitted text, evaluated for every thread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.cuda.emit import emit_kernel
+from lowering.errors import InternalError
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import FragLoadGlobal
+from lowering.ir.text import parse_kernel
+from lowering.ir.types import DType
+
+STRIDE, ROWS, COLS = 1000, 150, 90
+
+
+def kernel(frag: str, tensor: str, ref: str) -> Kernel:
+    return parse_kernel(
+        f"""
+        kernel k threads 128 cluster 1 grid 1 {{
+          param M: i32
+          param N: i32
+          tensormap A: bf16[M, N] box 64x64 swizzle 128
+          global T: {tensor}
+          f: frag<{frag}> = frag.load_global {ref}
+        }}
+        """
+    )
+
+
+def value(text: str, env: dict[str, Any]) -> int:
+    return int(eval(text.replace("&&", "and").replace("true", "True"), {}, env))
+
+
+def loads(k: Kernel, warp: int, lane: int) -> dict[int, list[tuple[str, int, bool]]]:
+    """By register: (form, offset, whether in bounds) of the loads that fill it, low part first."""
+    text = re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", emit_kernel(k))
+    env: dict[str, Any] = {"lane": lane, "warpgroup_warp": warp, "M": ROWS, "N": COLS}
+    env |= {"T": 0, "T_stride": STRIDE}
+    found: dict[int, list[tuple[str, int, bool]]] = {}
+    steps = 0
+    for line in text.splitlines():
+        if match := re.search(r"const int (row|col) = (.*);", line):
+            env[match[1]] = value(match[2], env)
+        elif match := re.search(r"\* at = (.*);", line):
+            env["at"] = value(match[1], env)
+        elif match := re.search(r"r < (\d+)", line):
+            steps = int(match[1])
+        elif match := re.search(r"v2_f32\( ?f\[(.*?)\], f\[(.*?)\], (.*), (.*)\);", line):
+            for env["r"] in range(steps):
+                low, high = value(match[1], env), value(match[2], env)
+                assert high == low + 1
+                at, inside = value(match[3], env), bool(value(match[4], env))
+                found[low] = [("v2", at, inside)]
+                found[high] = [("v2", at + 1, inside)]
+        elif match := re.search(r"f\[(.*?)\] = (ptx.*);", line):
+            for env["r"] in range(steps):
+                calls = re.findall(r"ptx::ld_global_(\w+)\((.*?), ([^)]*)\)", match[2])
+                assert len(calls) == 1 or match[2].endswith(") << 16")
+                found[value(match[1], env)] = [
+                    (form, value(at, env), bool(value(inside, env))) for form, at, inside in calls
+                ]
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("align", ["", " align 16"])
+@pytest.mark.parametrize("shape", ["128x32", "1x32", "128x1", "1x1"])
+def test_addresses(dtype: str, align: str, shape: str) -> None:
+    """Every element comes from its row and column, and is loaded only if both are in bounds."""
+    rows, cols = map(int, shape.split("x"))
+    extent = f"[{'M' if rows > 1 else '1'}, {'N' if cols > 1 else '1'}]"
+    ref = f"T[{'64' if rows > 1 else '0'}, {'72' if cols > 1 else '0'}]"
+    k = kernel(f"{dtype}, {shape}", f"{dtype}{extent}{align}", ref)
+    first = (64 if rows > 1 else 0, 72 if cols > 1 else 0)
+    for warp, lane in ((0, 0), (1, 5), (3, 31)):
+        elements = []
+        for block in range(max(rows // 64, 1)):
+            for group in range(max(cols // 8, 1)):
+                for half in (0, 8) if rows > 1 else (0,):
+                    for pair in (0, 1) if cols > 1 else (0,):
+                        row = 64 * block + 16 * warp + lane // 4 + half if rows > 1 else 0
+                        col = 8 * group + lane % 4 * 2 + pair if cols > 1 else 0
+                        elements.append((first[0] + row, first[1] + col))
+        found = loads(k, warp, lane)
+        got = []
+        for _, parts in sorted(found.items()):
+            for form, at, inside in parts:
+                got.append((at, inside))
+                if form == "b32":
+                    got.append((at + 1, inside))
+        inside = [(r < ROWS or rows == 1) and (c < COLS or cols == 1) for r, c in elements]
+        assert got == [(r * STRIDE + c, i) for (r, c), i in zip(elements, inside, strict=True)]
+        forms = {form for parts in found.values() for form, _, _ in parts}
+        pairs = align and cols > 1
+        assert forms == {
+            ("v2" if pairs else "f32") if dtype == "f32" else "b32" if pairs else "b16"
+        }
+
+
+def test_parameters_stand_between_maps_and_scalars() -> None:
+    text = emit_kernel(kernel("f32, 1x8", "f32[1, N]", "T[0, 0]"))
+    assert (
+        "k(const __grid_constant__ TensorMap A, const float* __restrict__ T, long long T_stride,"
+        " int M, int N) {"
+    ) in re.sub(r"\s+", " ", text).replace("( ", "(")
+
+
+def test_a_row_of_a_row_is_in_bounds() -> None:
+    text = emit_kernel(kernel("f32, 1x8", "f32[1, N]", "T[0, 0]"))
+    assert "< M" not in text
+    assert "< M" in emit_kernel(kernel("f32, 1x8", "f32[M, N]", "T[0, 0]"))
+
+
+def test_names_that_are_taken() -> None:
+    k = kernel("f32, 1x8", "f32[1, N]", "T[0, 0]")
+    text = emit_kernel(replace(k, params=(*k.params, replace(k.params[0], name="T_stride"))))
+    assert "long long T_stride_2" in text
+
+
+def test_another_type_is_rejected() -> None:
+    k = kernel("f32, 1x8", "f32[1, N]", "T[0, 0]")
+    other = replace(k.globals[0], dtype=DType.F16)
+    with pytest.raises(InternalError) as e:
+        emit_kernel(replace(k, globals=(other,)))
+    assert e.value.why == "frag.load_global of frag<f32, 1x8> from f16 elements"
+
+
+def test_an_unknown_tensor_is_rejected() -> None:
+    k = kernel("f32, 1x8", "f32[1, N]", "T[0, 0]")
+    (load,) = k.body
+    assert isinstance(load, FragLoadGlobal)
+    wrong = replace(load, src=replace(load.src, map="A"))
+    with pytest.raises(InternalError) as e:
+        emit_kernel(replace(k, body=(wrong,)))
+    assert e.value.why == "no global tensor A"
