@@ -184,6 +184,11 @@ def test_shared_memory_of_matrices_that_the_epilogue_reads() -> None:
     assert error.value.why == (
         "4 stages of 48 KiB + epilogue 64 KiB + barriers 1 KiB = 257 KiB, limit 227 KiB"
     )
+    assert error.value.legal == (
+        "smem_circular_buffer_stage=2",
+        "smem_circular_buffer_stage=3",
+        "epilogue_input_stages=0",
+    )
     require_legal(fusion, replace(COOPERATIVE, epilogue_input_stages=0))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from lowering import hopper
@@ -66,20 +67,24 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
-    results, inputs = (b.dtype for b in fusion.outputs), loaded_types(fusion, params)
+    results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
     stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    fixed = epilogue + BARRIER_BYTES
-    if stages * stage + fixed > hopper.SHARED_BYTES:
+    fixed, room = epilogue + BARRIER_BYTES, hopper.SHARED_BYTES - BARRIER_BYTES
+    if stages * stage + epilogue > room:
         most = (hopper.SHARED_BYTES - fixed) // stage
         fitting = range(params.wgmma_in_flight + 1, most + 1)
+        unloaded = replace(params, epilogue_input_stages=0)
+        legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
+        if inputs and stages * stage + shared_bytes(unloaded, operand, *results)[1] <= room:
+            legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
             f"smem_circular_buffer_stage={stages}",
             f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
             f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
             f"{_kib(hopper.SHARED_BYTES)}",
-            tuple(f"smem_circular_buffer_stage={n}" for n in fitting if n > 1),
+            tuple(legal),
         )
 
 
