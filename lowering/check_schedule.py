@@ -102,7 +102,8 @@ def _require_store(fusion: Fusion, out: TensorView) -> None:
     if box != [ParallelType.Bulk] * 2 or chunks != [len(out.loop) - 3]:
         raise _refused(f"the loops of {out.name}", "[..., chunk | Bulk: rows, columns]", out)
     for t in (staged, fusion.tensor(write.input)):
-        if t.compute_at <= chunks[0] and t.name != fusion.mma.output:
+        # An fp32 result may be the accumulator itself, which is complete before the first chunk.
+        if t.name != fusion.mma.output and t.compute_at <= chunks[0]:
             what = f"{t.name} inlined at {t.compute_at}"
             raise _refused(what, f"at least {chunks[0] + 1}: stored chunk by chunk", t)
 

@@ -29,6 +29,8 @@ NAMED_BARRIERS = 16
 WGMMA_M = 64
 WGMMA_K_BYTES = 32
 """One wgmma reads 32 bytes of K: 16 elements of a 16-bit type."""
+WGMMA_K = 16
+"""K of a wgmma of 16-bit types, which alone may be MN-major."""
 
 WGMMA_N = range(8, 257, 8)
 
@@ -37,6 +39,9 @@ TMA_BOX_MAX = 256
 
 TMA_STRIDE_ALIGN = 16
 """Bytes; also the alignment of a tensor's base address."""
+
+NARROWEST_SWIZZLE = 32
+"""Bytes of the shortest swizzle span; lines of operand tiles are whole spans."""
 
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""

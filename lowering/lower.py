@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from lowering.check_schedule import require_lowerable
 from lowering.cluster import cluster_dims, cluster_size, constant
+from lowering.domains import roots
 from lowering.element import element_type
+from lowering.errors import UnsupportedError
 from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
@@ -21,7 +23,6 @@ from wsched.fusion import (
     Fusion,
     IterDomain,
     IterType,
-    MemoryType,
     ParallelType,
     TensorView,
 )
@@ -130,7 +131,7 @@ def _global_tensors(fusion: Fusion) -> list[TensorView]:
 
 
 def _tensor_map(fusion: Fusion, t: TensorView) -> TensorMap:
-    rows, cols = (d.extent for d in t.stored)
+    rows, cols = (d.extent for d in t.in_memory)
     return TensorMap(t.name, element_type(t.dtype), rows, cols)
 
 
@@ -162,18 +163,30 @@ def _load_section(
                 known[graph.group(d)] = step
     indices = Indices(graph, known, shared)
     body: list[Stmt] = [Produce(ring, step)]
-    roots: list[Expr] = []
+    used: list[Expr] = []
     for t in loads:
-        source = _source(fusion, t)
-        row, col = (indices.found[graph.group(d)] for d in source.stored)
-        roots += [row, col]
+        source = fusion.source(t.name)
+        _check_order(graph, t, source)
+        row, col = (indices.found[graph.group(d)] for d in source.in_memory)
+        used += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
-    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(roots), *body))
+    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(used), *body))
     return Section("load", (loop,), registers=relation.registers[0])
 
 
-def _source(fusion: Fusion, t: TensorView) -> TensorView:
-    """The input that a load tensor is copied from, seen through broadcasts."""
-    while t.memory is not MemoryType.Global or t.name not in {b.tensor for b in fusion.inputs}:
-        t = fusion.producers(t.name)[0]
-    return t
+def _check_order(graph: TransformGraph, t: TensorView, source: TensorView) -> None:
+    """A TMA copies in the order of memory, so a stage has to have its source's.
+
+    Raises:
+        UnsupportedError: the loops of the stage are in another order.
+    """
+    wanted = [graph.group(d) for d in source.in_memory]
+    order = [graph.group(root) for d in _stage_dims(t) for root in roots(t, d)]
+    if order != wanted:
+        stage, memory = (", ".join(g.label for g in groups) for groups in (order, wanted))
+        raise UnsupportedError(
+            f"a stage of {t.name} in the order [{stage}] from {source.name}, which is in memory as "
+            f"[{memory}],",
+            "the order of memory, contiguous dimension last",
+            f"Reorder the Bulk loops of {t.name}",
+        )

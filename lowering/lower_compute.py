@@ -124,11 +124,12 @@ class ComputeLowering:
         inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
         mma = self.fusion.mma
         a, b = (self._operand(t, indices) for t in (mma.a, mma.b))
+        trans = (self._mn_major(t) for t in (mma.a, mma.b))
         step = self.shared.apply(substitute(self.relation.index, self.vars))
         accumulate = self.vars[slices.var] > ZERO
         main = (
             Consume(self.ring, step),
-            MmaTile(after, inside, a, b, self._depth(acc), accumulate),
+            MmaTile(after, inside, a, b, self._depth(acc), accumulate, *trans),
         )
         loop = self._loop(slices, main, Carry(inside, before, total), after)
         rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
@@ -160,10 +161,19 @@ class ComputeLowering:
 
     def _operand(self, name: str, indices: Indices) -> SmemRef:
         """Where this warpgroup's part of a stage begins."""
-        t = self.fusion.tensor(name)
-        inner = [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
-        row, col = (indices.found[self.graph.group(d)] for d in inner)
+        row, col = (indices.found[self.graph.group(d)] for d in self._stage(name))
         return SmemRef(name, ZERO, row, col)
+
+    def _mn_major(self, name: str) -> bool:
+        """Whether a stage of an operand is stored as ``K x M`` (or N), not ``M x K``."""
+        t = self.fusion.tensor(name)
+        k = t.logical[-1]
+        return k not in roots(t, self._stage(name)[-1])
+
+    def _stage(self, name: str) -> list[IterDomain]:
+        """Rows and columns of one stage of an operand."""
+        t = self.fusion.tensor(name)
+        return [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
 
 
 def _is_reduction(t: TensorView, d: IterDomain) -> bool:

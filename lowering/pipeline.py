@@ -24,6 +24,7 @@ from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.order_pingpong import order_pingpong
 from passes.reallocate_registers import reallocate_registers
+from passes.reshape_pointwise import reshape_pointwise
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     step_stages,  # stage and parity carried instead of divided
     reallocate_registers,  # setmaxnreg, budget checked
     allocate_shared,  # byte offsets, limit checked
+    reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it
     simplify,
 )
 

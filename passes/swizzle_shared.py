@@ -1,7 +1,9 @@
 """Choose the swizzle of operand buffers and cut tile loads into TMA boxes.
 
-A tile that several CTAs of a cluster share is cut into as many slices of rows; each CTA loads its
-slice and multicasts it to all that share the tile.
+A tile that several CTAs of a cluster share is cut into as many slices: of whole boxes where their
+number allows it (fewer and larger copies), else of rows. Each CTA loads its slice and multicasts it
+to all that share the tile. Rows are whatever the tile is stored by: M or N of a K-major operand, K
+of an MN-major one.
 
 Requires: ``load.tile`` into shared buffers without a swizzle.
 Guarantees: each operand buffer has the widest swizzle its rows allow, each tensor map a box that
@@ -60,7 +62,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             buffer = replace(buffer, swizzle=widest_swizzle(buffer.name, buffer.dtype, buffer.cols))
             buffers[buffer.name] = buffer
             name = load.src.map
-            rows[name] = gcd(rows.get(name, 0), _slice_rows(kernel, buffer))
+            rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
             maps[name] = replace(
                 kernel.tensor_map(name),
                 box=(_box_rows(rows[name]), buffer.box_cols),
@@ -100,9 +102,11 @@ def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     return 1, 1
 
 
-def _slice_rows(kernel: Kernel, buffer: SharedBuffer) -> int:
-    """Rows that one CTA loads of a tile."""
+def _slice(kernel: Kernel, buffer: SharedBuffer) -> tuple[int, int]:
+    """Rows and columns that one CTA loads of a tile."""
     count, _ = _share(kernel, buffer.name)
+    if buffer.cols % (count * buffer.box_cols) == 0:
+        return buffer.rows, buffer.cols // count
     if buffer.rows % (count * SWIZZLE_ROWS):
         raise ScheduleError(
             "multicast",
@@ -111,7 +115,7 @@ def _slice_rows(kernel: Kernel, buffer: SharedBuffer) -> int:
             f"{SWIZZLE_ROWS} rows",
             (f"rows a multiple of {count * SWIZZLE_ROWS}",),
         )
-    return buffer.rows // count
+    return buffer.rows // count, buffer.cols
 
 
 def _box_rows(rows: int) -> int:
@@ -130,20 +134,24 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
     buffer = kernel.buffer(stmt.dst.buffer)
     rows, cols = kernel.tensor_map(stmt.src.map).box
     count, stride = _share(kernel, buffer.name)
-    slice_rows = _slice_rows(kernel, buffer)
-    first: Expr = ZERO
+    slice_rows, slice_cols = _slice(kernel, buffer)
+    row: Expr = ZERO
+    col: Expr = ZERO
     mask: Expr | None = None
     if count > 1:
         mine = Special("cluster.ctarank") // stride % count
-        first = mine * slice_rows
+        if slice_cols < buffer.cols:
+            col = mine * slice_cols
+        else:
+            row = mine * slice_rows
         pattern = sum(1 << (stride * peer) for peer in range(count))
         mask = Const(pattern) << (Special("cluster.ctarank") - mine * stride)
     return tuple(
         TmaLoad(
-            replace(stmt.dst, row=stmt.dst.row + first + r, col=stmt.dst.col + c),
-            replace(stmt.src, row=stmt.src.row + first + r, col=stmt.src.col + c),
+            replace(stmt.dst, row=stmt.dst.row + row + r, col=stmt.dst.col + col + c),
+            replace(stmt.src, row=stmt.src.row + row + r, col=stmt.src.col + col + c),
             multicast=mask,
         )
         for r in range(0, slice_rows, rows)
-        for c in range(0, buffer.cols, cols)
+        for c in range(0, slice_cols, cols)
     )

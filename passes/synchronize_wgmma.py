@@ -26,6 +26,7 @@ from lowering.ir.nodes import (
     If,
     MmaTile,
     Release,
+    SmemRef,
     Stmt,
     Wgmma,
     WgmmaCommit,
@@ -144,8 +145,13 @@ def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
     for k in range(0, mma.k, step):
         last = Frag(names.new(f"{mma.out.name}_k{k}"), kind.flying())
         accumulate = TRUE if k else mma.accumulate
-        a, b = (replace(ref, col=ref.col + k) for ref in (mma.a, mma.b))
-        out.append(Wgmma(last, acc, a, b, accumulate))
+        a, b = _along_k(mma.a, k, mma.trans_a), _along_k(mma.b, k, mma.trans_b)
+        out.append(Wgmma(last, acc, a, b, accumulate, mma.trans_a, mma.trans_b))
         acc = last
     done = _flying(mma.out) if pending else mma.out
     return (*out, WgmmaCommit(), WgmmaWait(done, acc, pending))
+
+
+def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:
+    """``ref`` moved by ``k`` elements of K, which are rows of an MN-major operand."""
+    return replace(ref, row=ref.row + k) if trans else replace(ref, col=ref.col + k)

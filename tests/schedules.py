@@ -25,13 +25,24 @@ from wsched.schedule.params import (
     TilingStrategy,
 )
 
-__all__ = ["SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong"]
+__all__ = [
+    "LAYOUTS", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong",
+    "pipelined",
+]  # fmt: skip
+
+LAYOUTS = ("tn", "tt", "nn", "nt")
+"""BLAS letters of A [M, K] and B [N, K]: A is K-major for ``t``, B for ``n``."""
 
 _TYPES = {"bf16": "BFloat16", "f16": "Half", "f32": "Float"}
 
 
-def definition(operand: str = "bf16", result: str = "bf16", op: str = "linear") -> str:
-    """The text of a matmul; ``op`` is ``linear``, ``matmul`` or ``matmul_t`` (w transposed)."""
+def definition(
+    operand: str = "bf16", result: str = "bf16", op: str = "linear", layout: str = "tn"
+) -> str:
+    """The text of a matmul; ``op`` is ``linear``, ``matmul`` or ``matmul_t`` (w transposed).
+
+    ``layout`` is one of ``LAYOUTS``, of a linear only.
+    """
     dtype = f"DataType.{_TYPES[operand]}"
     tensor = f"fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype={dtype})"
     lines = [
@@ -40,7 +51,9 @@ def definition(operand: str = "bf16", result: str = "bf16", op: str = "linear") 
     ]
     match op:
         case "linear":
-            lines += [f"    w = {tensor}", "    d = fd.ops.linear(x, w)"]
+            columns = tensor.replace("contiguity", "stride_order=[0, 1], contiguity")
+            x, w = (columns if layout[i] == "nt"[i] else tensor for i in (0, 1))
+            lines[1:] = [f"    x = {x}", f"    w = {w}", "    d = fd.ops.linear(x, w)"]
         case "matmul_t":
             lines += [
                 f"    w = {tensor}",

@@ -13,7 +13,7 @@ PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "tests", "tools")
 
 BASE = ("lowering.errors", "lowering.hopper")
-IR = (*BASE, "lowering.ir", "lowering.analysis", "lowering.options")
+IR = (*BASE, "lowering.ir", "lowering.options")
 BACK_END = (*IR, "lowering.descriptor")
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
@@ -21,17 +21,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.hopper": ("lowering.errors",),
     "lowering.ir": BASE,
     "lowering.options": (*BASE, "lowering.ir"),
-    "lowering.analysis": (*BASE, "lowering.ir", "lowering.options"),
     "passes": IR,
     "lowering.descriptor": (*BASE, "lowering.ir"),
     "lowering.cuda": BACK_END,
     "lowering.machine": BACK_END,
     "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
-    "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly"),
+    "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.cpu": PACKAGES,
+    "wsched.inspect": PACKAGES,
     "wsched.cli": PACKAGES,
+    "wsched.bench.host": PACKAGES,  # plays the driver
 }
 
 # (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.

@@ -14,15 +14,35 @@ if TYPE_CHECKING:
     from lowering.errors import InternalError, ScheduleError, UnsupportedError, WschedError
     from wsched.api import compile, execute, explain
     from wsched.compiled import CompiledFusion
-    from wsched.schedule.params import MatmulParams
+    from wsched.schedule.params import (
+        BufferingLoopLevel,
+        CircularBufferingStrategy,
+        CircularBufferOptions,
+        ClusterDims,
+        GemmTile,
+        MatmulParams,
+        MatMulTileOptions,
+        MmaMacro,
+        TileRasterizationOrder,
+        TilingStrategy,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BufferingLoopLevel",
+    "CircularBufferOptions",
+    "CircularBufferingStrategy",
+    "ClusterDims",
     "CompiledFusion",
+    "GemmTile",
     "InternalError",
+    "MatMulTileOptions",
     "MatmulParams",
+    "MmaMacro",
     "ScheduleError",
+    "TileRasterizationOrder",
+    "TilingStrategy",
     "UnsupportedError",
     "WschedError",
     "__version__",
@@ -36,7 +56,16 @@ _HOME = {
     "execute": "wsched.api",
     "explain": "wsched.api",
     "CompiledFusion": "wsched.compiled",
+    "BufferingLoopLevel": "wsched.schedule.params",
+    "CircularBufferOptions": "wsched.schedule.params",
+    "CircularBufferingStrategy": "wsched.schedule.params",
+    "ClusterDims": "wsched.schedule.params",
+    "GemmTile": "wsched.schedule.params",
+    "MatMulTileOptions": "wsched.schedule.params",
     "MatmulParams": "wsched.schedule.params",
+    "MmaMacro": "wsched.schedule.params",
+    "TileRasterizationOrder": "wsched.schedule.params",
+    "TilingStrategy": "wsched.schedule.params",
     "InternalError": "lowering.errors",
     "ScheduleError": "lowering.errors",
     "UnsupportedError": "lowering.errors",

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lowering.errors import UnsupportedError
-from wsched.arguments import InputError, device_of, extents_of, tma_inputs
+from lowering.errors import InternalError, UnsupportedError
+from wsched.arguments import InputError, extents_of, tma_inputs
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params
 from wsched.host import class_key
-from wsched.importer import Definition, build_fusion, definition_of, record_text
+from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
+from wsched.layout import laid_out
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
 
@@ -25,10 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "recorded"]
 
-_lock = threading.Lock()
+_making = threading.Lock()
+"""Held while a kernel is made, and for every write to ``_kernels``."""
+
+_knowing = threading.Lock()
+"""Held for every write to ``_live`` and ``_texts``, and for reads of what changes with them."""
+
 _live: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 _texts: dict[str, _Known] = {}
 _kernels: dict[tuple[Fusion, MatmulParams], CompiledFusion] = {}
+
+_TEXTS = 256
+"""Definitions by text that are remembered: the most recently used ones."""
 
 _CLASSES = 256
 """Classes of inputs of a definition for which the route is remembered."""
@@ -41,25 +50,47 @@ class _Known:
         recorded: its operations, or why they cannot be read.
         fusion: the fusion that wsched schedules, or why there is none.
         routes: the route of each class of inputs.
+        version: which state of a live definition all this is about; None for anything else.
     """
 
-    __slots__ = ("fusion", "recorded", "routes")
+    __slots__ = ("fusion", "recorded", "routes", "version")
 
     def __init__(self, definition: Any) -> None:
         self.recorded: Definition | UnsupportedError
         self.fusion: Fusion | UnsupportedError
         self.routes: dict[Any, Route] = {}
+        self.version: Version | None = None
         try:
-            self.recorded = (
-                record_text(definition)
-                if isinstance(definition, str)
-                else definition_of(definition)
-            )
+            self.recorded = _record(definition)
             self.fusion = build_fusion(self.recorded)
         except UnsupportedError as e:
             self.fusion = _again(e)
             if not hasattr(self, "recorded"):
                 self.recorded = self.fusion
+        if is_live(definition):
+            self.version = Version.of(definition)
+
+    def is_about(self, definition: Any) -> bool:
+        """Whether a live definition has not changed since."""
+        return self.version is None or self.version.is_current(definition)
+
+
+def _record(definition: Any) -> Definition:
+    """The operations of a definition.
+
+    Raises:
+        UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
+            whose text is read otherwise than its IR: nvFuser can run it all the same.
+    """
+    if isinstance(definition, str):
+        return record_text(definition)
+    try:
+        return definition_of(definition)
+    except (RuntimeError, InternalError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise UnsupportedError(
+            f"a definition that cannot be read from nvFuser ({reason})", "others"
+        ) from None
 
 
 def execute(
@@ -82,9 +113,12 @@ def execute(
 
     Raises:
         InputError: the tensors do not fit the definition.
+        UnfinishedError: the ``with`` block of the definition has not ended, or it has no output.
         UnsupportedError: none of the ways takes it; or, with ``params``, wsched's does not.
         ScheduleError: ``params`` make an illegal schedule.
     """
+    if type(inputs) not in (list, tuple):
+        _check_sequence(inputs)
     if params is not None:
         return compile(definition, inputs, params=params)(*inputs)
     known = _known(definition)
@@ -126,6 +160,7 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
     """
     from wsched.explanation import explain_kernel, explain_other
 
+    _check_sequence(inputs)
     known = _known(definition)
     route = known.routes.get(class_key(inputs))
     if route is None:
@@ -139,16 +174,18 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
 def compile(
     definition: Any, inputs: Sequence[torch.Tensor], *, params: MatmulParams | None = None
 ) -> CompiledFusion:
-    """The kernel for a definition and the shapes of ``inputs``; arguments as for :func:`execute`.
+    """The kernel for a definition and its ``inputs``; arguments as for :func:`execute`.
 
-    Kernels are kept by definition and parameters, and serve every shape: only where the heuristic
-    chooses other parameters for other shapes is another one made.
+    Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
+    and serve every shape and stride: only where the heuristic chooses other parameters for other
+    shapes is another one made.
     """
+    _check_sequence(inputs)
     key = _kernel_key(definition, inputs, params)
     fusion, params = key
     found = _kernels.get(key)
     if found is None:
-        with _lock:
+        with _making:
             found = _kernels.get(key) or _kernels.setdefault(key, compile_fusion(fusion, params))
     return found
 
@@ -157,7 +194,7 @@ def _kernel_key(
     definition: Any, inputs: Sequence[torch.Tensor], params: MatmulParams | None
 ) -> tuple[Fusion, MatmulParams]:
     """What tells kernels apart."""
-    fusion = import_fusion(definition)
+    fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
         params = choose_params(_problem(fusion, inputs))
     elif not isinstance(params, MatmulParams):
@@ -167,7 +204,9 @@ def _kernel_key(
 
 def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:
     """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
-    _kernels[_kernel_key(definition, inputs, kernel.params)] = kernel
+    key = _kernel_key(definition, inputs, kernel.params)
+    with _making:
+        _kernels[key] = kernel
 
 
 def import_fusion(definition: Any) -> Fusion:
@@ -200,22 +239,56 @@ def _again(e: UnsupportedError) -> UnsupportedError:
 
 
 def _known(definition: Any) -> _Known:
-    kept: Any = _texts if isinstance(definition, str) else _live
+    """What is known about a definition, found out now if need be.
+
+    Raises:
+        UnfinishedError: a live definition that cannot be read yet; this is not remembered.
+    """
+    if isinstance(definition, str):
+        return _known_text(definition)
     try:
-        found: _Known | None = kept.get(definition)
+        found = _live.get(definition)
     except TypeError:  # no weak reference to it is possible, so it is no definition
         return _Known(definition)
-    return found or kept.setdefault(definition, _Known(definition))
+    if found is None or not found.is_about(definition):
+        found = _Known(definition)
+        with _knowing:
+            _live[definition] = found
+    return found
+
+
+def _known_text(text: str) -> _Known:
+    with _knowing:
+        found = _texts.pop(text, None)
+        if found is not None:
+            _texts[text] = found  # the most recently used one stands last
+            return found
+    found = _Known(text)  # without the lock, because it takes milliseconds
+    with _knowing:
+        found = _texts.setdefault(text, found)
+        while len(_texts) > _TEXTS:
+            del _texts[next(iter(_texts))]
+    return found
+
+
+def _check_sequence(inputs: Any) -> None:
+    """Refuse a tensor in place of a list of them, and what can be gone through only once."""
+    if isinstance(inputs, Sequence):
+        return
+    kind = type(inputs).__name__
+    if hasattr(inputs, "data_ptr"):
+        raise InputError(f"inputs is a {kind}, not a list of tensors; write [x] for a tensor x")
+    raise InputError(f"inputs is a {kind}, not a list of tensors and numbers")
 
 
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     extents = extents_of(fusion, inputs)
-    device = device_of(inputs)
+    device = next(t.device for t in inputs if hasattr(t, "device"))
     sms = MULTIPROCESSORS
     if device.type == "cuda":
         import torch
 
         sms = torch.cuda.get_device_properties(device).multi_processor_count
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
-    matrices = tma_inputs(fusion, inputs)
-    return Problem(extents["M"], extents["N"], extents["K"], operand, results, sms, matrices)
+    m, n = (extents[axis] for axis in fusion.result_axes)
+    return Problem(m, n, extents["K"], operand, results, sms, tma_inputs(fusion, inputs))

@@ -32,8 +32,9 @@ class Arguments:
 
     Args:
         extents: value of each symbolic extent (``M``, ``N``, ``K``).
-        matrices: the 2-D tensor of each fusion input, rows by columns as the fusion has them; rows
-            or columns of 1 where the epilogue repeats it.
+        matrices: each fusion input as a 2-D tensor: operands as their tensor map describes them,
+            contiguous dimension last; the epilogue's as rows by columns of the result, 1 where it
+            repeats them.
         device: where they are.
     """
 
@@ -73,11 +74,9 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
 
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
-    device = device_of(inputs)
     loaded = _loaded(fusion)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
-            matrices[binding.tensor] = _scalar(tensor, device)
             continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
@@ -86,11 +85,16 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         elif binding.tensor in loaded:
             # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
-            if not _tma_addresses(tensor):
-                tensor = tensor.clone(memory_format=contiguous_format)
+            view = _as_result(fusion, tensor)
+            if not _tma_addresses(view):
+                tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
-            matrices[binding.tensor] = epilogue_matrix(binding, tensor, f"input {position}")
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, f"input {position}")
+    device = device_of(inputs)
+    for binding, value in zip(fusion.inputs, inputs, strict=True):
+        if binding.tensor not in matrices:
+            matrices[binding.tensor] = _scalar(value, device)
     return Arguments(extents, matrices, device)
 
 
@@ -98,9 +102,15 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...]:
     """Types of the epilogue's matrices, if TMA can address all of them as they are; else none."""
     names = matrix_inputs(fusion)
     by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
-    if not all(_tma_addresses(by_name[name]) for name in names):
+    if not all(_tma_addresses(_as_result(fusion, by_name[name])) for name in names):
         return ()
     return tuple(fusion.tensor(name).dtype for name in names)
+
+
+def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
+    """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
+    by_row, by_col = fusion.result_axes
+    return tensor.T if by_row > by_col else tensor
 
 
 def _tma_addresses(tensor: torch.Tensor) -> bool:
@@ -143,7 +153,9 @@ def _scalar(value: float, device: torch.device) -> torch.Tensor:
     return torch.full((1, 1), value, dtype=torch.float32, device=device)
 
 
-def epilogue_matrix(binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
+def epilogue_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str
+) -> torch.Tensor:
     """An input of the epilogue as rows by columns, of which it has 1 where it is repeated.
 
     Threads read it by pairs of columns. One that cannot be read so (columns that are not next to
@@ -155,10 +167,11 @@ def epilogue_matrix(binding: TensorBinding, tensor: torch.Tensor, what: str) -> 
     from torch import contiguous_format
 
     sizes = dict(zip(binding.axes, tensor.shape, strict=True))
-    rows, cols = sizes.get("M", 1), sizes.get("N", 1)
-    tensor = tensor.reshape(rows, cols) if tensor.dim() != 2 else tensor
+    by_row, by_col = fusion.result_axes
+    rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
+    tensor = tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
     pair = 2 * tensor.element_size()
-    if "N" not in sizes:
+    if by_col not in sizes:
         return tensor
     if cols % 2:
         raise UnsupportedError(f"{what} with {cols} columns", "an even number of columns")
@@ -209,7 +222,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 
 
 def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """A view of ``tensor`` with the fusion's order of dimensions, columns contiguous.
+    """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
 
     The strides of an empty tensor mean nothing; it gets some that TMA takes.
 
@@ -217,7 +230,7 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
             or it has 2**31 elements and more.
     """
-    order = [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    order = _in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
@@ -227,7 +240,11 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
-            f"{what} with stride {col} along {order[1]}", f"{order[1]} contiguous (stride 1)"
+            f"{what} with stride {col} along {order[1]}",
+            f"{order[1]} contiguous (stride 1)",
+            "A kernel is for one order of memory: compile one for these inputs"
+            if binding in fusion.inputs
+            else "",
         )
     row_bytes = row * tensor.element_size()
     if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
@@ -246,3 +263,20 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
 def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
     """Shape of a result."""
     return [extents[name] for name in binding.axes]
+
+
+def new_result(
+    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
+) -> torch.Tensor:
+    """An uninitialised result, in memory as the fusion stores it."""
+    import torch
+
+    order = _in_memory(fusion, binding)
+    sizes = [extents[name] for name in order]
+    result = torch.empty(sizes, dtype=torch_dtype(binding.dtype), device=device)
+    return result.permute([order.index(name) for name in binding.axes])
+
+
+def _in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """The caller's axes in the order of memory, contiguous one last."""
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]

@@ -1,4 +1,4 @@
-"""Run a kernel on random inputs and compare it with a plain matmul in fp32.
+"""Run a kernel on random inputs and compare it with the same computation in fp32.
 
 With torch the kernel runs as ``wsched.execute`` runs it; without torch it runs on the machine model
 with NumPy, so that a checkout without nvFuser and torch can still be tried.
@@ -16,8 +16,9 @@ import numpy as np
 from lowering.errors import UnsupportedError
 from wsched.compiled import CompiledFusion
 from wsched.cpu import MULTIPROCESSORS, run_arrays
-from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.inspect import Extents
+from wsched.reference import reference
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
 
@@ -66,7 +67,7 @@ def multiprocessors(where: str) -> int:
 
 
 def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
-    """Normally distributed inputs in the order of the definition, K innermost in memory.
+    """Normally distributed inputs in the order of the definition, in memory as it says.
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
@@ -89,33 +90,35 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
 
 
 def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
-    """Run ``kernel`` on ``inputs`` and compare the result with a matmul in fp32.
+    """Run ``kernel`` on ``inputs`` and compare the results with the same in fp32.
 
     Raises:
         InputError: the inputs do not fit the definition.
         UnsupportedError: a layout or size that the device or the machine model does not take.
     """
     fusion = kernel.fusion
-    if isinstance(inputs[0], np.ndarray):
+    operands = _operands(fusion, inputs)
+    if isinstance(operands[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
-        wide = [np.asarray(x, np.float32) for x in inputs]
-        expected = np.einsum(_formula(fusion), *wide, optimize=True)
+        wide = [np.asarray(x, np.float32) for x in operands]
+        product = np.einsum(_formula(fusion), *wide, optimize=True)
     else:
         import torch
 
-        on_gpu = inputs[0].is_cuda
+        on_gpu = operands[0].is_cuda
         where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
         by = "torch"
         got, seconds = _run_torch(kernel, inputs)
-        expected = torch.einsum(_formula(fusion), *(x.float() for x in inputs)).cpu().numpy()
-    scale = float(np.linalg.norm(expected)) or 1.0
-    error = float(np.linalg.norm(got - expected)) / scale
-    limit = max(TOLERANCE[t.dtype] for t in (fusion.tensor(n) for n in _results(fusion)))
+        product = torch.einsum(_formula(fusion), *(x.float() for x in operands)).cpu().numpy()
+    expected = reference(fusion, product, _epilogue_inputs(fusion, inputs))
+    error = max(map(_error, got, expected))
+    limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    shape, kind = " x ".join(map(str, got.shape)), fusion.outputs[0].dtype
+    shape, kinds = " x ".join(map(str, product.shape)), [str(b.dtype) for b in fusion.outputs]
     text = (
-        f"{'RIGHT' if passed else 'WRONG'}: {shape} {kind} result against {by} in fp32\n"
+        f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
+        "fp32\n"
         f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}\n"
         f"  {kernel.kernel.name}\n"
         f"  ran on {where} in {seconds:.2g} s\n"
@@ -123,52 +126,98 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     return Outcome(passed, error, limit, seconds, text)
 
 
+def _error(got: Any, expected: Any) -> float:
+    """Relative error by the Frobenius norm."""
+    scale = float(np.linalg.norm(expected)) or 1.0
+    return float(np.linalg.norm(got - expected)) / scale
+
+
+def _is_operand(binding: TensorBinding) -> bool:
+    return "K" in binding.axes
+
+
+def _operands(fusion: Fusion, inputs: list[Any]) -> list[Any]:
+    """The inputs that are operands of the matmul, in the order of the definition."""
+    return [x for b, x in zip(fusion.inputs, inputs, strict=True) if _is_operand(b)]
+
+
+def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
+    """The others in fp32, without their dimensions of size 1."""
+    found = {}
+    for b, x in zip(fusion.inputs, inputs, strict=True):
+        if not _is_operand(b):
+            array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
+            found[b.tensor] = array.reshape(_plain(b.axes, array.shape))
+    return found
+
+
+def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
+    """A shape without the dimensions that the definition says are 1."""
+    return [n for axis, n in zip(axes, shape, strict=True) if axis != "1"]
+
+
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).stored]
+    if binding in fusion.inputs and not _is_operand(binding):
+        return list(binding.axes)
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
 
-def _results(fusion: Fusion) -> list[str]:
-    """The accumulator and all that it is rounded to."""
+def _results(fusion: Fusion) -> list[TensorView]:
+    """The accumulator and all numbers that are computed behind it."""
     order = [e.output for e in fusion.exprs]
-    return order[order.index(fusion.mma.output) :]
+    after = (fusion.tensor(n) for n in order[order.index(fusion.mma.output) :])
+    return [t for t in after if t.dtype in TOLERANCE]
 
 
 def _formula(fusion: Fusion) -> str:
     """The matmul in the caller's order of dimensions, for ``einsum``."""
-    operands = ",".join("".join(b.axes).lower() for b in fusion.inputs)
+    operands = ",".join("".join(b.axes).lower() for b in fusion.inputs if _is_operand(b))
     return f"{operands}->{''.join(fusion.outputs[0].axes).lower()}"
 
 
-def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
+def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
     import torch
 
     if inputs[0].is_cuda:
         kernel(*inputs)  # compiles and loads
     start = perf_counter()
-    (result,) = kernel(*inputs)
-    if result.is_cuda:
+    results = kernel(*inputs)
+    if results[0].is_cuda:
         torch.cuda.synchronize()
     seconds = perf_counter() - start
-    return result.float().cpu().numpy(), seconds
+    return [r.float().cpu().numpy() for r in results], seconds
 
 
-def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[Any, float]:
+def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
     fusion = kernel.fusion
     extents: dict[str, int] = {}
     arrays = {}
     for binding, x in zip(fusion.inputs, inputs, strict=True):
-        extents |= dict(zip(binding.axes, x.shape, strict=True))
+        sizes = dict(zip(binding.axes, x.shape, strict=True))
+        extents |= sizes
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
-    output = fusion.outputs[0]
-    shape = [extents[a] for a in output.axes]
-    result = _rounded(np.full(shape, np.nan, np.float32), output.dtype)
-    arrays[output.tensor] = result
+        if not _is_operand(binding):
+            arrays[binding.tensor] = _epilogue_array(fusion, sizes, x)
+    results = []
+    for binding in fusion.outputs:
+        order = _stored(fusion, binding)
+        result = _rounded(np.full([extents[a] for a in order], np.nan, np.float32), binding.dtype)
+        arrays[binding.tensor] = result
+        results.append(result.transpose([order.index(a) for a in binding.axes]))
     start = perf_counter()
-    if result.size:
+    if results[0].size:
         run_arrays(kernel.kernel, arrays, extents)
-    return result.astype(np.float32), perf_counter() - start
+    return [r.astype(np.float32) for r in results], perf_counter() - start
+
+
+def _epilogue_array(fusion: Fusion, sizes: dict[str, int], x: Any) -> Any:
+    """An input of the epilogue as rows by columns of the product, 1 where it is repeated."""
+    by_row, by_col = fusion.result_axes
+    if x.ndim == 2 and by_row > by_col:  # the product is computed as [N, M]
+        x = x.T
+    return np.ascontiguousarray(x.reshape(sizes.get(by_row, 1), sizes.get(by_col, 1)))
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:

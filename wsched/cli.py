@@ -18,7 +18,9 @@ from wsched.bench.cli import app as bench_app
 from wsched.explanation import explain_definition
 from wsched.fusion import Fusion
 from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
+from wsched.presets import PRESETS, ParamsError, read_params
 from wsched.schedule.loops import side_by_side
+from wsched.schedule.params import MatmulParams
 
 __all__ = ["app", "main"]
 
@@ -60,6 +62,15 @@ Shape = Annotated[
 Sms = Annotated[
     int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
 ]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        "--params",
+        metavar="NAME|FILE.json",
+        help=f"A schedule in place of the heuristic's: {', '.join(PRESETS)}, or a JSON file with "
+        "fields of MatmulParams.",
+    ),
+]
 
 
 @app.command()
@@ -83,11 +94,12 @@ def dump(
     ] = "loops",
     shape: Shape = None,
     sms: Sms = 4,
+    params: Params = None,
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
     text, _, extents = _read(file, shape)
-    kernel = kernel_for(text, extents, sms)
+    kernel = kernel_for(text, extents, sms, _params(params))
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
         return
@@ -105,6 +117,7 @@ def dump(
 def run(
     file: File,
     shape: Shape = None,
+    params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
@@ -112,7 +125,7 @@ def run(
 
     text, fusion, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(text, extents, multiprocessors(where))
+    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
     outcome = check(kernel, random_inputs(fusion, extents, seed, where))
     typer.echo(outcome.text, nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
@@ -123,16 +136,18 @@ def explain_command(
     file: File,
     shape: Shape = None,
     sms: Sms = 132,
+    params: Params = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which way a definition goes on a GPU, every choice and every refusal."""
-    asked = _asked(shape)
+    asked, given = _asked(shape), _params(params)
     text = _text(file)
     with _named(file):
         found = explain_definition(
             text,
             f"a GPU of compute capability 9.0 with {sms} multiprocessors",
             lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
+            given,
         )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
@@ -140,7 +155,7 @@ def explain_command(
     typer.echo(str(found))
     if found.kernel is not None:
         extents = Extents.parse(found.kernel.problem)
-        typer.echo(side_by_side(kernel_for(text, extents, sms).fusion), nl=False)
+        typer.echo(side_by_side(kernel_for(text, extents, sms, given).fusion), nl=False)
 
 
 @app.command()
@@ -162,6 +177,13 @@ def _asked(shape: str | None) -> Extents | None:
         return None if shape is None else Extents.parse(shape)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint="--shape") from None
+
+
+def _params(asked: str | None) -> MatmulParams | None:
+    try:
+        return None if asked is None else read_params(asked)
+    except ParamsError as e:
+        raise typer.BadParameter(str(e), param_hint="--params") from None
 
 
 def _text(file: Path) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
-from lowering.dump import dumper_from_environment
+from lowering.dump import ALL, Dumper, dumper_from_environment
 from lowering.ir.expr import evaluate
 from lowering.ir.kernel import Kernel
 from lowering.ir.text import print_kernel
@@ -18,10 +21,19 @@ from lowering.lower import lower
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
-from wsched.arguments import Arguments, InputError, bind, matrix, result_shape, torch_dtype
+from wsched.arguments import (
+    Arguments,
+    InputError,
+    bind,
+    matrix,
+    new_result,
+    result_shape,
+    torch_dtype,
+)
 from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, PointwiseOp, fusion_text
 from wsched.host import BoundLaunch, HostPlan, Plans, class_key
+from wsched.once import once
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
@@ -32,16 +44,31 @@ if TYPE_CHECKING:
 
     from lowering.cuda.launch import LoadedKernel
 
-__all__ = ["CompiledFusion", "compile_fusion"]
+__all__ = ["STAGES", "CompiledFusion", "compile_fusion", "kernel_name"]
+
+_SCHEDULED = {
+    "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
+    "loops": ("txt", loops_text),
+}  # fmt: skip
+"""Texts of the scheduled fusion, with the ending of their files."""
+
+_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
+
+STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
+"""What a full dump writes, in this order."""
 
 
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
-    """A C identifier that says what the kernel does and how."""
+    """A C identifier that says what the kernel does and how.
+
+    The words are what one looks for first; schedules that differ elsewhere differ in the last one,
+    six hexadecimal digits of a hash of all parameters.
+    """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
     dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
     words = [
-        "matmul",
+        f"matmul{_layout_word(fusion)}",
         *(d.name.lower() for d in dtypes),
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
@@ -56,7 +83,16 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"c{cluster.m}x{cluster.n}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
+    plain = json.dumps(params.to_dict(), sort_keys=True)
+    words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
     return "_".join(words)
+
+
+def _layout_word(fusion: Fusion) -> str:
+    """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
+    a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
+    letters = ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
+    return "" if letters == "tn" else f"_{letters}"
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
@@ -68,14 +104,15 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     """
     scheduled = schedule_matmul(fusion, params)
     options = LoweringOptions(params.epilogue_stages)
-    tile_level = lower(scheduled, kernel_name(fusion, params))
-    names = tuple(p.__name__ for p in PASSES)
-    dumper = dumper_from_environment(tile_level.name, names)
+    name = kernel_name(fusion, params)
+    dumper = dumper_from_environment(name, STAGES)
+    if dumper is not None:
+        _dump_scheduled(scheduled, dumper)
+    tile_level = lower(scheduled, name)
     kernel = run_passes(tile_level, options, dumper)
     compiled = CompiledFusion(params, scheduled, options, tile_level, kernel)
     if dumper is not None:
-        for kind in ("cuda", "ptx", "sass"):
-            dumper.code(kind, lambda kind=kind: compiled.dump(kind))  # type: ignore[misc]
+        compiled._dump_code(dumper)
     return compiled
 
 
@@ -145,7 +182,7 @@ class CompiledFusion:
 
         return BoundLaunch(launch_on_copies, inputs, outputs)
 
-    @cached_property
+    @once
     def _plans(self) -> Plans:
         return Plans()
 
@@ -201,13 +238,14 @@ class CompiledFusion:
         return bool(device.type == "cpu")
 
     def _load(self, device: torch.device) -> None:
-        """Compile the kernel and load it on a GPU, which is checked first."""
+        """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
         import torch
 
         from lowering.cuda.launch import require_hopper
 
         require_hopper(torch, device.index)
         self.loaded.prepare_device(device.index)
+        self.loaded.resident_ctas(device.index)
 
     def _results(
         self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
@@ -225,7 +263,9 @@ class CompiledFusion:
             shape = result_shape(binding, arguments.extents)
             dtype = torch_dtype(binding.dtype)
             if out is None:
-                results.append(torch.empty(shape, dtype=dtype, device=arguments.device))
+                results.append(
+                    new_result(self.fusion, binding, arguments.extents, arguments.device)
+                )
                 continue
             given = out[position]
             if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):
@@ -242,24 +282,24 @@ class CompiledFusion:
 
     # --- what was made, stage by stage ---------------------------------------------------------
 
-    @cached_property
+    @once
     def source(self) -> str:
         """The CUDA C++ text."""
         from lowering.cuda.emit import emit_cuda
 
         return emit_cuda(self.kernel)
 
-    @cached_property
+    @once
     def compiled(self) -> Compiled:
         """The cubin, from the disk cache or NVRTC."""
         return _cache().compile(self.source, f"{self.kernel.name}.cu")
 
-    @cached_property
+    @once
     def resources(self) -> Resources:
         """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
         return read_resources(self.compiled, self.kernel.name)
 
-    @cached_property
+    @once
     def loaded(self) -> LoadedKernel:
         """The kernel in the driver's hands."""
         from lowering.cuda.launch import LoadedKernel
@@ -268,34 +308,57 @@ class CompiledFusion:
 
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
-        dumps = self._dumps()
-        if stage in dumps:
-            return dumps[stage]()
+        if stage in _SCHEDULED:
+            return _SCHEDULED[stage][1](self.fusion)
+        if stage == "kernel":
+            return print_kernel(self.kernel)
+        if stage in _CODE:
+            return self._code(stage)
         for step in steps(self.tile_level, self.options):
             if step.name == stage:
                 return print_kernel(step.kernel)
         raise InputError(f"no stage {stage!r}; there are: {', '.join(self.stages())}")
 
     def stages(self) -> list[str]:
-        """Names that :meth:`dump` takes, in the order in which the stages are made."""
-        return [
-            "fusion", "subdags", "dot", "loops", "lower", *(p.__name__ for p in PASSES),
-            "kernel", "cuda", "ptx", "sass",
-        ]  # fmt: skip
+        """Names that :meth:`dump` takes, in the order in which the stages are made.
 
-    def _dumps(self) -> dict[str, Callable[[], str]]:
+        ``kernel`` is the final kernel IR, the same as after the last pass.
+        """
+        return [*STAGES[: -len(_CODE)], "kernel", *_CODE]
+
+    def dump_all(self, folder: Path) -> Dumper:
+        """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
+
+        Returns:
+            The dumper, with the files and the reasons why stages are missing.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        dumper = Dumper(frozenset({ALL}), folder)
+        _dump_scheduled(self.fusion, dumper)
+        run_passes(self.tile_level, self.options, dumper)
+        self._dump_code(dumper)
+        return dumper
+
+    def _dump_code(self, dumper: Dumper) -> None:
+        for kind, ending in _CODE.items():
+            dumper.text(kind, ending, partial(self._code, kind))
+
+    def _code(self, kind: str) -> str:
+        """What is made of the final kernel."""
+        if kind == "cuda":
+            return self.source
+        if kind == "ptx":
+            return compile_ptx(self.source, f"{self.kernel.name}.cu")
         from lowering.cuda.sass import disassemble
 
-        return {
-            "fusion": lambda: fusion_text(self.fusion),
-            "subdags": lambda: subdags_text(self.fusion),
-            "dot": lambda: to_dot(self.fusion),
-            "loops": lambda: loops_text(self.fusion),
-            "kernel": lambda: print_kernel(self.kernel),
-            "cuda": lambda: self.source,
-            "ptx": lambda: compile_ptx(self.source, f"{self.kernel.name}.cu"),
-            "sass": lambda: disassemble(self.compiled.cubin),
-        }
+        return disassemble(self.compiled.cubin)
+
+
+def _dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
+    for name, (ending, text) in _SCHEDULED.items():
+        dumper.text(name, ending, partial(text, fusion))
 
 
 def _nothing() -> None:
@@ -308,6 +371,6 @@ _CACHES: dict[Any, CubinCache] = {}
 def _cache() -> CubinCache:
     """The cache of the directory that the environment names now."""
     directory = default_directory()
-    if directory not in _CACHES:
-        _CACHES[directory] = CubinCache(directory, __version__)
-    return _CACHES[directory]
+    return _CACHES.get(directory) or _CACHES.setdefault(
+        directory, CubinCache(directory, __version__)
+    )

@@ -20,8 +20,8 @@ from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import MatmulParams
 
 __all__ = [
-    "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_kernel",
-    "explain_other",
+    "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_given",
+    "explain_kernel", "explain_other",
 ]  # fmt: skip
 
 
@@ -45,7 +45,8 @@ class KernelFacts:
         grid: CTAs.
         threads: per CTA.
         shared_bytes: dynamic shared memory of a CTA.
-        predicted_us: microseconds on an H200, by the heuristic's cost model.
+        predicted_us: microseconds on an H200, by the heuristic's cost model; None for a schedule
+            that it has no measurements of.
         others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested.
@@ -57,18 +58,19 @@ class KernelFacts:
     grid: int
     threads: int
     shared_bytes: int
-    predicted_us: float
+    predicted_us: float | None
     others: dict[str, float]
     relation: tuple[str, ...]
     params: dict[str, Any]
 
     def __str__(self) -> str:
         params = str(MatmulParams.from_dict(self.params)).splitlines()
+        us = "no measurements" if self.predicted_us is None else f"{self.predicted_us:.1f} us"
         lines = [
             f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
             "shared memory",
-            f"  predicted: {self.predicted_us:.1f} us",
+            f"  predicted: {us}",
             "",
             "legal, because the index of the load loop follows from compute's loops:",
             *(f"  {line}" for line in self.relation),
@@ -123,19 +125,7 @@ class Explanation:
 def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem."""
     best, *others = ranked(problem)
-    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
-    facts = KernelFacts(
-        problem=f"{problem.m}x{problem.n}x{problem.k}",
-        sms=problem.sms,
-        kernel=kernel.kernel.name,
-        grid=kernel.grid(sizes, problem.sms),
-        threads=kernel.kernel.threads,
-        shared_bytes=kernel.kernel.shared_bytes,
-        predicted_us=best[0],
-        others={_short(params): us for us, params in others},
-        relation=tuple("".join(map(str, load_relations(kernel.fusion))).splitlines()),
-        params=kernel.params.to_dict(),
-    )
+    facts = _facts(kernel, problem, best[0], others)
     refusals = tuple(
         Refusal(_short(params), f"predicted {us:.1f} us, {us / best[0]:.2f} of the chosen one's")
         for us, params in others
@@ -144,13 +134,48 @@ def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Exp
     return Explanation(WSCHED, device, facts, choices, refusals)
 
 
+def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
+    """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
+    found = ranked(problem)
+    us = next((us for us, params in found if params == kernel.params), None)
+    others = [(us, params) for us, params in found if params != kernel.params]
+    facts = _facts(kernel, problem, us, others)
+    choice = Choice("params", _short(kernel.params), "given, not chosen by the heuristic")
+    return Explanation(WSCHED, device, facts, (choice,), ())
+
+
+def _facts(
+    kernel: CompiledFusion,
+    problem: Problem,
+    us: float | None,
+    others: list[tuple[float, MatmulParams]],
+) -> KernelFacts:
+    rows, cols = kernel.fusion.result_axes
+    sizes = {rows: problem.m, cols: problem.n, "K": problem.k}
+    return KernelFacts(
+        problem="x".join(str(sizes[axis]) for axis in "MNK"),
+        sms=problem.sms,
+        kernel=kernel.kernel.name,
+        grid=kernel.grid(sizes, problem.sms),
+        threads=kernel.kernel.threads,
+        shared_bytes=kernel.kernel.shared_bytes,
+        predicted_us=us,
+        others={_short(params): us for us, params in others},
+        relation=tuple("".join(map(str, load_relations(kernel.fusion))).splitlines()),
+        params=kernel.params.to_dict(),
+    )
+
+
 def explain_other(route: str, device: str, refusals: tuple[Refusal, ...]) -> Explanation:
     """The explanation of a definition that goes to nvFuser or torch."""
     return Explanation(route, device, None, (), refusals)
 
 
 def explain_definition(
-    definition: Any, device: str, problem_of: Callable[[Fusion], Problem]
+    definition: Any,
+    device: str,
+    problem_of: Callable[[Fusion], Problem],
+    params: MatmulParams | None = None,
 ) -> Explanation:
     """The explanation without inputs, for a GPU of compute capability 9.0.
 
@@ -158,11 +183,16 @@ def explain_definition(
         definition: live, or a text.
         device: how to call the GPU.
         problem_of: the problem to plan for, from the fusion.
+        params: a schedule in place of the heuristic's; then there is only wsched's kernel.
 
     Raises:
         UnsupportedError: none of the ways takes it.
+        ScheduleError: ``params`` make an illegal schedule.
         InputError: a problem that the definition excludes.
     """
+    if params is not None:
+        fusion = import_fusion(definition)
+        return explain_given(compile_fusion(fusion, params), problem_of(fusion), device)
     refusals = []
     try:
         fusion = import_fusion(definition)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowering.errors import UnsupportedError
 from wsched.api import import_fusion
 from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
@@ -48,7 +47,8 @@ class Extents:
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
         inputs = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
-        return Problem(self.m, self.n, self.k, operand, results, sms, inputs)
+        m, n = (self.of(axis) for axis in fusion.result_axes)
+        return Problem(m, n, self.k, operand, results, sms, inputs)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
@@ -97,21 +97,12 @@ class Dumps:
 
 
 def write_dumps(kernel: CompiledFusion, folder: Path) -> Dumps:
-    """Write every stage of a kernel into ``folder``, numbered.
+    """Write every stage of a kernel into ``folder``: the files that ``WSCHED_DUMP=all`` writes.
 
     A stage whose tool is not installed (NVRTC for PTX, nvdisasm for SASS) is left out.
+
+    Raises:
+        OSError: a file cannot be written.
     """
-    endings = {"dot": "dot", "cuda": "cu", "ptx": "ptx", "sass": "sass"}
-    texts = {"fusion", "subdags", "loops"}
-    folder.mkdir(parents=True, exist_ok=True)
-    written, missing = [], []
-    for number, stage in enumerate(kernel.stages()):
-        ending = "txt" if stage in texts else endings.get(stage, "ir")
-        path = folder / f"{number:02d}_{stage}.{ending}"
-        try:
-            path.write_text(kernel.dump(stage))
-        except UnsupportedError as e:
-            missing.append(f"{stage}: {e}")
-            continue
-        written.append(path)
-    return Dumps(tuple(written), tuple(missing))
+    dumper = kernel.dump_all(folder)
+    return Dumps(tuple(dumper.files), tuple(dumper.missing))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.descriptor import descriptor_template
+from lowering.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.errors import InternalError
 from lowering.hopper import WGMMA_K_BYTES
 from lowering.ir.expr import Const, Expr
@@ -98,26 +98,31 @@ def _columns(e: Emitter, s: FragColumns) -> None:
 # --- wgmma ------------------------------------------------------------------------------------
 
 
-def descriptor_words(buffer: SharedBuffer) -> tuple[int, int]:
-    """Constant (high, low) words of a K-major operand's descriptor, without the address."""
-    template = descriptor_template(buffer.swizzle)
+def descriptor_words(buffer: SharedBuffer, trans: bool = False) -> tuple[int, int]:
+    """Constant (high, low) words of an operand's descriptor, without the address."""
+    template = descriptor_template(buffer.swizzle, leading_bytes(buffer, trans))
     return template >> 32, template & 0xFFFFFFFF
 
 
-def _descriptor(e: Emitter, ref: SmemRef, extra_rows: int) -> str:
+def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
     """The 64-bit descriptor of an operand tile, counted in units of 16 bytes."""
     buffer = e.buffer(ref.buffer)
     if ref.buffer not in e.descriptors:
         identifier = e.names.of("buffer", ref.buffer)
-        e.descriptors[ref.buffer] = e.names.fresh(f"{identifier}_desc")
-    high, _ = descriptor_words(buffer)
+        e.descriptors[ref.buffer] = e.names.fresh(f"{identifier}_desc"), trans
+    word, known = e.descriptors[ref.buffer]
     inner: Expr = e.box_column(ref)[1]
-    line = buffer.swizzle.value // 16
+    if trans is not known:
+        raise InternalError("emit_cuda", f"{ref.buffer} is read as K-major and as MN-major")
+    if trans and inner != Const(0):
+        raise InternalError("emit_cuda", f"MN-major operand starts within a box: {ref.col}")
+    high, _ = descriptor_words(buffer, trans)
     # Within a span the start address moves by the bytes of K; the hardware applies the swizzle to
     # the address bits it computes from there.
     per_chunk = 16 // buffer.dtype.bytes
-    offset = e.tile_offset(ref, 16) + inner // per_chunk + extra_rows * line
-    return f"ptx::descriptor({high:#x}, {e.sum(e.descriptors[ref.buffer], offset)})"
+    extra = block * block_bytes(buffer, trans) // 16
+    offset = e.tile_offset(ref, 16) + inner // per_chunk + extra
+    return f"ptx::descriptor({high:#x}, {e.sum(word, offset)})"
 
 
 def _wgmma(e: Emitter, s: Wgmma) -> None:
@@ -125,36 +130,38 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     if a.dtype is not b.dtype or a.dtype not in _PACK or view.type.dtype is not DType.F32:
         raise InternalError("emit_cuda", f"wgmma of {a.dtype.value} and {b.dtype.value}")
     cols = view.type.cols
-    e.wgmmas.add((cols, a.dtype))
+    shape = (cols, a.dtype, s.trans_a, s.trans_b)
+    e.wgmmas.add(shape)
     for block in range(view.blocks):
         d = e.array(s.acc) + (f" + {block * view.block}" if block else "")
         e.out.call(
-            _wgmma_name(cols, a.dtype),
+            _wgmma_name(*shape),
             d,
-            _descriptor(e, s.a, 64 * block),
-            _descriptor(e, s.b, 0),
+            _descriptor(e, s.a, s.trans_a, block),
+            _descriptor(e, s.b, s.trans_b, 0),
             e.arg(s.accumulate),
         )
 
 
-def _wgmma_name(cols: int, dtype: DType) -> str:
-    return f"wgmma_m64n{cols}k{WGMMA_K_BYTES // dtype.bytes}_f32_{dtype.value}"
+def _wgmma_name(cols: int, dtype: DType, trans_a: bool, trans_b: bool) -> str:
+    trans = ("_trans_a" if trans_a else "") + ("_trans_b" if trans_b else "")
+    return f"wgmma_m64n{cols}k{WGMMA_K_BYTES // dtype.bytes}_f32_{dtype.value}{trans}"
 
 
-def wgmma_function(cols: int, dtype: DType) -> str:
+def wgmma_function(cols: int, dtype: DType, trans_a: bool = False, trans_b: bool = False) -> str:
     """The device function that wraps one shape of ``wgmma.mma_async``."""
     count, k = cols // 2, WGMMA_K_BYTES // dtype.bytes
     registers = [f"%{i}" for i in range(count)]
     outputs = [f'"+f"(d[{i}])' for i in range(count)]
     instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.value}.{dtype.value}"
     lines = [
-        f"__device__ __forceinline__ void {_wgmma_name(cols, dtype)}(",
+        f"__device__ __forceinline__ void {_wgmma_name(cols, dtype, trans_a, trans_b)}(",
         "    float* d, u64 a, u64 b, int scale_d) {",
         "  asm volatile(",
         f'      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{count + 2}, 0;\\n"',
         f'      " {instruction}"',
         *(f'      " {text}"' for text in _wrap("{", registers, "},")),
-        f'      " %{count}, %{count + 1}, p, 1, 1, 0, 0;\\n}}"',
+        f'      " %{count}, %{count + 1}, p, 1, 1, {int(trans_a)}, {int(trans_b)};\\n}}"',
         *(f"      {text}" for text in _wrap(": ", outputs, "")),
         '      : "l"(a), "l"(b), "r"(scale_d)',
         '      : "memory");',

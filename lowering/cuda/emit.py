@@ -9,6 +9,7 @@ from lowering.cuda import barriers, compute, control, global_loads, movement, po
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
+from lowering.descriptor import ADDRESS_BITS
 from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 
@@ -38,7 +39,7 @@ def emit_kernel(kernel: Kernel) -> str:
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
-    parts = [compute.wgmma_function(cols, dtype) for cols, dtype in sorted(e.wgmmas, key=str)]
+    parts = [compute.wgmma_function(*shape) for shape in sorted(e.wgmmas, key=str)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
@@ -86,9 +87,11 @@ def _storage(e: Emitter, out: Writer) -> None:
         note = f"{tile}, swizzle {buffer.swizzle.value}"
         out.line(f"const unsigned {name} = smem + {e.buffer(buffer.name).offset};  // {note}")
         if buffer.name in e.descriptors:
-            _, low = compute.descriptor_words(buffer)
-            word = e.descriptors[buffer.name]
-            out.line(f"const unsigned {word} = ({name} >> 4) | {low:#x};")
+            word, trans = e.descriptors[buffer.name]
+            _, low = compute.descriptor_words(buffer, trans)
+            # Shared addresses of a cluster's CTAs have the rank above the bits of a descriptor.
+            mask = (1 << ADDRESS_BITS) - 1
+            out.line(f"const unsigned {word} = (({name} & {mask:#x}) >> 4) | {low:#x};")
     for array in e.kernel.mbarriers:
         if array.offset is None:
             raise InternalError("emit_cuda", f"mbarrier array {array.name} has no offset")

@@ -44,8 +44,10 @@ class Emitter:
         read: names of the scalars that some statement reads.
         plan: registers of each fragment value.
         specials: special registers that the body reads, to be defined by the frame.
-        descriptors: buffers that wgmma reads, and the name of their descriptor's low word.
-        wgmmas: (columns, operand dtype) of the wgmma functions that the body calls.
+        descriptors: buffers that wgmma reads; the name of their descriptor's low word, and
+            whether they are MN-major.
+        wgmmas: (columns, operand dtype, trans_a, trans_b) of the wgmma functions that the body
+            calls.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -54,8 +56,8 @@ class Emitter:
         self.read = {name for s in walk(kernel.body) for name in used(s)}
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
-        self.descriptors: dict[str, str] = {}
-        self.wgmmas: set[tuple[int, DType]] = set()
+        self.descriptors: dict[str, tuple[str, bool]] = {}
+        self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (

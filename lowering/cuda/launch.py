@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -93,7 +92,9 @@ class LoadedKernel:
         cubin: what was compiled from it.
 
     One object serves all devices and threads. A launch neither allocates device memory nor
-    synchronizes, so it can be captured in a CUDA graph; the graph holds copies of the arguments.
+    synchronizes, so it can be captured in a CUDA graph. A captured graph has copies of the
+    arguments, but needs the kernel's code and the tensors' memory as long as it is replayed. The
+    code stays loaded until the process ends; whoever keeps the graph keeps the memory alive.
 
     Raises:
         UnsupportedError: no driver, or no torch.
@@ -108,20 +109,15 @@ class LoadedKernel:
             )
         self._driver, self._torch = driver_api(), _torch()
         self._submit = launch_function()
-        # A library serves every context; its kernels are loaded where they are first launched.
-        self._library = self._call("cuLibraryLoadData", cubin, [], [], 0, [], [], 0)
-        self._function = self._call("cuLibraryGetKernel", self._library, kernel.name.encode())
+        # A library serves every context; its kernels are loaded where they are first launched. It
+        # is never unloaded: a launch may be in flight, or captured, whenever this object goes.
+        library = self._call("cuLibraryLoadData", cubin, [], [], 0, [], [], 0)
+        self._function = self._call("cuLibraryGetKernel", library, kernel.name.encode())
         self._handle = int(self._function)
         self._lock = threading.Lock()
         self._ready: set[int] = set()
         self._resident: dict[int, int] = {}
         self._described: dict[tuple[Any, ...], tuple[bytes, int]] = {}
-
-    def __del__(self) -> None:
-        """Unload, unless the interpreter or the driver is on its way out."""
-        library = getattr(self, "_library", None)
-        if library is not None and not sys.is_finalizing():
-            self._driver.cuLibraryUnload(library)
 
     def launch(
         self,
@@ -177,15 +173,30 @@ class LoadedKernel:
 
         A GPC whose SMs are no multiple of the cluster leaves some idle; a persistent grid that
         counted on them would run its last clusters after all others.
+
+        Raises:
+            UnsupportedError: not one cluster fits the device, or it is not of compute capability
+                9.0.
         """
-        sms: int = self._torch.cuda.get_device_properties(device).multi_processor_count
+        properties = self._torch.cuda.get_device_properties(device)
+        sms: int = properties.multi_processor_count
         size = self.kernel.cluster
         if size == 1:
             return sms
         if device not in self._resident:
             self.prepare_device(device)
             with self._torch.cuda.device(device):
-                self._resident[device] = self._active_clusters(sms) * size
+                # The driver refuses to be asked about an empty grid.
+                clusters = self._active_clusters(sms) if size <= sms else 0
+            if not clusters:
+                raise UnsupportedError(
+                    f"a cluster of {size} CTAs with {self.kernel.shared_bytes} bytes of shared "
+                    f"memory each on cuda:{device} ({properties.name}, {sms} multiprocessors), "
+                    "which cannot hold one,",
+                    "clusters that the device can hold",
+                    "Take smaller cluster_dims",
+                )
+            self._resident[device] = clusters * size
         return self._resident[device]
 
     def _active_clusters(self, sms: int) -> int:

@@ -113,7 +113,8 @@ class MmaTile(Stmt):
     """``out = acc + A · Bᵀ`` over ``k`` columns of one stage (tile level, until
     ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
 
-    A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major. Consumes
+    A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
+    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. Consumes
     ``acc``.
     """
 
@@ -124,6 +125,8 @@ class MmaTile(Stmt):
     b: SmemRef
     k: int
     accumulate: Expr
+    trans_a: bool = False
+    trans_b: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,9 @@ class Wgmma(Stmt):
     Asynchronous: reads the two shared tiles through 64-bit descriptors and updates the
     accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
     ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
+
+    ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
+    operand is MN-major, its buffer holds K as rows and M or N as columns.
     """
 
     OP: ClassVar[str] = "wgmma"
@@ -148,6 +154,8 @@ class Wgmma(Stmt):
     a: SmemRef
     b: SmemRef
     accumulate: Expr = TRUE
+    trans_a: bool = False
+    trans_b: bool = False
 
 
 @dataclass(frozen=True, slots=True)

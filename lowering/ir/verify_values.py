@@ -1,7 +1,8 @@
 """Which shapes, element types and tensors the operations of the epilogue take.
 
 Part of ``verify``: pointwise operations (arity, types, broadcasting), predicates, loads from
-shared memory, and which reference to global memory means a tensor map and which a plain tensor.
+shared memory, operands of wgmma, and which reference to global memory means a tensor map and which
+a plain tensor.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from lowering.hopper import WGMMA_K_BYTES
 from lowering.ir.kernel import Kernel, SharedBuffer
 from lowering.ir.nodes import (
     Frag,
@@ -17,8 +19,10 @@ from lowering.ir.nodes import (
     GmemRef,
     LdMatrix,
     LdShared,
+    MmaTile,
     PrefetchTensorMap,
     Stmt,
+    Wgmma,
 )
 from lowering.ir.pointwise import OPS
 from lowering.ir.types import DType, FragmentType
@@ -53,6 +57,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                     yield _dtypes(out, g.name, g.dtype)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
+        case MmaTile() | Wgmma():
+            yield from _operands(kernel, stmt)
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
@@ -70,6 +76,24 @@ def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
         elif name in plain:
             yield f"{name} is a global, {stmt.OP} takes a tensor map"
+
+
+def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
+    """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
+    kind = stmt.acc.type
+    for ref, extent, trans in (
+        (stmt.a, kind.rows, stmt.trans_a),
+        (stmt.b, kind.cols, stmt.trans_b),
+    ):
+        b = _buffer(kernel, ref.buffer)
+        if b is None:
+            continue
+        k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
+        rows, cols = (k, extent) if trans else (extent, k)
+        if rows > b.rows or cols > b.cols:
+            yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
+        if trans and b.dtype.bytes != 2:
+            yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
 
 
 def _pointwise(stmt: FragPointwise) -> Iterator[str]:

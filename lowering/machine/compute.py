@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from lowering.descriptor import wgmma_descriptor
+from lowering.descriptor import block_bytes, leading_bytes, wgmma_descriptor
 from lowering.errors import InternalError
-from lowering.hopper import WGMMA_K_BYTES, WGMMA_M, WGMMA_N
+from lowering.hopper import WGMMA_K, WGMMA_K_BYTES, WGMMA_M, WGMMA_N
 from lowering.ir.nodes import (
     FragCast,
     FragColumns,
@@ -29,8 +30,8 @@ from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
 
 __all__ = [
-    "frag_cast", "frag_columns", "frag_fill", "operand_chunks", "wgmma", "wgmma_commit",
-    "wgmma_fence", "wgmma_wait",
+    "frag_cast", "frag_columns", "frag_fill", "mn_major_chunks", "operand_chunks", "wgmma",
+    "wgmma_commit", "wgmma_fence", "wgmma_wait",
 ]  # fmt: skip
 
 _SWIZZLE = {1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
@@ -90,20 +91,20 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     type_, (a, b) = stmt.acc.type, (program.place(stmt.a), program.place(stmt.b))
     _check_shapes(stmt, a, b)
     accumulate = program.scalar(stmt.accumulate)
-    line = WGMMA_M * a.buffer.swizzle.value
+    block = block_bytes(a.buffer, stmt.trans_a)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
         registers = warp.take(stmt.acc)
         if registers.epoch >= warp.epoch:
             raise FaultError(f"no wgmma.fence after the last access to fragment {stmt.acc.name}")
-        start, keep = _start(a, warp), bool(accumulate(warp.env))
-        first = wgmma_descriptor(b.buffer.swizzle, _start(b, warp))
-        pairs = [
-            (wgmma_descriptor(a.buffer.swizzle, start + block * line), first)
-            for block in range(type_.rows // WGMMA_M)
+        keep = bool(accumulate(warp.env))
+        lefts = [
+            _Operand(_descriptor(a, stmt.trans_a, warp, n * block), WGMMA_M, stmt.trans_a)
+            for n in range(type_.rows // WGMMA_M)
         ]
-        update = _update(warp, registers, pairs, a.buffer.dtype, type_.cols, keep)
+        right = _Operand(_descriptor(b, stmt.trans_b, warp), type_.cols, stmt.trans_b)
+        update = _update(warp, registers, lefts, right, a.buffer.dtype, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
         warp.define(stmt.out, registers)
@@ -115,15 +116,28 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     return run
 
 
-def _start(operand: Place, warp: Warp) -> int:
-    """Address of an operand; with a base offset of 0 its rows start where the swizzle repeats."""
-    address, repeat = operand.address(warp.env), 8 * operand.buffer.swizzle.value
-    if address % repeat >= operand.buffer.swizzle.value:
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What the instruction is told: a descriptor, the extent of M or N, and the major-ness."""
+
+    descriptor: int
+    extent: int
+    trans: bool
+
+
+def _descriptor(operand: Place, trans: bool, warp: Warp, offset: int = 0) -> int:
+    """Descriptor of an operand; with a base offset of 0 its lines start where the swizzle repeats.
+
+    Only K may start within a line, and it runs along the lines of K-major operands alone.
+    """
+    b = operand.buffer
+    address, span = operand.address(warp.env), b.swizzle.value
+    if address % (8 * span) >= (1 if trans else span):
         raise FaultError(
-            f"the rows of a wgmma operand start {address % repeat} bytes after a multiple "
-            f"of {repeat}"
+            f"the rows of a wgmma operand start {address % (8 * span)} bytes after a multiple "
+            f"of {8 * span}"
         )
-    return address
+    return wgmma_descriptor(b.swizzle, address + offset, leading_bytes(b, trans))
 
 
 def _check_shapes(stmt: Wgmma, a: Place, b: Place) -> None:
@@ -158,16 +172,16 @@ def _issue(warp: Warp, effect: Effect) -> None:
 
 
 def _update(
-    warp: Warp, registers: Registers, pairs: list[tuple[int, int]], dtype: DType, cols: int,
+    warp: Warp, registers: Registers, lefts: list[_Operand], right: _Operand, dtype: DType,
     keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
-    """The product of each pair of descriptors, onto the block's accumulators."""
+    """The product of each block of A with B, onto the block's accumulators."""
     memory, rows = warp.cta.memory, slice(16 * (warp.index % 4), 16 * (warp.index % 4) + 16)
 
     def update() -> None:
-        for block, (a, b) in enumerate(pairs):
-            left = _operand(memory, a, WGMMA_M, dtype)[rows]
-            product = block_to_lanes(left @ _operand(memory, b, cols, dtype).T)
+        for block, left in enumerate(lefts):
+            a, b = _elements(memory, left, dtype)[rows], _elements(memory, right, dtype)
+            product = block_to_lanes(a @ b.T)
             if keep:
                 registers.data[:, block] += product
             else:
@@ -176,13 +190,16 @@ def _update(
     return update
 
 
-def _operand(memory: SharedMemory, descriptor: int, rows: int, dtype: DType) -> Array:
-    """Elements ``[rows, 16]`` behind a descriptor, in float32."""
-    key = (descriptor, rows, dtype)
+def _elements(memory: SharedMemory, operand: _Operand, dtype: DType) -> Array:
+    """Elements ``[extent, 16]`` of an operand, in float32."""
+    key = (operand, dtype)
     found = memory.operands.get(key)
     if found is None or found[0] != memory.version:
-        chunks = memory.read_chunks(operand_chunks(descriptor, rows))
-        found = memory.version, to_float32(chunks.view(np.uint16).reshape(rows, -1), dtype)
+        where = mn_major_chunks if operand.trans else operand_chunks
+        chunks = memory.read_chunks(where(operand.descriptor, operand.extent))
+        bits = chunks.view(np.uint16).reshape(len(chunks), -1)
+        values = to_float32(bits.T if operand.trans else bits, dtype)
+        found = memory.version, values
         memory.operands[key] = found
     return found[1]
 
@@ -199,6 +216,25 @@ def operand_chunks(descriptor: int, rows: int) -> Array:
     stride = (descriptor >> 32 & 0x3FFF) << 4
     row = np.arange(rows)[:, None]
     linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, WGMMA_K_BYTES, 16)
+    chunks: Array = swizzled(linear, swizzle) >> 4
+    chunks.setflags(write=False)
+    return chunks
+
+
+@lru_cache(maxsize=4096)
+def mn_major_chunks(descriptor: int, extent: int) -> Array:
+    """The 16-byte chunks ``[16, extent / 8]`` (address / 16) of an MN-major operand.
+
+    Decodes the descriptor: a span of M or N at one k is a line; 8 k are 8 lines one after the
+    other, the next 8 a stride byte offset further; the next span of M or N is a leading byte offset
+    further. Chunks are permuted by absolute address bits.
+    """
+    swizzle = _SWIZZLE[descriptor >> 62]
+    start = (descriptor & 0x3FFF) << 4
+    leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
+    k, byte = np.arange(WGMMA_K)[:, None], np.arange(0, 2 * extent, 16)
+    along = byte // swizzle.value * leading + byte % swizzle.value
+    linear = start + k // 8 * stride + k % 8 * swizzle.value + along
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks

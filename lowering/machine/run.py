@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.errors import InternalError, UnsupportedError, WschedError
 from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Stmt
@@ -179,8 +180,9 @@ def refuse_long_run(
 
     Raises:
         UnsupportedError: the estimate is over the limit; the text has both.
+        WschedError: the environment's limit is no number of seconds.
     """
-    limit = float(os.environ.get(LIMIT, "60")) if limit_seconds is None else limit_seconds
+    limit = _limit_from_environment() if limit_seconds is None else limit_seconds
     # Bounds the walk of the estimate to about a second beyond what the limit asks for.
     most = limit + 32.0 * grid
     seconds = estimate_seconds(kernel, params, grid, limit=most)
@@ -191,3 +193,17 @@ def refuse_long_run(
             f"runs of up to {limit:.0f} s",
             f"Take a smaller problem, or raise the limit: limit_seconds or {LIMIT}",
         )
+
+
+def _limit_from_environment() -> float:
+    """Seconds of :data:`LIMIT`; 60 where it is unset or empty."""
+    setting = os.environ.get(LIMIT, "").strip() or "60"
+    try:
+        seconds = float(setting)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise WschedError(
+            f"{LIMIT}={setting}: use a number of seconds, 0 or more, for example 60 or 0.5"
+        )
+    return seconds

@@ -32,9 +32,11 @@ class Problem:
         return f"{self.m}x{self.n}x{self.k}@{self.sms}"
 
 
-def kernel(params: MatmulParams, operand: str = "bf16", result: str = "bf16") -> CompiledFusion:
+def kernel(
+    params: MatmulParams, operand: str = "bf16", result: str = "bf16", layout: str = "tn"
+) -> CompiledFusion:
     """The kernel of a linear with these parameters, with the stages that fit."""
-    fusion = import_fusion(definition(operand, result))
+    fusion = import_fusion(definition(operand, result, layout=layout))
     return compile_fusion(fusion, for_result(params, result, operand))
 
 
@@ -59,7 +61,11 @@ def run(
     """D, poisoned with NaN before the run."""
     extents = {"M": p.m, "N": p.n, "K": p.k}
     d = np.full((p.m, p.n), np.nan, NUMPY[result])
-    arrays = (a, b, d)
+    in_memory = [
+        x.T.copy() if compiled.fusion.tensor(binding.tensor).allocation else x
+        for binding, x in zip(compiled.fusion.inputs, (a, b), strict=True)
+    ]
+    arrays = (*in_memory, d)
     bindings = (*compiled.fusion.inputs, *compiled.fusion.outputs)
     grid = evaluate(compiled.kernel.grid, extents | {"sms": p.sms})
     run_kernel(

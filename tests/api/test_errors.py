@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.pipeline import PASSES
 from tests.schedules import SCHEDULES, definition
 from wsched.arguments import InputError
@@ -68,8 +68,20 @@ STRIDES = "positive multiples of 16 bytes"
     ("inputs", "message"),
     [
         (
-            [zeros(64, 16).T, W],
-            "input 0 with stride 16 along K is not supported; supported: K contiguous (stride 1)",
+            [zeros(16, 128)[:, ::2], W],
+            "input 0 with strides [128, 2] along M, K is not supported; supported: one dimension "
+            "contiguous (stride 1), the other a positive multiple of 16 bytes apart. Make the "
+            "tensor contiguous",
+        ),
+        (
+            [X, zeros(1, 1).expand(24, 64)],
+            "input 1 with strides [0, 0] along N, K is not supported; supported: one dimension "
+            "contiguous (stride 1), the other a positive multiple of 16 bytes apart. Make the "
+            "tensor contiguous",
+        ),
+        (
+            [zeros(64, 12).T, W],
+            f"input 0 with 24 bytes from row to row is not supported; supported: {STRIDES}",
         ),
         (
             [zeros(16, 68)[:, :64], W],
@@ -103,6 +115,16 @@ def test_layouts_and_devices_without_a_kernel(inputs: list[Any], message: str) -
     with pytest.raises(UnsupportedError) as caught:
         wsched.compile(definition(), inputs)(*inputs)
     assert str(caught.value) == message
+
+
+def test_an_input_in_another_order_than_the_kernels() -> None:
+    kernel = wsched.compile(definition(), [X, W])
+    with pytest.raises(UnsupportedError) as caught:
+        kernel(zeros(64, 16).T, W)
+    assert str(caught.value) == (
+        "input 0 with stride 16 along K is not supported; supported: K contiguous (stride 1). "
+        "A kernel is for one order of memory: compile one for these inputs"
+    )
 
 
 def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +190,8 @@ def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
 
 
 def test_too_many_elements() -> None:
-    one = zeros(1).expand(1 << 16, 1 << 15)  # no memory of that size
+    # Rows that lie over each other: no memory of that size.
+    one = zeros((1 << 19) + (1 << 15)).as_strided((1 << 16, 1 << 15), (8, 1))
     with pytest.raises(UnsupportedError) as caught:
         wsched.compile(definition(), [one, one[:8]]).bind(one, one[:8])
     assert str(caught.value) == (
@@ -192,6 +215,30 @@ def test_another_operation() -> None:
         wsched.compile(text, [X, W])
     assert str(caught.value) == (
         "a fusion with no fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
+    )
+
+
+@pytest.mark.parametrize("call", [wsched.execute, wsched.compile, wsched.explain])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (X, "inputs is a Tensor, not a list of tensors; write [x] for a tensor x"),
+        (None, "inputs is a NoneType, not a list of tensors and numbers"),
+        (iter([X, W]), "inputs is a list_iterator, not a list of tensors and numbers"),
+    ],
+)
+def test_inputs_that_are_no_list(call: Any, inputs: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call(definition(), inputs)
+    assert str(caught.value) == message
+
+
+def test_a_limit_of_the_machine_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "abc")
+    with pytest.raises(WschedError) as caught:
+        wsched.execute(definition(), [X, W])
+    assert str(caught.value) == (
+        "WSCHED_MACHINE_SECONDS=abc: use a number of seconds, 0 or more, for example 60 or 0.5"
     )
 
 

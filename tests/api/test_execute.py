@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import wsched
+from tests.api.test_once import at_once
 from tests.schedules import SCHEDULES, definition
+from wsched import api
+from wsched.importer import UnfinishedError
 from wsched.schedule.params import ClusterDims
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -118,6 +121,59 @@ def test_a_live_definition_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None
     first = wsched.compile(fd, inputs)
     monkeypatch.setattr("wsched.api.definition_of", None)
     assert wsched.compile(fd, inputs) is first
+
+
+def test_a_definition_is_read_again_when_it_has_another_output() -> None:
+    kept = []
+
+    def build(fd: Any, x: Any, w: Any) -> Any:
+        kept.append(fd.ops.linear(x, w))
+        kept.append(_cast_to_float(fd, kept[0]))
+        return kept[0]
+
+    fd = live(build)
+    x, w = integers(M, K), integers(N, K, seed=1)
+    assert len(wsched.execute(fd, [x, w])) == 1
+    fd.add_output(kept[1])
+    assert [d.dtype for d in wsched.execute(fd, [x, w])] == [torch.bfloat16, torch.float32]
+
+
+def test_a_definition_that_is_not_finished() -> None:
+    """Nothing is remembered of it."""
+    nvfuser = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
+    x, w = integers(M, K), integers(N, K, seed=1)
+    tensor = {"shape": [-1, -1], "contiguity": [True, True], "dtype": nvfuser.DataType.BFloat16}
+    fd = nvfuser.FusionDefinition()
+    for call in (wsched.execute, wsched.compile, wsched.explain):
+        with pytest.raises(UnfinishedError, match=r"^the FusionDefinition is empty; "):
+            call(fd, [x, w])
+    with fd:
+        fd.add_output(fd.ops.linear(fd.define_tensor(**tensor), fd.define_tensor(**tensor)))
+        with pytest.raises(UnfinishedError, match="still being written"):
+            wsched.execute(fd, [x, w])
+    assert torch.equal(wsched.execute(fd, [x, w])[0], product(x, w))
+
+
+def test_the_texts_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_texts", {})
+    monkeypatch.setattr(api, "_TEXTS", 3)
+    texts = [definition() + "\n" * i for i in range(5)]
+    for text in texts:
+        api.import_fusion(text)
+        api.import_fusion(texts[0])
+    assert list(api._texts) == [texts[3], texts[4], texts[0]]
+
+
+def test_threads_find_out_about_a_text_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_texts", {})
+    found = at_once(lambda: api._known(definition()))
+    assert len(found) == 4 and len(set(map(id, found))) == 1
+
+
+def test_names_of_the_package_are_there() -> None:
+    for name in wsched.__all__:
+        assert getattr(wsched, name) is not None
+    assert wsched.ClusterDims is ClusterDims
 
 
 @pytest.mark.parametrize("name", ["cluster_2x1", "cluster_2x2", "cluster_pingpong"])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES, error_limit
+from tests.schedules import LAYOUTS, SCHEDULES, error_limit
 
 eights = st.integers(1, 50).map(lambda n: 8 * n)
 
@@ -22,6 +22,7 @@ eights = st.integers(1, 50).map(lambda n: 8 * n)
     problem=st.builds(Problem, eights, eights, eights, st.integers(1, 4)),
     operand=st.sampled_from(["bf16", "f16"]),
     result=st.sampled_from(["bf16", "f16", "f32"]),
+    layout=st.sampled_from(LAYOUTS),
     integer=st.booleans(),
     seed=st.integers(0, 1 << 16),
 )
@@ -35,13 +36,19 @@ eights = st.integers(1, 50).map(lambda n: 8 * n)
     suppress_health_check=[HealthCheck.too_slow],
 )
 def test_any_schedule_computes_any_problem(
-    name: str, problem: Problem, operand: str, result: str, integer: bool, seed: int
+    name: str,
+    problem: Problem,
+    operand: str,
+    result: str,
+    layout: str,
+    integer: bool,
+    seed: int,
 ) -> None:
     params = SCHEDULES[name]
     ctas = params.cluster_dims.m * params.cluster_dims.n
     problem = replace(problem, sms=ctas * problem.sms)
     a, b = operands(problem, operand, seed, integer)
-    d = run(kernel(params, operand, result), problem, a, b, result, seed=seed)
+    d = run(kernel(params, operand, result, layout), problem, a, b, result, seed=seed)
     wanted = exact(a, b)
     if integer:
         assert np.array_equal(d, wanted.astype(NUMPY[result]))

@@ -38,15 +38,28 @@ def test_right(op: str, library: str) -> None:
     assert "ran on the machine model (CPU, byte for byte) in " in outcome.text
 
 
+def test_right_in_other_layouts(library: str) -> None:
+    """B by rows of K, the result by columns: inputs lie in memory as the definition says."""
+    text = definition("f16", "f16", "matmul").replace("stride_order=[0, 1], ", "")
+    text = text.replace("add_output(d)", "add_output(e)").replace(
+        "    fd.add_output",
+        "    e = fd.ops.stride_order(d, stride_order=[0, 1])\n    fd.add_output",
+    )
+    kernel = kernel_for(text, SMALL)
+    inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
+    assert kernel.fusion.source(kernel.fusion.mma.a).in_memory[-1].label == "N"
+    assert check(kernel, inputs).text.startswith("RIGHT: 72 x 136 Half result against ")
+
+
 def test_wrong(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that computes with half of K is found out."""
     kernel = kernel_for(definition(), SMALL)
     inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
     real: Any = module._run_torch if library == "torch" else module._run_numpy
 
-    def half(kernel: Any, inputs: Any) -> tuple[Any, float]:
-        result, seconds = real(kernel, inputs)
-        return result / 2, seconds
+    def half(kernel: Any, inputs: Any) -> tuple[list[Any], float]:
+        results, seconds = real(kernel, inputs)
+        return [result / 2 for result in results], seconds
 
     monkeypatch.setattr(module, f"_run_{library}", half)
     outcome = check(kernel, inputs)

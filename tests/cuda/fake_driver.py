@@ -46,6 +46,9 @@ class Driver:
     CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
     CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
     cuuint64_t = cuuint32_t = CUdevice = staticmethod(int)
+    CUlaunchConfig = SimpleNamespace
+    CUlaunchAttributeID = Names()
+    active_clusters: int = 3
 
     def record(self, name: str, *args: Any) -> None:
         self.calls.append((name, args))
@@ -63,6 +66,18 @@ class Driver:
     def cuLibraryUnload(self, library: int) -> tuple[Any]:  # noqa: N802
         self.record("unload", library)
         return (OK,)
+
+    def cuKernelGetFunction(self, kernel: int) -> tuple[Any, int]:  # noqa: N802
+        return OK, kernel + 1
+
+    def CUlaunchAttribute(self) -> Any:  # noqa: N802
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
+
+    def cuOccupancyMaxActiveClusters(  # noqa: N802
+        self, function: int, config: Any
+    ) -> tuple[Any, int]:
+        self.record("occupancy", function, config.gridDimX, config.attrs[0].value.clusterDim.x)
+        return OK, self.active_clusters
 
     def cuKernelSetAttribute(self, *args: Any) -> tuple[Any]:  # noqa: N802
         self.record("attribute", *args)
@@ -149,5 +164,6 @@ def fake_torch(driver: Driver) -> Any:
         current_stream=lambda index: stream,
         device=lambda index: nullcontext(driver.record("device", index)),
         get_device_capability=lambda index: (9, 0) if index < 2 else (8, 0),
+        get_device_properties=lambda index: SimpleNamespace(name="H0", multi_processor_count=10),
     )
     return SimpleNamespace(cuda=cuda)

@@ -6,13 +6,14 @@ import pytest
 
 from lowering.cuda.compute import descriptor_words, wgmma_function
 from lowering.cuda.emit import emit_kernel
-from lowering.descriptor import tile_byte, wgmma_descriptor
+from lowering.descriptor import leading_bytes, tile_byte, wgmma_descriptor
 from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 from lowering.ir.text import parse_kernel
 from lowering.ir.types import DType
 
-BASE = 1024
+BASE = 1 << 24 | 1024
+"""A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""
 
 
 def kernel(a: str, b: str, rows: int = 64, swizzle: int = 128, k: int = 128) -> Kernel:
@@ -58,6 +59,54 @@ def test_two_blocks_of_rows_are_two_instructions() -> None:
     assert "zero + 48" in text
     first, b, second, again = descriptors(k)
     assert second - first == 64 * 128 // 16 and b == again
+
+
+MN_MAJOR = """
+kernel k threads 128 cluster 1 grid 1 {
+  shared A: f16[2][64x256] swizzle 128 at 0
+  shared B: f16[2][64x96] swizzle 64 at 65536
+  zero: frag<f32, 128x96> = frag.fill 0.0
+  wgmma.fence
+  acc: frag<f32, 128x96, async> = wgmma zero, A[1, 16, 128], B[1, 48, 0], trans_a=true, trans_b=true
+}
+"""
+
+
+def test_descriptors_of_mn_major_operands() -> None:
+    """Blocks of 64 rows of A are boxes; B's lines are spans of 64 bytes."""
+    k = parse_kernel(MN_MAJOR)
+    expected = []
+    for block in (0, 64):
+        for name, row, col in (("A", 16, 128 + block), ("B", 48, 0)):
+            b = k.buffer(name)
+            assert b.offset is not None
+            address = BASE + b.offset + tile_byte(b, 1, row, col)
+            expected.append(wgmma_descriptor(b.swizzle, address, leading_bytes(b, True)))
+    assert descriptors(k) == expected
+
+
+def test_functions_of_mn_major_operands() -> None:
+    text = emit_kernel(parse_kernel(MN_MAJOR))
+    assert text.count("  wgmma_m64n96k16_f32_f16_trans_a_trans_b(") == 2
+    assert '" %48, %49, p, 1, 1, 1, 1;' in text
+    for a, b in ((True, False), (False, True)):
+        function = wgmma_function(16, DType.F16, a, b)
+        assert f'" %8, %9, p, 1, 1, {int(a)}, {int(b)};' in function
+        assert f"wgmma_m64n16k16_f32_f16_trans_{'a' if a else 'b'}(" in function
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("A[1, 16, 128]", "A[1, 16, 136]", "MN-major operand starts within a box: 136"),
+        ("trans_b=true", "trans_b=true\n  more: frag<f32, 128x96, async> = wgmma acc, A[0, 0, 0], "
+         "B[0, 0, 0], trans_b=true", "A is read as K-major and as MN-major"),
+    ],
+)  # fmt: skip
+def test_mn_major_operands_that_are_rejected(old: str, new: str, why: str) -> None:
+    with pytest.raises(InternalError) as e:
+        emit_kernel(parse_kernel(MN_MAJOR.replace(old, new)))
+    assert e.value.why == why
 
 
 def test_wgmma_function() -> None:

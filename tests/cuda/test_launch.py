@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import weakref
 from collections import Counter
 from dataclasses import replace
 from threading import Thread
@@ -158,9 +160,28 @@ def test_prepared_launches_from_several_threads(driver: Driver) -> None:
     assert Counter(x[3] for x in driver.named("launch")) == {5: 50, 6: 50, 7: 50}
 
 
-def test_library_is_unloaded(driver: Driver) -> None:
-    LoadedKernel(copy_kernel(), b"").__del__()
-    assert (7,) in driver.named("unload")
+def test_code_stays_loaded_for_launches_in_flight_and_in_graphs(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    go(k, Tensor(), Tensor())
+    gone = weakref.ref(k)
+    del k
+    gc.collect()
+    assert gone() is None
+    assert not driver.named("unload")
+
+
+def test_an_address_has_a_descriptor_for_each_device(driver: Driver) -> None:
+    k = LoadedKernel(copy_kernel(), b"")
+    for index in (0, 1, 0):
+        go(k, Tensor(index=index), Tensor(index=index))
+    assert [p[0] for p in driver.params] == [b"map1", b"map3", b"map1"]
+
+
+def test_whole_clusters_are_resident(driver: Driver) -> None:
+    alone = LoadedKernel(copy_kernel(), b"")
+    k = LoadedKernel(replace(copy_kernel(), cluster=4), b"")
+    assert [x.resident_ctas(0) for x in (alone, k, k)] == [10, 12, 12]
+    assert driver.named("occupancy") == [(43, 8, 4)]
 
 
 def test_plain_tensors_are_passed_by_address_and_stride(
@@ -260,6 +281,22 @@ def test_tensors_of_several_devices_are_rejected(driver: Driver) -> None:
     assert str(e.value) == (
         "tensors of several devices is not supported; supported: tensors of one device"
     )
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_a_cluster_that_does_not_fit_the_device_is_rejected(driver: Driver, size: int) -> None:
+    """None is active, or it has more CTAs than there are SMs: the grid would be empty."""
+    driver.active_clusters = 0
+    k = LoadedKernel(replace(copy_kernel(), cluster=size), b"")
+    for _ in range(2):
+        with pytest.raises(UnsupportedError) as e:
+            k.resident_ctas(1)
+        assert str(e.value) == (
+            f"a cluster of {size} CTAs with 8200 bytes of shared memory each on cuda:1 (H0, 10 "
+            "multiprocessors), which cannot hold one, is not supported; supported: clusters that "
+            "the device can hold. Take smaller cluster_dims"
+        )
+    assert len(driver.named("occupancy")) == (2 if size <= 10 else 0)
 
 
 def test_missing_arguments_are_rejected(driver: Driver) -> None:

@@ -15,6 +15,11 @@ def test_unscheduled(golden: object) -> None:
     assert fusion_text(linear(cast="Float")) == golden
 
 
+def test_allocation(golden: object) -> None:
+    """MN-major operands, and a result by columns: the product is [N, M]."""
+    assert fusion_text(linear(layout="nt", by_columns=True)) == golden
+
+
 def test_scheduled(golden: object) -> None:
     assert fusion_text(schedule_matmul(linear(), COOPERATIVE)) == golden
 

@@ -98,7 +98,8 @@ def test_operation_against_float64(op: str) -> None:
     wanted = function(*wide[: entry.arity])
     single = wanted.float().double()
     assert torch.equal(got.isnan(), single.isnan())
-    finite = single.isfinite() & (single.abs() > 1e-37)
+    # Below: results, and with silu a sigmoid, that flush to zero.
+    finite = single.isfinite() & (single.abs() > 2e-36)
     assert torch.equal(got[single.isinf()], single[single.isinf()])
     limit = 4e-7 + (
         1e-7 * wide[0].abs() if op in ("sigmoid", "silu") else 6e-7 * (op in ("pow", "erfc"))

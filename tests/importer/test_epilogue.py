@@ -178,7 +178,11 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             "fd.ops.sum (a reduction or scan over a dimension)",
             POINTWISE,
         ),
-        (["d = fd.ops.permute(y, dims=[1, 0])"], "fd.ops.permute in an epilogue", POINTWISE),
+        (
+            ["t = fd.ops.permute(y, dims=[1, 0])", "d = fd.ops.relu(t)"],
+            "fd.ops.permute in an epilogue",
+            POINTWISE,
+        ),
         (["d = fd.ops.frobnicate(y)"], "fd.ops.frobnicate in an epilogue", POINTWISE),
         (["d = fd.ops.add(y)"], "fd.ops.add with 1 operands", "2 operands"),
         (["d = fd.ops.gt(y, 0.0)"], "the output d of type Bool", "BFloat16, Half, Float"),

@@ -9,7 +9,7 @@ import pytest
 from lowering.errors import InternalError, UnsupportedError
 from wsched.fusion import PointwiseOp, fusion_text
 from wsched.importer import Node, Ref, build_fusion, definition_of, record_text
-from wsched.importer.nvfuser import _repair
+from wsched.importer.nvfuser import UnfinishedError, Version, _repair
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,65 @@ def test_other_objects_are_refused() -> None:
         "a definition of type builtins.int is not supported; supported: "
         "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string"
     )
+
+
+EMPTY = "the FusionDefinition is empty; write it in `with FusionDefinition() as fd: ...`"
+WRITING = "the FusionDefinition is still being written; use it after its `with` block"
+NO_OUTPUT = "the FusionDefinition has no output; call fd.add_output"
+
+
+def unfinished(fd: Any) -> str:
+    with pytest.raises(UnfinishedError) as error:
+        definition_of(fd)
+    return str(error.value)
+
+
+def test_unfinished_definitions_are_refused(nvf: Any) -> None:
+    """nvFuser's repr ends the process for some of them."""
+    fd = nvf.FusionDefinition()
+    assert unfinished(fd) == EMPTY
+    with fd:
+        assert unfinished(fd) == WRITING
+        fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        assert unfinished(fd) == WRITING
+    assert unfinished(fd) == NO_OUTPUT
+
+
+def written(nvf: Any, fd: Any) -> Any:
+    with fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        fd.add_output(y)
+    return y
+
+
+def test_a_version_ends_with_another_output(nvf: Any) -> None:
+    fd = nvf.FusionDefinition()
+    with fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        z = fd.ops.cast(y, dtype=nvf.DataType.Float)
+        fd.add_output(y)
+    version = Version.of(fd)
+    assert version.is_current(fd)
+    fd.add_output(z)
+    assert not version.is_current(fd) and Version.of(fd).is_current(fd)
+
+
+def test_a_version_ends_with_another_with(nvf: Any) -> None:
+    fd = nvf.FusionDefinition()
+    written(nvf, fd)
+    version = Version.of(fd)
+    written(nvf, fd)
+    assert not version.is_current(fd) and Version.of(fd).is_current(fd)
+
+
+def test_a_version_outlives_that_nvfuser_takes_the_fusion(nvf: Any) -> None:
+    fd = nvf.FusionDefinition()
+    written(nvf, fd)
+    version, definition = Version.of(fd), definition_of(fd)
+    fd.fec = nvf.FusionExecutorCache(fd._fusion)
+    del fd._fusion
+    assert version.is_current(fd) and Version.of(fd).is_current(fd)
+    assert definition_of(fd) == definition
 
 
 def test_text_and_ir_are_compared() -> None:

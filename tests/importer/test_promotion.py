@@ -18,7 +18,8 @@ from wsched.importer import build_fusion, definition_of, record_text
 TYPES = ("BFloat16", "Half", "Float")
 UNARY = (
     "abs", "erf", "exp", "log", "neg", "reciprocal", "relu", "rsqrt", "sigmoid", "sign", "silu",
-    "sqrt", "tanh",
+    "sqrt", "tanh", "ceil", "erfc", "exp2", "expm1", "floor", "frac", "log10", "log1p", "log2",
+    "round", "trunc",
 )  # fmt: skip
 BINARY = ("add", "div", "maximum", "minimum", "mul", "pow", "sub", "truediv")
 COMPARE = ("eq", "ge", "gt", "le", "lt", "ne")
@@ -109,6 +110,9 @@ def test_comparison(nvf: Any, op: str, other: str) -> None:
         ["d = fd.ops.addcmul(y, r, r, fd.define_scalar(0.5))"],
         ["e = fd.ops.logical_not(y)", "d = fd.ops.where(e, y, 1.0)"],
         ["d = fd.ops.set(y)"],
+        ["c = fd.ops.isnan(y)", "d = fd.ops.where(c, y, 1.0)"],
+        ["c = fd.ops.isinf(y)", "d = fd.ops.where(c, y, 1.0)"],
+        ["c = fd.ops.isfinite(y)", "d = fd.ops.where(c, y, 1.0)"],
         ["s = fd.define_scalar(None, dtype=DataType.Double)", "d = fd.ops.mul(y, s)"],
         ["e = fd.ops.cast(y, dtype=DataType.Half)", "d = fd.ops.add(e, y)"],
     ],

@@ -46,13 +46,13 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
       zero: frag<f32, 64x64> = frag.fill 0.0
       small: frag<f32, 64x64> = frag.fill -1e-05
       huge: frag<f32, 64x64> = frag.fill inf
-      sum: frag<f32, 64x64> = mma.tile huge, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd
+      sum: frag<f32, 64x64> = mma.tile huge, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd, trans_b=true
       for k in 0 .. 4 carry (acc: frag<f32, 64x64, async> = zero -> last) unroll {
         mbarrier.wait full[k], k // 4 % 2
         mbarrier.wait full[k], 1, order=acquire.cluster
         wgmma.fence
         one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 64, 0], accumulate=0 < k
-        two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16]
+        two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16], trans_a=true
         wgmma.commit
         next: frag<f32, 64x64, async> = wgmma.wait two, 1
         yield next

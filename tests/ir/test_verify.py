@@ -140,3 +140,32 @@ def test_a_parameter_defined_again() -> None:
     kernel = parse_kernel(WELL_FORMED)
     again = replace(kernel, body=(Let(Var("M"), Var("M") + 1), *kernel.body))
     assert verify(again) == ["M is defined twice, in: let M: i32 = M + 1"]
+
+
+TILE = """\
+kernel tile threads 128 cluster 1 grid 1 {
+  shared A: bf16[1][64x64] swizzle 128
+  shared B: bf16[1][64x96] swizzle 64
+  zero: frag<f32, 64x96> = frag.fill 0.0
+  wgmma.fence
+  acc: frag<f32, 64x96, async> = wgmma zero, A[0, 0, 0], B[0, 0, 0], trans_b=true
+}
+"""
+
+
+def test_operands_of_wgmma_fit_their_buffers() -> None:
+    assert verify(parse_kernel(TILE)) == []
+    acc = "acc: frag<f32, 64x96, async> = wgmma zero, A[0, 0, 0], B[0, 0, 0]"
+    assert verify(parse_kernel(TILE.replace(", trans_b=true", ""))) == [
+        f"a tile of 96x16 does not fit into B of 64x96, in: {acc}"
+    ]
+    assert verify(parse_kernel(TILE.replace("A: bf16[1][64x64]", "A: bf16[1][32x64]"))) == [
+        f"a tile of 64x16 does not fit into A of 32x64, in: {acc}, trans_b=true"
+    ]
+
+
+def test_mn_major_operands_have_16_bits() -> None:
+    assert verify(parse_kernel(TILE.replace("B: bf16", "B: f32"))) == [
+        "B of f32 is MN-major, which wgmma takes of 16 bits only, in: "
+        "acc: frag<f32, 64x96, async> = wgmma zero, A[0, 0, 0], B[0, 0, 0], trans_b=true"
+    ]

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lowering.dump import Dumper, DumpSettingError, dumper_from_environment
+from lowering.errors import UnsupportedError
 from lowering.ir.text import parse_kernel, print_kernel
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes
 from tests.lowering.kernels import SMALL, lowered, tile_level
 
-NAMES = tuple(run.__name__ for run in PASSES)
+NAMES = ("lower", *(run.__name__ for run in PASSES), "cuda", "ptx", "sass")
 
 
 def dump(setting: str, folder: Path, name: str = "cooperative") -> list[Path]:
@@ -59,28 +61,48 @@ def test_default_folder() -> None:
     assert dumper.folder == Path("wsched-dump/k")
 
 
-def test_code_comes_after_the_passes(tmp_path: Path) -> None:
+def test_other_stages_count_whether_asked_for_or_not(tmp_path: Path) -> None:
     dumper = Dumper(frozenset({"cuda", "sass"}), tmp_path)
+    dumper.text("loops", "txt", lambda: "loops")
     dumper.step("lower", lowered("cooperative")[0].kernel, LoweringOptions())
     for kind in ("cuda", "ptx", "sass"):
-        dumper.code(kind, lambda kind=kind: f"code of {kind}")
-    assert [f.name for f in dumper.files] == ["01_cuda.cu", "02_sass.sass"]
+        dumper.text(kind, kind, partial("code of {}".format, kind))
+    assert [f.name for f in dumper.files] == ["02_cuda.cuda", "04_sass.sass"]
     assert dumper.files[1].read_text() == "code of sass"
 
 
-def test_code_that_nobody_asked_for_is_not_made(tmp_path: Path) -> None:
+def test_what_nobody_asked_for_is_not_made(tmp_path: Path) -> None:
     def expensive() -> str:
         raise AssertionError("made")
 
-    Dumper(frozenset({"simplify"}), tmp_path).code("sass", expensive)
+    Dumper(frozenset({"simplify"}), tmp_path).text("sass", "sass", expensive)
 
 
-def test_a_word_that_is_no_pass() -> None:
+def without_tool() -> str:
+    raise UnsupportedError("disassembling without nvdisasm", "nvdisasm")
+
+
+def test_all_goes_on_without_a_tool(tmp_path: Path) -> None:
+    dumper = Dumper(frozenset({"all"}), tmp_path)
+    dumper.text("sass", "sass", without_tool)
+    dumper.text("loops", "txt", lambda: "loops")
+    assert dumper.missing == [
+        "sass: disassembling without nvdisasm is not supported; supported: nvdisasm"
+    ]
+    assert [f.name for f in dumper.files] == ["01_loops.txt"]
+
+
+def test_a_stage_asked_for_by_name_needs_its_tool(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        Dumper(frozenset({"sass"}), tmp_path).text("sass", "sass", without_tool)
+    assert error.value.what == "disassembling without nvdisasm"
+
+
+def test_a_word_that_is_no_stage() -> None:
     with pytest.raises(DumpSettingError) as error:
         dumper_from_environment("k", ("one", "two"), {"WSCHED_DUMP": "two,three"})
     assert str(error.value) == (
-        "WSCHED_DUMP=two,three: 'three' is no pass; "
-        "use a comma-separated list of: all, lower, one, two, cuda, ptx, sass"
+        "WSCHED_DUMP=two,three: 'three' is no stage; use a comma-separated list of: all, one, two"
     )
 
 

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lowering.errors import UnsupportedError
 from lowering.ir.expr import evaluate
 from lowering.ir.nodes import Consume, Produce, Section
 from lowering.ir.text import print_body
 from lowering.ir.verify import verify
+from lowering.lower import lower
 from tests.lowering.kernels import SMALL, tile_level
 from tests.passes.evaluator import execute
+from tests.schedule.fusions import COOPERATIVE, linear
+from wsched.schedule import schedule_matmul
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -58,3 +64,17 @@ def steps(name: str, section: str, env: dict[str, int], group: int) -> list[int]
             if isinstance(inner, (Produce, Consume)):
                 found.append(evaluate(inner.step, scalars))
     return found
+
+
+def test_a_stage_in_another_order_than_its_source() -> None:
+    """A TMA cannot transpose; a schedule made for K-major operands meets an M-major one."""
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    a = fusion.tensor("T0")
+    turned = fusion.updated((replace(a, allocation=a.logical[::-1]),))
+    with pytest.raises(UnsupportedError) as error:
+        lower(turned, "turned")
+    assert str(error.value) == (
+        "a stage of T6 in the order [M, K] from T0, which is in memory as [K, M], is not "
+        "supported; supported: the order of memory, contiguous dimension last. "
+        "Reorder the Bulk loops of T6"
+    )

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.descriptor import descriptor_template, tile_byte, wgmma_descriptor
+from lowering.descriptor import (
+    block_bytes,
+    descriptor_template,
+    leading_bytes,
+    tile_byte,
+    wgmma_descriptor,
+)
 from lowering.errors import InternalError
 from lowering.ir.expr import Var
 from lowering.ir.kernel import SharedBuffer
 from lowering.ir.types import DType, Swizzle
-from lowering.machine.compute import operand_chunks
+from lowering.machine.compute import mn_major_chunks, operand_chunks
 from lowering.machine.memory import SHARED_BASE, swizzled
 
 SWIZZLES = [Swizzle.B128, Swizzle.B64, Swizzle.B32]
@@ -64,3 +70,39 @@ def test_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
             for r in range(24)
         ]
         assert chunks.tolist() == want
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+def test_mn_major_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
+    """Rows of the buffer are K: 16 of them, and three boxes of M or N."""
+    span = swizzle.value // 2
+    buffer = SharedBuffer("b", DType.F16, 2, 48, 4 * span, swizzle, 2048)
+    for k, mn in ((0, 0), (16, 0), (32, span)):
+        start = SHARED_BASE + 2048 + tile_byte(buffer, 1, k, mn)
+        descriptor = wgmma_descriptor(swizzle, start, leading_bytes(buffer, True))
+        want = [
+            [
+                (SHARED_BASE + 2048 + buffer.byte(1, k + r, mn + c)) // 16
+                for c in range(0, 3 * span, 8)
+            ]
+            for r in range(16)
+        ]
+        assert mn_major_chunks(descriptor, 3 * span).tolist() == want
+
+
+def test_bits_of_an_mn_major_descriptor() -> None:
+    """The stride leads to the next 8 k, the leading byte offset over a box of 64 k."""
+    buffer = SharedBuffer("b", DType.BF16, 1, 64, 256, Swizzle.B128, 0)
+    leading = leading_bytes(buffer, True)
+    assert leading == 64 * 128
+    assert wgmma_descriptor(Swizzle.B128, 0x4400, leading) == (
+        1 << 62 | 1024 // 16 << 32 | leading // 16 << 16 | 0x440
+    )
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+def test_blocks_of_64_rows(swizzle: Swizzle) -> None:
+    k_major = SharedBuffer("a", DType.BF16, 1, 128, swizzle.value // 2, swizzle, 0)
+    mn_major = SharedBuffer("a", DType.BF16, 1, 64, 128, swizzle, 0)
+    assert block_bytes(k_major, False) == tile_byte(k_major, 0, 64, 0)
+    assert block_bytes(mn_major, True) == tile_byte(mn_major, 0, 0, 64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.errors import InternalError, UnsupportedError, WschedError
 from lowering.ir.text import parse_kernel
 from lowering.machine import run_kernel
 from tests.machine.kernels import integers, matmul_text, run_matmul
@@ -147,4 +147,15 @@ def test_refuses_a_run_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> N
     assert refused(UnsupportedError, M=65536, N=65536, K=65536).startswith(
         "a run of matmul on the machine that takes more than 66 s is not supported; "
         "supported: runs of up to 2 s. "
+    )
+
+
+@pytest.mark.parametrize("setting", ["abc", "-1", "nan", "inf", "1 s"])
+def test_a_limit_that_is_no_number_of_seconds(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", setting)
+    assert refused(WschedError, M=64, N=64, K=64) == (
+        f"WSCHED_MACHINE_SECONDS={setting}: use a number of seconds, 0 or more, for example 60 or "
+        "0.5"
     )

@@ -79,6 +79,29 @@ def test_a_tile_that_a_cluster_shares_is_loaded_in_slices() -> None:
     )
 
 
+def test_slices_are_whole_boxes_where_their_number_allows_it() -> None:
+    """Four boxes for two CTAs: two copies each, of the full height."""
+    text = lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "64x256"))
+    assert "tensormap A: bf16[512, 512] box 64x64 swizzle 128" in text
+    loads = [line.strip() for line in text.splitlines() if "tma.load" in line]
+    mine = "%cluster.ctarank // 2 % 2"
+    mask = f"multicast=5 << %cluster.ctarank - {mine} * 2"
+    assert loads == [
+        f"tma.load A_s[0, 0, {mine} * 128], A[k, {mine} * 128], {mask}",
+        f"tma.load A_s[0, 0, {mine} * 128 + 64], A[k, {mine} * 128 + 64], {mask}",
+    ]
+
+
+def test_slices_of_rows_where_boxes_cannot_be_shared_out() -> None:
+    text = lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "64x192"))
+    assert "tensormap A: bf16[512, 512] box 32x64 swizzle 128" in text
+    loads = [line.strip() for line in text.splitlines() if "tma.load" in line]
+    mine = "%cluster.ctarank // 2 % 2"
+    assert [line.split(", multicast")[0] for line in loads] == [
+        f"tma.load A_s[0, {mine} * 32, {c}], A[k + {mine} * 32, {c}]" for c in (0, 64, 128)
+    ]
+
+
 def test_without_tile_loads_nothing_changes() -> None:
     assert unchanged(
         swizzle_shared,

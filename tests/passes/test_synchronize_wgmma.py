@@ -40,6 +40,20 @@ def before(in_flight: int) -> str:
     return HEAD.format(in_flight=in_flight) + LOOP
 
 
+def test_k_runs_along_the_rows_of_mn_major_operands() -> None:
+    text = (
+        before(0)
+        .replace("[64x32] swizzle 64", "[32x64] swizzle 128")
+        .replace("32, 0 < k", "32, 0 < k, trans_a=true")
+    )
+    lines = [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
+    first, second = (line for line in lines if " = wgmma a" in line)
+    assert first.endswith(
+        "wgmma acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], accumulate=0 < k, trans_a=true"
+    )
+    assert second.endswith("wgmma acc1_k0, A_s[k % 4, 16, 0], B_s[k % 4, 0, 16], trans_a=true")
+
+
 def test_one_group_stays_in_flight() -> None:
     after = """
 roles {

@@ -41,18 +41,33 @@ CLASSES = {
 }
 
 
-def linear(dtype: str = "BFloat16", cast: str | None = None) -> Fusion:
-    """T0 [M, K], T1 [N, K], T2 and T3 their broadcasts, T4 the mma, T5 its cast if there is one."""
+def linear(
+    dtype: str = "BFloat16", cast: str | None = None, layout: str = "tn", by_columns: bool = False
+) -> Fusion:
+    """T0 [M, K], T1 [N, K], T2 and T3 their broadcasts, T4 the mma, T5 its cast if there is one.
+
+    ``layout`` are BLAS letters: T0 is M-major for ``n``, T1 N-major for ``t``.
+    """
+    a, b = (f"stride_order={order}, " for order in _orders(layout))
     lines = [
         "def nvfuser_fusion(fd : FusionDefinition) -> None :",
-        f"    tv0 = fd.define_tensor(shape=[-1, -1], dtype=DataType.{dtype})",
-        f"    tv1 = fd.define_tensor(shape=[-1, -1], dtype=DataType.{dtype})",
+        f"    tv0 = fd.define_tensor(shape=[-1, -1], {a}dtype=DataType.{dtype})",
+        f"    tv1 = fd.define_tensor(shape=[-1, -1], {b}dtype=DataType.{dtype})",
         "    tv2 = fd.ops.linear(tv0, tv1)",
     ]
     if cast is not None:
         lines.append(f"    tv3 = fd.ops.cast(tv2, dtype=DataType.{cast})")
-    lines.append(f"    fd.add_output(tv{2 if cast is None else 3})")
+    result = f"tv{2 if cast is None else 3}"
+    if by_columns:
+        lines.append(f"    tv4 = fd.ops.stride_order({result}, stride_order=[0, 1])")
+        result = "tv4"
+    lines.append(f"    fd.add_output({result})")
     return build_fusion(record_text("\n".join(lines)))
+
+
+def _orders(layout: str) -> tuple[str, str]:
+    k_major, mn_major = "[1, 0]", "[0, 1]"
+    return k_major if layout[0] == "t" else mn_major, k_major if layout[1] == "n" else mn_major
 
 
 def cached() -> Schedule:

@@ -157,6 +157,19 @@ def test_reasons_are_reported_together() -> None:
     )
 
 
+def test_n_of_an_n_major_operand() -> None:
+    params = tiles(128, 72, 2)
+    require_legal(linear(layout="nn"), params)
+    require_legal(linear(layout="tt"), tiles(128, 80, 2))
+    with pytest.raises(ScheduleError) as error:
+        require_legal(linear(layout="tt"), params)
+    assert str(error.value) == (
+        "ScheduleError[params]: MatmulParams(cta_tile=128x72x64, warp_tile=64x72x64, ...): "
+        "the tile's n 72 is no multiple of 16: an N-major operand is stored in swizzle spans of at "
+        "least 32 bytes"
+    )
+
+
 def test_shared_memory() -> None:
     assert shared_bytes(COOPERATIVE, DataType.BFloat16, DataType.BFloat16) == (48 * 1024, 32 * 1024)
     options = CircularBufferOptions(smem_circular_buffer_stage=5)

@@ -15,6 +15,11 @@ def test_loops(name: str, golden: object) -> None:
     assert loops_text(f) + "\n" + str(load_relation(f)) == golden
 
 
+def test_mn_major_operands(golden: object) -> None:
+    """Stages are K rows by M or N columns; nothing else differs."""
+    assert loops_text(schedule_matmul(linear(layout="nt"), PING_PONG)) == golden
+
+
 def test_fp32_result_is_stored_from_the_accumulator(golden: object) -> None:
     assert loops_text(schedule_matmul(linear("Half", "Float"), PING_PONG)) == golden
 

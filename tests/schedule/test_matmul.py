@@ -49,6 +49,22 @@ def test_cooperative() -> None:
     }
 
 
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_a_stage_has_the_order_of_memory(layout: str) -> None:
+    found = nests(schedule_matmul(linear(layout=layout), COOPERATIVE))
+    k_major, mn_major = "Mi/Bulk Ni/Bulk Ki/Bulk", "Ki/Bulk Mi/Bulk Ni/Bulk"
+    for tv, is_k_major in (("T6", layout[0] == "t"), ("T7", layout[1] == "n")):
+        wanted = k_major if is_k_major else mn_major
+        assert found[f"{tv}_s___bfloat"] == f"cta/BIDx tile·k {wanted}"
+
+
+def test_a_result_by_columns_exchanges_the_operands() -> None:
+    f = schedule_matmul(linear(by_columns=True), COOPERATIVE)
+    assert f.result_axes == ("N", "M")
+    assert [str(d.extent) for d in f.source(f.mma.a).logical] == ["N", "K"]
+    assert nests(f) == nests(schedule_matmul(linear(), COOPERATIVE))
+
+
 def test_ping_pong() -> None:
     f = schedule_matmul(linear(), PING_PONG)
     assert nests(f)["T6_s___bfloat"] == "cta/BIDx tile·group·k Mi/Bulk Ni/Bulk Ki/Bulk"

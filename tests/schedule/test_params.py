@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from lowering.errors import ScheduleError
 from tests.schedule.fusions import CLASSES, PING_PONG
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.params import CircularBufferOptions
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -47,3 +49,72 @@ def test_refused() -> None:
         "TileRasterizationOrder.Hilbert\n"
         "  legal here: RowMajor; ColumnMajor"
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: MatmulParams(num_registers=(40.0, "240")),  # type: ignore[arg-type]
+            "MatmulParams(num_registers=(40.0, '240')): num_registers takes a tuple (int, int) or "
+            "None\n  legal here: num_registers=(40, 232)",
+        ),
+        (
+            lambda: MatmulParams(grid_traversal_factor=8),  # type: ignore[arg-type]
+            "MatmulParams(grid_traversal_factor=8): grid_traversal_factor takes a tuple (int, int)"
+            "\n  legal here: grid_traversal_factor=(1, 1)",
+        ),
+        (
+            lambda: CircularBufferOptions(smem_circular_buffer_stage="4"),  # type: ignore[arg-type]
+            "CircularBufferOptions(smem_circular_buffer_stage='4'): smem_circular_buffer_stage "
+            "takes an int\n  legal here: smem_circular_buffer_stage=4",
+        ),
+        (
+            lambda: MatmulParams(cluster_dims=(2, 1)),  # type: ignore[arg-type]
+            "MatmulParams(cluster_dims=(2, 1)): cluster_dims takes a ClusterDims\n"
+            "  legal here: cluster_dims=ClusterDims(m=1, n=1)",
+        ),
+        (
+            lambda: MatmulParams(cta_order="RowMajor"),  # type: ignore[arg-type]
+            "MatmulParams(cta_order='RowMajor'): cta_order takes a TileRasterizationOrder\n"
+            "  legal here: cta_order=TileRasterizationOrder.RowMajor; "
+            "cta_order=TileRasterizationOrder.ColumnMajor",
+        ),
+        (
+            lambda: MatmulParams(num_registers=[40, 232]),  # type: ignore[arg-type]
+            "MatmulParams(num_registers=[40, 232]): num_registers takes a tuple (int, int) or None"
+            "\n  legal here: num_registers=(40, 232)",
+        ),
+        (lambda: GemmTile(64, 128, True), "GemmTile(k=True): k takes an int"),
+    ],
+)
+def test_values_of_another_type(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        make()
+    assert str(error.value) == f"ScheduleError[params]: {text}"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (
+            {"cluster_dims": [2, 1]},
+            "MatmulParams.cluster_dims=[2, 1]: a ClusterDims is written as a dict of its fields\n"
+            "  legal here: m; n",
+        ),
+        (
+            {"cta_order": [1]},
+            "MatmulParams.cta_order=[1]: there is no TileRasterizationOrder.[1]\n"
+            "  legal here: RowMajor; ColumnMajor",
+        ),
+        (
+            {"num_registers": [40, 232, 1]},
+            "MatmulParams(num_registers=(40, 232, 1)): num_registers takes a tuple (int, int) or "
+            "None\n  legal here: num_registers=(40, 232)",
+        ),
+    ],
+)
+def test_data_of_another_shape(data: dict[str, object], text: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        MatmulParams.from_dict(data)
+    assert str(error.value) == f"ScheduleError[params]: {text}"

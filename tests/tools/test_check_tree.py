@@ -54,7 +54,8 @@ def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
             "wsched/fusion/a.py",
             "from lowering.cuda.emit import emit\n",
             "wsched/fusion/a.py:1: wsched.fusion.a imports lowering.cuda.emit (may: wsched, "
-            "lowering.errors, lowering.hopper, lowering.ir.expr, lowering.ir.poly) [layer]",
+            "lowering.errors, lowering.hopper, lowering.ir.expr, lowering.ir.poly, "
+            "lowering.ir.pointwise) [layer]",
         ),
     ],
 )

@@ -44,15 +44,26 @@ def rebuild(definition: Definition) -> Any:
         import nvfuser_direct
     except ImportError as e:
         raise UnsupportedError(f"nvFuser, which is not installed ({e}),", "other routes") from e
+    refused: UnsupportedError | None = None
     with nvfuser_direct.FusionDefinition() as fd:
-        values: dict[str, Any] = {}
-        for node in definition.nodes:
-            result = _call(nvfuser_direct, fd, node, values)
-            results = result if isinstance(result, list | tuple) else [result]
-            values |= dict(zip(node.results, results, strict=False))
-        for name in definition.outputs:
-            fd.add_output(values[name])
+        try:
+            _define(nvfuser_direct, fd, definition)
+        except UnsupportedError as e:  # one that passed through the block would be printed by it
+            refused = e
+    if refused is not None:
+        raise refused
     return fd
+
+
+def _define(nvfuser: Any, fd: Any, definition: Definition) -> None:
+    """Call what the definition recorded."""
+    values: dict[str, Any] = {}
+    for node in definition.nodes:
+        result = _call(nvfuser, fd, node, values)
+        results = result if isinstance(result, list | tuple) else [result]
+        values |= dict(zip(node.results, results, strict=False))
+    for name in definition.outputs:
+        fd.add_output(values[name])
 
 
 def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:

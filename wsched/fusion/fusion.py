@@ -22,7 +22,8 @@ class TensorBinding:
     Args:
         tensor: name in the fusion.
         axes: for each dimension of the caller's tensor the extent's name; ``("K", "N")`` for the
-            second operand of a matmul, which the fusion holds as [N, K].
+            second operand of a matmul, which the fusion holds as [N, K]. The caller's result is
+            ``("M", "N")`` of a fusion that holds [N, M] where it is stored by columns.
         sizes: sizes that the definition fixes, None where any is allowed.
         dtype: element type.
     """
@@ -86,6 +87,13 @@ class Fusion:
         e = self.definition(name)
         return tuple(self.tensor(n) for n in inputs_of(e)) if e is not None else ()
 
+    def source(self, name: str) -> TensorView:
+        """The input that a tensor is a copy of, seen through broadcasts and copies."""
+        inputs = {b.tensor for b in self.inputs}
+        while name not in inputs:
+            name = self.producers(name)[0].name
+        return self.tensor(name)
+
     @property
     def mma(self) -> MmaOp:
         """The one matrix multiplication; InternalError if there is not exactly one."""
@@ -93,6 +101,12 @@ class Fusion:
         if len(found) != 1:
             raise InternalError("fusion", f"{len(found)} mma expressions where one is expected")
         return found[0]
+
+    @property
+    def result_axes(self) -> tuple[str, str]:
+        """Names of the product's extents, rows and columns: M and N, or exchanged."""
+        rows, cols = (str(d.extent) for d in self.tensor(self.mma.output).stored)
+        return rows, cols
 
     @property
     def loads(self) -> tuple[TensorView, ...]:

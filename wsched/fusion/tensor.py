@@ -60,6 +60,9 @@ class TensorView:
         transforms: from ``logical`` to ``loop``, in the order in which they were made.
         compute_at: number of outer loops that it shares with its consumers.
         circular_buffer: how it is circular-buffered, or None.
+        allocation: its dimensions in the order of memory, the contiguous one last; empty where
+            that is the order of ``logical``. Of inputs only: an input whose K is not innermost is
+            *MN-major*.
     """
 
     name: str
@@ -70,6 +73,12 @@ class TensorView:
     transforms: tuple[Transform, ...] = ()
     compute_at: int = 0
     circular_buffer: CircularBuffer | None = None
+    allocation: tuple[IterDomain, ...] = ()
+
+    @property
+    def in_memory(self) -> tuple[IterDomain, ...]:
+        """Dimensions in the order of memory, the contiguous one last."""
+        return self.allocation or self.stored
 
     @property
     def stored(self) -> tuple[IterDomain, ...]:

@@ -25,9 +25,16 @@ def buffer_text(b: CircularBuffer) -> str:
 def fusion_text(f: Fusion) -> str:
     """Inputs, outputs, one line for each expression, transforms indented below it."""
     lines = ["inputs:"]
-    lines += [f"  {f.tensor(b.tensor)}  as [{', '.join(b.axes)}]" for b in f.inputs]
+    for b in f.inputs:
+        t = f.tensor(b.tensor)
+        lines.append(f"  {t}  as [{', '.join(b.axes)}]")
+        if t.allocation:
+            lines.append(f"     allocation: {', '.join(map(str, t.allocation))}")
     lines += ["outputs:"]
-    lines += [f"  {f.tensor(b.tensor)}" for b in f.outputs]
+    for b in f.outputs:
+        t = f.tensor(b.tensor)
+        swapped = "" if _axes(t) == b.axes else f"  as [{', '.join(b.axes)}]"
+        lines.append(f"  {t}{swapped}")
     lines += ["math:"]
     for e in f.exprs:
         t = f.tensor(e.output)
@@ -38,6 +45,10 @@ def fusion_text(f: Fusion) -> str:
             lines.append(f"     {buffer_text(t.circular_buffer)}")
         lines += [f"     {step}" for step in t.transforms]
     return "\n".join(lines) + "\n"
+
+
+def _axes(t: TensorView) -> tuple[str, ...]:
+    return tuple(str(d.extent) for d in t.stored)
 
 
 def history_text(f: Fusion) -> str:

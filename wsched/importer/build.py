@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from lowering.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding
-from wsched.importer.definition import Definition, Node, Ref, text_of
+from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion
 from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
 from wsched.importer.steps import Step
 
 __all__ = ["build_fusion"]
@@ -24,10 +25,14 @@ _AXES = {"linear": (("M", "K"), ("N", "K")), "matmul": (("M", "K"), ("K", "N"))}
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An input of the fusion as one side of the matmul: its axes in the caller's order."""
+    """An input of the fusion as one side of the matmul.
+
+    ``axes`` are in the caller's order, ``memory`` has the contiguous one last.
+    """
 
     node: Node
     axes: tuple[str, str]
+    memory: tuple[str, str]
 
     @property
     def name(self) -> str:
@@ -38,8 +43,10 @@ def build_fusion(definition: Definition) -> Fusion:
     """The fusion of a definition: one matmul, then pointwise operations.
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
-    bindings. Operand tensors are [M, K] and [N, K] in the fusion, K innermost in memory. Inputs of
-    the epilogue are [M, N], [M], [N] or [], outputs [M, N].
+    bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
+    ``allocation``. Inputs of the epilogue are [M, N], [M], [N] or [], outputs [M, N]. Results are
+    stored row by row; if they are wanted by columns, [N, M] is computed with the operands
+    exchanged.
 
     Raises:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
@@ -47,16 +54,43 @@ def build_fusion(definition: Definition) -> Fusion:
     matmul = _matmul(definition)
     a, b = _operands(definition, matmul)
     epilogue = EpilogueImport(definition, matmul, _dtype(a.node))
-    outputs = [epilogue.output(name) for name in definition.outputs]
+    results = [_result(definition, name) for name in definition.outputs]
+    outputs = [epilogue.output(name) for name, _ in results]
+    layouts = [layout for _, layout in results]
     inputs = tuple(_bindings(definition, a, b, epilogue.steps))
     sizes = _sizes(matmul, inputs)
-    emitted = emit_fusion(inputs, (a.name, b.name), epilogue.steps, outputs)
+    mn_major = {x.name for x in (a, b) if x.memory[-1] != "K"}
+    memory = _one_order(layouts)
+    left, right = (a, b) if memory == ("M", "N") else (b, a)
+    emitted = emit_fusion(
+        inputs, (left.name, right.name), epilogue.steps, outputs, memory, mn_major
+    )
     bound = tuple(
-        TensorBinding(t.name, ("M", "N"), (sizes["M"], sizes["N"]), t.dtype)
-        for t in emitted.outputs
+        TensorBinding(t.name, x.axes, tuple(sizes[axis] for axis in x.axes), t.dtype)
+        for t, x in zip(emitted.outputs, layouts, strict=True)
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
+
+
+def _result(definition: Definition, name: str) -> tuple[str, Result]:
+    """What an output is before the operations at its end that move no data, and its layout."""
+    moves: list[Node] = []
+    while (node := definition.node(name)) is not None and moves_no_data(node):
+        source = node.operands[0]
+        if not isinstance(source, Ref):
+            break
+        moves.append(node)
+        name = source.name
+    return name, result_layout(moves[::-1])
+
+
+def _one_order(layouts: list[Result]) -> tuple[str, str]:
+    """The order in memory that all results have."""
+    orders = {x.memory for x in layouts}
+    if len(orders) > 1:
+        raise UnsupportedError("results by rows and by columns", "one order for all results")
+    return orders.pop()
 
 
 def _matmul(definition: Definition) -> Node:
@@ -96,49 +130,17 @@ def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]
 
 
 def _operand(definition: Definition, value: object, axes: tuple[str, str], call: str) -> _Operand:
-    """The input behind an operand, through a transposition."""
+    """The input behind an operand, through transpositions."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and node.op in ("permute", "transpose"):
-        if node.op == "permute" and node.get("dims", (*node.operands, ())[1]) != (1, 0):
-            dims = text_of(node.get("dims", (*node.operands, ())[1]))
-            raise UnsupportedError(f"fd.ops.permute with dims={dims}", "dims=[1, 0]")
-        axes = (axes[1], axes[0])
+    while node is not None and moves_no_data(node):
+        axes = operand_axes(node, axes)
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
     if node is None:
         raise UnsupportedError(f"an operand {value} of {call}", "a tensor")
     if node.op != "define_tensor":
         raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
-    _check_layout(node, axes, call)
-    return _Operand(node, axes)
-
-
-def _check_layout(node: Node, axes: tuple[str, str], call: str) -> None:
-    """Two dimensions, K innermost in memory, on the GPU.
-
-    ``stride_order`` gives each dimension's rank by stride, 0 the smallest; ``contiguity`` is in
-    the order of the strides, the smallest last.
-    """
-    name, shape = node.results[0], node.get("shape")
-    if not isinstance(shape, tuple) or len(shape) != 2:
-        raise UnsupportedError(
-            f"{call} of {name} with shape {text_of(shape)}", "tensors with two dimensions"
-        )
-    if node.get("is_cpu", False):
-        raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
-    order = node.get("stride_order") or (1, 0)
-    contiguity = node.get("contiguity", (True, True))
-    k_first = axes[0] == "K"
-    inner_is_k = order == ((0, 1) if k_first else (1, 0))
-    unit_stride = not isinstance(contiguity, tuple) or contiguity[-1] is not False
-    if not inner_is_k or not unit_stride:
-        want = "[0, 1]" if k_first else "[1, 0]"
-        raise UnsupportedError(
-            f"{call} of {name} [{', '.join(axes)}] with stride_order={text_of(order)}, "
-            f"contiguity={text_of(contiguity)}",
-            f"K innermost in memory: stride_order={want}, contiguity ending in True",
-            "MN-major operands have no kernel yet",
-        )
+    return _Operand(node, axes, in_memory(node, axes, call))
 
 
 def _dtype(node: Node) -> DataType:

@@ -60,7 +60,7 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
     operands = [*matmul.operands, *(v for _, v in matmul.kwargs)][:2]
     source = operands[0 if axis == "M" else 1]
     node = definition.node(source.name) if isinstance(source, Ref) else None
-    while node is not None and node.op == "permute":
+    while node is not None and node.op in ("permute", "stride_order"):
         inner = node.operands[0]
         node = definition.node(inner.name) if isinstance(inner, Ref) else None
     shape = node.get("shape") if node is not None else None

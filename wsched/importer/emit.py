@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lowering.ir.expr import Expr, Var
@@ -41,31 +41,36 @@ def emit_fusion(
     operands: tuple[str, str],
     steps: Iterable[Step],
     outputs: Sequence[Step],
+    memory: tuple[str, str] = ("M", "N"),
+    mn_major: Collection[str] = (),
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mma, then the epilogue.
 
     Args:
         inputs: in the caller's order, ``tensor`` their names in the definition.
-        operands: the names of A [M, K] and B [N, K].
+        operands: the names of the operand that has the result's rows, and of the other one.
         steps: in an order in which they can be computed; those that no output needs are left out.
         outputs: the step of each output, which becomes a tensor in global memory; a copy of it
             where it is read inside the kernel as well, or is an output twice.
+        memory: rows and columns of the result: M and N, or exchanged.
+        mn_major: operands whose K is not contiguous.
     """
     e = _Emitter()
+    m, n = memory
     needed = _needed(outputs)
     spread = {s.source: s.spread for s in needed if s.op == "input"}
     for b in inputs:
         text = (
-            _axes(spread[b.tensor])
+            _axes(spread[b.tensor], memory)
             if b.tensor in spread
-            else ("M K", "N K")[b.tensor != operands[0]]
+            else (f"{m} K", f"{n} K")[b.tensor != operands[0]]
         )
-        e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text)
+        e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
     view_a, view_b = (
         e.view(operand, text, flags)
         for operand, text, flags in zip(
             operands,
-            ("M bN K", "bM N K"),
+            (f"{m} b{n} K", f"b{m} {n} K"),
             ((False, True, False), (True, False, False)),
             strict=True,
         )
@@ -76,18 +81,19 @@ def emit_fusion(
     for s in order:
         if s.op == "input":
             full = len(s.spread) == 2
-            flags = tuple(axis not in s.spread for axis in "MN")
-            e.made[s] = e.named[s.source] if full else e.view(s.source, _result(s), flags)
+            flags = tuple(axis not in s.spread for axis in memory)
+            text = _result(s, memory)
+            e.made[s] = e.named[s.source] if full else e.view(s.source, text, flags)
     read = [x for s in order for x in s.inputs]
     for s in order:
         direct = s.op != "input" and outputs.count(s) == 1 and s not in read
-        memory = MemoryType.Global if direct else MemoryType.Local
+        where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
-            e.made[s] = e.add(s.dtype, memory, "M N rK")
+            e.made[s] = e.add(s.dtype, where, f"{m} {n} rK")
             e.exprs.append(MmaOp(e.made[s], view_a, view_b))
         elif s.op != "input":
-            e.step(s, memory)
-    return e.finish(outputs)
+            e.step(s, where, memory)
+    return e.finish(outputs, memory)
 
 
 def _needed(outputs: Iterable[Step]) -> set[Step]:
@@ -102,14 +108,14 @@ def _needed(outputs: Iterable[Step]) -> set[Step]:
     return found
 
 
-def _axes(spread: frozenset[str]) -> str:
+def _axes(spread: frozenset[str], memory: tuple[str, str]) -> str:
     """The dimensions of an input."""
-    return " ".join(axis for axis in "MN" if axis in spread)
+    return " ".join(axis for axis in memory if axis in spread)
 
 
-def _result(s: Step) -> str:
+def _result(s: Step, memory: tuple[str, str]) -> str:
     """The dimensions of a step: broadcast where it is the same for all indices."""
-    return " ".join(axis if axis in s.spread else f"b{axis}" for axis in "MN")
+    return " ".join(axis if axis in s.spread else f"b{axis}" for axis in memory)
 
 
 class _Emitter:
@@ -138,11 +144,15 @@ class _Emitter:
             self.next_id += 1
         return tuple(made)
 
-    def add(self, dtype: DataType, memory: MemoryType, text: str) -> str:
-        """A new tensor; its name."""
+    def add(self, dtype: DataType, memory: MemoryType, text: str, reversed_: bool = False) -> str:
+        """A new tensor, its dimensions in memory in reverse if asked for; its name."""
         domains = self.domains(text)
-        self.tensors.append(TensorView(f"T{len(self.tensors)}", dtype, memory, domains, domains))
-        return self.tensors[-1].name
+        name = f"T{len(self.tensors)}"
+        allocation = domains[::-1] if reversed_ else ()
+        self.tensors.append(
+            TensorView(name, dtype, memory, domains, domains, allocation=allocation)
+        )
+        return name
 
     def tensor(self, name: str) -> TensorView:
         """The tensor of that name."""
@@ -155,22 +165,22 @@ class _Emitter:
         self.exprs.append(BroadcastOp(made, name, flags))
         return made
 
-    def step(self, s: Step, memory: MemoryType) -> None:
+    def step(self, s: Step, where: MemoryType, memory: tuple[str, str]) -> None:
         """The expression of a cast or pointwise step."""
-        self.made[s] = name = self.add(s.dtype, memory, _result(s))
+        self.made[s] = name = self.add(s.dtype, where, _result(s, memory))
         inputs = tuple(self.made[x] if isinstance(x, Step) else x for x in s.inputs)
         if s.op == "cast" and isinstance(inputs[0], str):
             self.exprs.append(CastOp(name, inputs[0]))
         else:
             self.exprs.append(PointwiseOp(name, s.op, inputs))
 
-    def finish(self, outputs: Sequence[Step]) -> Emitted:
+    def finish(self, outputs: Sequence[Step], memory: tuple[str, str]) -> Emitted:
         """Copies for the outputs that are not stored directly."""
         names = []
         for s in outputs:
             name = self.made[s]
             if self.tensor(name).memory is not MemoryType.Global or name in self.named.values():
-                copy = self.add(s.dtype, MemoryType.Global, "M N")
+                copy = self.add(s.dtype, MemoryType.Global, " ".join(memory))
                 self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
                 name = copy
             names.append(name)

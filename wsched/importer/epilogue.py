@@ -119,6 +119,9 @@ class EpilogueImport:
             case Promotion.LOGICAL:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
+            case Promotion.TEST:
+                own = (self.settled(x) if isinstance(x, Step) else x for x in operands)
+                return self.make(op, DataType.Bool, *own)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
                     differ = COMPOSITES["bitwise_xor"](self, *operands)
@@ -189,7 +192,7 @@ class EpilogueImport:
                 return self.operand(
                     node.operands[0], tuple(dims[p] for p in at if isinstance(p, int))
                 )
-            case "set" | "expand":
+            case "set" | "expand" | "stride_order":
                 self.check_shape(node, dims)
                 return self.operand(node.operands[0], dims)
             case "squeeze":
@@ -292,7 +295,7 @@ class EpilogueImport:
                 return len(shape) if isinstance(shape, tuple) else 0
             case "squeeze":
                 return self.rank(node.operands[0]) - len(_squeezed(node))
-            case "expand" | "cast" | "set":
+            case "expand" | "cast" | "set" | "stride_order":
                 return self.rank(node.operands[0])
         return max((self.rank(v) for v in _values(node)), default=0)
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ReferenceType, ref
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.errors import InternalError, UnsupportedError, WschedError
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import SCALAR
 from wsched.importer.recorder import record_text
 
-__all__ = ["definition_of"]
+__all__ = ["UnfinishedError", "Version", "definition_of", "is_live"]
 
 _TENSOR = re.compile(r"T(\d+)_")
 _SCALAR_NAME = re.compile(r"[a-z]+(\d+)$")
@@ -25,6 +26,40 @@ _LITERAL = re.compile(r"(?:double|float)\((.*)\)$")
 
 # nvFuser prints six significant digits, so a printed scalar is within half a unit of the sixth.
 _PRINTED_DIGITS = 1e-5
+
+
+class UnfinishedError(WschedError, ValueError):
+    """A live definition that cannot be read yet; not the same as one that is not supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which state of a live definition was read.
+
+    A definition can be written anew by a second ``with``, and outputs can be added to it at any
+    time; nothing else changes it. nvFuser takes the fusion away from a definition that it has
+    executed, and keeps a copy; that is no other state.
+
+    Attributes:
+        fusion: what the ``with`` block made; None if nvFuser had taken it.
+        outputs: their number.
+    """
+
+    fusion: ReferenceType[Any] | None
+    outputs: int
+
+    @staticmethod
+    def of(fd: Any) -> Version:
+        """The state of a definition that :func:`definition_of` takes."""
+        made = getattr(fd, "_fusion", None)
+        return Version(None if made is None else ref(made), len(fd.fusion.outputs()))
+
+    def is_current(self, fd: Any) -> bool:
+        """Whether ``fd`` is still in this state; takes about a microsecond."""
+        made = getattr(fd, "_fusion", None)
+        if made is not None and (self.fusion is None or self.fusion() is not made):
+            return False
+        return len(fd.fusion.outputs()) == self.outputs
 
 
 def definition_of(fd: Any) -> Definition:
@@ -36,14 +71,17 @@ def definition_of(fd: Any) -> Definition:
     Raises:
         UnsupportedError: ``fd`` is no FusionDefinition of ``nvfuser_direct``, or its text has a
             construct that the recorder does not know, or a scalar cannot be restored.
+        UnfinishedError: the ``with`` block of ``fd`` has not begun or not ended, or it has no
+            output.
         InternalError: text and IR contradict each other.
     """
-    kind = f"{type(fd).__module__}.{type(fd).__qualname__}"
-    if not any(_is_nvfuser(base) for base in type(fd).__mro__):
+    if not is_live(fd):
+        kind = f"{type(fd).__module__}.{type(fd).__qualname__}"
         raise UnsupportedError(
             f"a definition of type {kind}",
             "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string",
         )
+    _refuse_unfinished(fd)
     definition = record_text(repr(fd))
     walked = dict(_walk(fd.fusion))
     constants = {n.results[0]: n for n in definition.nodes if n.op == "define_scalar"}
@@ -56,9 +94,26 @@ def definition_of(fd: Any) -> Definition:
     return Definition(nodes, definition.outputs)
 
 
-def _is_nvfuser(kind: type) -> bool:
-    """Whether a class is nvFuser's own; told by name, so that nvFuser need not be imported."""
-    return kind.__name__ == "FusionDefinition" and kind.__module__.startswith("nvfuser_direct")
+def _refuse_unfinished(fd: Any) -> None:
+    """Refuse what nvFuser's ``repr`` does not survive, and what is about to change."""
+    if getattr(fd, "_fusion", None) is None and not hasattr(fd, "fec"):
+        raise UnfinishedError(
+            "the FusionDefinition is empty; write it in `with FusionDefinition() as fd: ...`"
+        )
+    if getattr(fd, "_fusion_guard", None) is not None:
+        raise UnfinishedError(
+            "the FusionDefinition is still being written; use it after its `with` block"
+        )
+    if not fd.fusion.outputs():
+        raise UnfinishedError("the FusionDefinition has no output; call fd.add_output")
+
+
+def is_live(definition: Any) -> bool:
+    """Whether this is nvFuser's own object; told by name, so that nvFuser need not be imported."""
+    return any(
+        base.__name__ == "FusionDefinition" and base.__module__.startswith("nvfuser_direct")
+        for base in type(definition).__mro__
+    )
 
 
 def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:

@@ -24,6 +24,7 @@ class Promotion(Enum):
     SAME = "result of the operands' common type"
     COMPARE = "operands to Float, result Bool"
     LOGICAL = "operands to Bool, result Bool"
+    TEST = "the operand in its own type, result Bool"
 
 
 _KEEPS_TYPE = frozenset(
@@ -45,7 +46,7 @@ _KEEPS_TYPE = frozenset(
 _LOGICAL = frozenset(
     ("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor")
 )
-_PREDICATES_OF_TYPE = frozenset(("isnan", "isinf", "isfinite"))
+_TESTS = frozenset(("isnan", "isinf", "isfinite"))
 
 ALIASES = {
     "truediv": "div",
@@ -92,32 +93,26 @@ _COMPLEX = "complex numbers"
 _RARE = "no user has asked for it; a kernel operation would have to be added"
 
 MISSING = {
-    "acos": _RARE, "acosh": _RARE, "argsort": _MOVES, "asin": _RARE, "asinh": _RARE,
-    "atan": _RARE, "atan2": _RARE, "atanh": _RARE, "bitwise_left_shift": _INTEGER,
-    "bitwise_right_shift": _INTEGER, "cat": _MOVES, "complex": _COMPLEX, "cosh": _RARE,
-    "cummax": _REDUCTION, "cummin": _REDUCTION, "cumprod": _REDUCTION, "cumsum": _REDUCTION,
-    "cutlass_nvfp4_grouped_mm": _MATMUL, "embedding_fwd": _MOVES, "erfcinv": _RARE,
-    "erfinv": _RARE, "full": _MAKES, "gather": _MOVES, "gcd": _INTEGER, "grouped_mm": _MATMUL,
-    "imag": _COMPLEX, "index_select": _MOVES, "iota": _MAKES, "isneginf": _RARE,
-    "isposinf": _RARE, "isreal": _COMPLEX, "lgamma": _RARE, "logical_right_shift": _INTEGER,
-    "max": _REDUCTION, "min": _REDUCTION, "mod": _RARE, "nextafter": _RARE, "normal": _RANDOM,
-    "nv_block_quantize": _REDUCTION, "nv_grouped_block_quantize": _REDUCTION, "pad": _MOVES,
+    "acos": _RARE, "acosh": _RARE, "argsort": _MOVES, "asin": _RARE, "asinh": _RARE, "atan": _RARE,
+    "atan2": _RARE, "atanh": _RARE, "bitwise_left_shift": _INTEGER,
+    "bitwise_right_shift": _INTEGER, "cat": _MOVES, "complex": _COMPLEX, "cos": _RARE,
+    "cosh": _RARE, "cummax": _REDUCTION, "cummin": _REDUCTION, "cumprod": _REDUCTION,
+    "cumsum": _REDUCTION, "cutlass_nvfp4_grouped_mm": _MATMUL, "embedding_fwd": _MOVES,
+    "erfcinv": _RARE, "erfinv": _RARE, "fmod": _RARE, "full": _MAKES, "gather": _MOVES,
+    "gcd": _INTEGER, "grouped_mm": _MATMUL, "imag": _COMPLEX, "index_select": _MOVES,
+    "iota": _MAKES, "isneginf": _RARE, "isposinf": _RARE, "isreal": _COMPLEX, "lgamma": _RARE,
+    "logical_right_shift": _INTEGER, "max": _REDUCTION, "min": _REDUCTION, "mod": _RARE,
+    "nextafter": _RARE, "normal": _RANDOM, "nv_block_quantize": _REDUCTION,
+    "nv_grouped_block_quantize": _REDUCTION, "pad": _MOVES,
     "preprocess_grouped_matmul_input_sf": _MATMUL, "prod": _REDUCTION, "rand_like": _RANDOM,
     "randn_like": _RANDOM, "real": _COMPLEX, "remainder": _RARE, "reshape": _MOVES,
     "scaled_mm": _MATMUL, "scatter": _MOVES, "sdpfa_bwd": _MATMUL, "sdpfa_fwd": _MATMUL,
     "segment_set": "cuts a fusion in two", "select": _MOVES, "shape": _RARE, "signbit": _RARE,
-    "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES, "sum": _REDUCTION,
-    "take_along_axis": _MOVES, "topk": _MOVES, "triu": _MOVES, "uniform": _RANDOM,
+    "sin": _RARE, "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES, "sum": _REDUCTION,
+    "take_along_axis": _MOVES, "tan": _RARE, "topk": _MOVES, "triu": _MOVES, "uniform": _RANDOM,
     "var": _REDUCTION, "var_mean": _REDUCTION, "welford": _REDUCTION,
 }  # fmt: skip
-"""Operations of nvFuser that an epilogue may not have, and why. Those of ``_ELEMENTWISE`` below
-move over to the table as soon as kernels have them."""
-
-_ELEMENTWISE = (
-    "ceil", "cos", "erfc", "exp2", "expm1", "floor", "fmod", "frac", "isfinite", "isinf", "isnan",
-    "log10", "log1p", "log2", "round", "sin", "tan", "trunc",
-)  # fmt: skip
-MISSING |= {name: _RARE for name in _ELEMENTWISE if name not in OPS}
+"""Operations of nvFuser that an epilogue may not have, and why."""
 
 
 def promotion(op: str) -> Promotion:
@@ -127,7 +122,9 @@ def promotion(op: str) -> Promotion:
     if op in _KEEPS_TYPE:
         return Promotion.SAME
     known = OPS.get(ALIASES.get(op, op))
-    if op in _PREDICATES_OF_TYPE or (known is not None and known.predicate):
+    if op in _TESTS:
+        return Promotion.TEST
+    if known is not None and known.predicate:
         return Promotion.COMPARE
     return Promotion.FLOAT
 

@@ -63,7 +63,7 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     _refuse_unsupported(params)
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
-    reasons = check_params(params)
+    reasons = check_params(params) or _layout_reasons(fusion, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
@@ -95,6 +95,21 @@ def check_params(params: MatmulParams) -> Reasons:
         *_buffer_reasons(params),
         *_register_reasons(params),
         *_grid_reasons(params),
+    ]
+
+
+def _layout_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
+    """Reasons why the parameters are illegal for operands that lie in memory as they do.
+
+    M is a multiple of wgmma's 64 already.
+    """
+    b, n = fusion.source(fusion.mma.b), params.output_tile.n
+    narrowest = hopper.NARROWEST_SWIZZLE // b.dtype.bytes
+    if not b.allocation or n % narrowest == 0:
+        return []
+    return [
+        f"the tile's n {n} is no multiple of {narrowest}: an N-major operand is stored in swizzle "
+        f"spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
     ]
 
 

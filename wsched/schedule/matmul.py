@@ -147,7 +147,7 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """One serial loop over the load steps; the tile is the box of a TMA."""
+    """One serial loop over the load steps; the tile is the box of a TMA, in memory's order."""
     options = params.circular_buffer_options
     stages = options.smem_circular_buffer_stage
     _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
@@ -167,6 +167,8 @@ def _step_through(
     """Merge the loops from the tile to ``last``; what is right of them is one stage."""
     while s.tensor(tv).loop[1].label != last and s.axis(tv, last) > 0:
         s.merge(tv, 1)
+    if s.fusion.source(tv).allocation:
+        s.reorder(tv, {s.axis(tv, "Ki"): 2})
     for axis in range(2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk)
     kind = (

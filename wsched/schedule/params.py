@@ -7,9 +7,11 @@ Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from lowering.errors import ScheduleError
 
@@ -70,8 +72,67 @@ class TileRasterizationOrder(_Choice):
     ColumnMajor = 1
 
 
+class _Checked:
+    """A record whose fields have the types that they are declared with.
+
+    What is written by hand or read from a file is refused here, where the field can be named. A
+    list in place of a tuple is refused too: parameters are keys of caches.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raises ``ScheduleError`` for the first field of another type."""
+        record: type = type(self)
+        for f, kind in _declared(record):
+            value = getattr(self, f.name)
+            if type(value) is not kind and not _is_a(value, kind):
+                raise ScheduleError(
+                    "params",
+                    f"{record.__name__}({f.name}={value!r})",
+                    f"{f.name} takes {_phrase(kind)}",
+                    _examples(f, kind),
+                )
+
+
+@cache
+def _declared(record: type) -> tuple[tuple[Field[Any], Any], ...]:
+    """The fields of a record, each with its type."""
+    hints = get_type_hints(record)
+    return tuple((f, hints[f.name]) for f in fields(record))
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is UnionType:
+        return any(_is_a(value, k) for k in get_args(kind))
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        pairs = isinstance(value, tuple) and len(value) == len(kinds)
+        return pairs and all(map(_is_a, value, kinds))
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _phrase(kind: Any) -> str:
+    """A type in words."""
+    if get_origin(kind) is UnionType:
+        return " or ".join(map(_phrase, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
+    if kind is type(None):
+        return "None"
+    return f"{'an' if kind is int else 'a'} {kind.__name__}"
+
+
+def _examples(f: Field[Any], kind: Any) -> tuple[str, ...]:
+    """Every member of an enum, else the default."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(f"{f.name}={member!r}" for member in kind)
+    made = f.default_factory() if f.default_factory is not MISSING else f.default
+    return () if made is MISSING else (f"{f.name}={made!r}",)
+
+
 @dataclass(frozen=True, slots=True)
-class GemmTile:
+class GemmTile(_Checked):
     """A tile of the problem, in elements."""
 
     m: int
@@ -83,7 +144,7 @@ class GemmTile:
 
 
 @dataclass(frozen=True, slots=True)
-class MatMulTileOptions:
+class MatMulTileOptions(_Checked):
     """Tile of a CTA and of a warpgroup; their quotient is the number of compute warpgroups."""
 
     cta_tile: GemmTile = GemmTile(128, 256, 64)
@@ -91,7 +152,7 @@ class MatMulTileOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MmaMacro:
+class MmaMacro(_Checked):
     """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``."""
 
     m: int = 64
@@ -103,7 +164,7 @@ class MmaMacro:
 
 
 @dataclass(frozen=True, slots=True)
-class CircularBufferOptions:
+class CircularBufferOptions(_Checked):
     """Circular buffering of the operands in shared memory.
 
     ``smem_circular_buffer_stage - smem_circular_buffer_prefetch_gap`` is the prefetch distance;
@@ -117,7 +178,7 @@ class CircularBufferOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterDims:
+class ClusterDims(_Checked):
     """CTAs of a cluster along M and N."""
 
     m: int = 1
@@ -125,7 +186,7 @@ class ClusterDims:
 
 
 @dataclass(frozen=True, slots=True)
-class MatmulParams:
+class MatmulParams(_Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
     Args:
@@ -148,6 +209,10 @@ class MatmulParams:
         epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
             epilogue reads, filled by the load warpgroup; with 0 the compute warpgroups read it
             from global memory themselves, as they always do without a load warpgroup.
+
+    Raises:
+        ScheduleError: a field of another type than its own. Whether the values make a legal
+            schedule is decided when there is one.
     """
 
     tiling_strategy: TilingStrategy = TilingStrategy.DistributeTilesAcrossSMs
@@ -211,7 +276,8 @@ class MatmulParams:
         """The inverse of :meth:`to_dict`; fields that are left out keep their default.
 
         Raises:
-            ScheduleError: a field that does not exist, or an enum name that does not.
+            ScheduleError: a field that does not exist, an enum name that does not, or a value of
+                another type than the field's.
         """
         made: MatmulParams = _build(cls(), data, "MatmulParams")
         return made
@@ -232,13 +298,16 @@ def _build(default: Any, data: Any, where: str) -> Any:
     """``data`` as a value of the type that ``default`` has."""
     if isinstance(default, Enum):
         kind = type(default)
-        if data not in kind.__members__:
+        if not isinstance(data, str) or data not in kind.__members__:
             why = f"there is no {kind.__name__}.{data}"
             raise ScheduleError("params", f"{where}={data!r}", why, tuple(kind.__members__))
         return kind[data]
     if not is_dataclass(default):
         return tuple(data) if isinstance(data, list) else data
     names = [f.name for f in fields(default)]
+    if not isinstance(data, dict):
+        why = f"a {type(default).__name__} is written as a dict of its fields"
+        raise ScheduleError("params", f"{where}={data!r}", why, tuple(names))
     for name in data:
         if name not in names:
             why = f"there is no field {name}"

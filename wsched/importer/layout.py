@@ -1,0 +1,95 @@
+"""How the tensors of a definition lie in memory: stride orders and permutations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowering.errors import UnsupportedError
+from wsched.importer.definition import Node, Value, text_of
+
+__all__ = ["Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]
+
+Axes = tuple[str, str]
+"""Names of two extents, of which one varies faster in memory or comes last in a shape."""
+
+_MOVES = ("permute", "stride_order")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result: its axes in the caller's order, and in the order of memory, contiguous one last."""
+
+    axes: Axes
+    memory: Axes
+
+
+def moves_no_data(node: Node) -> bool:
+    """Whether an operation only says how its operand is looked at or how it lies in memory."""
+    return node.op in _MOVES
+
+
+def in_memory(node: Node, axes: Axes, call: str) -> Axes:
+    """The axes of an input in the order of memory, contiguous one last.
+
+    ``stride_order`` gives each dimension's rank by stride, 0 the smallest; ``contiguity`` is in
+    the order of the strides, the smallest last.
+
+    Raises:
+        UnsupportedError: another number of dimensions, a tensor on the CPU, or no dimension that
+            is contiguous.
+    """
+    name, shape = node.results[0], node.get("shape")
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise UnsupportedError(
+            f"{call} of {name} with shape {text_of(shape)}", "tensors with two dimensions"
+        )
+    if node.get("is_cpu", False):
+        raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
+    order = node.get("stride_order") or (1, 0)
+    contiguity = node.get("contiguity", (True, True))
+    if isinstance(contiguity, tuple) and contiguity[-1] is False:
+        raise UnsupportedError(
+            f"{call} of {name} [{', '.join(axes)}] with stride_order={text_of(order)}, "
+            f"contiguity={text_of(contiguity)}",
+            "operands with a contiguous dimension: contiguity ending in True",
+        )
+    return _ordered(axes, order, f"{name} with stride_order={text_of(order)}")
+
+
+def operand_axes(node: Node, axes: Axes) -> Axes:
+    """Axes of what an operation that moves no data was applied to, given those of its result."""
+    order = _argument(node)
+    if node.op == "permute" and order != (1, 0):
+        raise UnsupportedError(f"fd.ops.permute with dims={text_of(order)}", "dims=[1, 0]")
+    return (axes[1], axes[0]) if node.op == "permute" else axes
+
+
+def result_layout(moves: Sequence[Node]) -> Result:
+    """The result of a matmul after operations that move no data, first to last.
+
+    A permutation's result is stored row by row of its own, as nvFuser allocates what nobody gives
+    a stride order.
+
+    Raises:
+        UnsupportedError: a permutation or stride order of other than two dimensions.
+    """
+    found = Result(("M", "N"), ("M", "N"))
+    for node in moves:
+        axes = operand_axes(node, found.axes)
+        order = _argument(node) if node.op == "stride_order" else (1, 0)
+        what = f"fd.ops.stride_order with stride_order={text_of(order)}"
+        found = Result(axes, _ordered(axes, order, what))
+    return found
+
+
+def _argument(node: Node) -> Value:
+    """The permutation or stride order of an operation."""
+    positional = node.operands[1] if len(node.operands) > 1 else None
+    return node.get("dims" if node.op == "permute" else "stride_order", positional)
+
+
+def _ordered(axes: Axes, order: Value, what: str) -> Axes:
+    if order not in ((1, 0), (0, 1)):
+        raise UnsupportedError(what, "[1, 0], [0, 1]")
+    return axes if order == (1, 0) else (axes[1], axes[0])
