@@ -7,6 +7,8 @@ the nests that are dumped are the nests that run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lowering import hopper
 from lowering.domains import origins
 from lowering.errors import UnsupportedError
@@ -23,24 +25,38 @@ from wsched.fusion import (
 )
 from wsched.schedule.relation import LoadRelation
 
-__all__ = ["require_lowerable"]
+__all__ = ["LOAD_WARPS", "require_lowerable"]
+
+LOAD_WARPS = 4
+"""Warps of the load warpgroup; each fills one circular buffer."""
 
 _MAIN_LOOP = (
     f"one loop over k slices, then [K / 16, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, N, 16]"
 )
+_READ = "CpAsyncBulkTensorTile -> shared -> LdMatrix (16 bits) or Set (32 bits) -> registers"
 _STORE = "registers -> StMatrix (16 bits) or Set (32 bits) -> shared -> CpAsyncBulkTensorTile"
 
 
-def require_lowerable(fusion: Fusion, relation: LoadRelation) -> None:
+def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None:
     """Refuse a schedule whose main loop or epilogue has another form than the one that is built.
+
+    Args:
+        fusion: the schedule.
+        relations: of its circular buffers, the operands' first.
 
     Raises:
         UnsupportedError: what the schedule has, what is built, and the nest in the hint.
     """
+    relation, *others = relations
     acc = fusion.tensor(relation.compute)
     _require_main_loop(fusion, acc, relation)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
+    if len(others) > LOAD_WARPS - 1:
+        what = f"{len(others)} circular buffers for the epilogue"
+        raise UnsupportedError(what, f"{LOAD_WARPS - 1}: each has a warp of the load warpgroup")
+    for other in others:
+        _require_read(fusion, other, relation)
 
 
 def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) -> None:
@@ -90,6 +106,22 @@ def _require_store(fusion: Fusion, out: TensorView) -> None:
         if t.name != fusion.mma.output and t.compute_at <= chunks[0]:
             what = f"{t.name} inlined at {t.compute_at}"
             raise _refused(what, f"at least {chunks[0] + 1}: stored chunk by chunk", t)
+
+
+def _require_read(fusion: Fusion, relation: LoadRelation, operands: LoadRelation) -> None:
+    """A matrix of the epilogue: loaded beside the operands, read chunk by chunk into registers."""
+    staged, t = fusion.tensor(relation.loads[0]), fusion.tensor(relation.compute)
+    if not relation.warp_specialized or relation.buffer.type != operands.buffer.type:
+        what = f"{staged.name} loaded by {relation.buffer.type} and the operands by "
+        raise _refused(f"{what}{operands.buffer.type}", "WarpSpecialized alike", staged)
+    read = fusion.definition(t.name)
+    kind = LoadStoreOpType.LdMatrix if t.dtype.bytes == 2 else LoadStoreOpType.Set
+    if not isinstance(read, LoadStoreOp) or read.op is not kind or t.memory is not MemoryType.Local:
+        raise _refused(f"{t.name} = {read}", _READ, t)
+    innermost = max((t.loop.index(s.domain) for s in relation.steps), default=0)
+    if t.compute_at <= innermost:
+        what = f"{t.name} inlined at {t.compute_at}"
+        raise _refused(what, f"at least {innermost + 1}: read chunk by chunk", t)
 
 
 def _refused(what: str, supported: str, t: TensorView) -> UnsupportedError:

@@ -1,8 +1,9 @@
 """From a scheduled fusion to a tile-level kernel: one loop nest for each sub-DAG.
 
-The load section is one loop over the load step; the compute section keeps its own tile and k loops
-and says with ``consume`` which load step it reads. Both take their bounds from the relation that
-made the schedule legal, so neither side can run a step more than the other.
+A load section is one loop over the load step; there is one for each circular buffer. The compute
+section keeps its own tile, k and chunk loops and says with ``consume`` which load step it reads.
+Both take their bounds from the relation that made the schedule legal, so neither side can run a
+step more than the other.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from wsched.fusion import (
     TensorView,
 )
 from wsched.schedule.graph import Group, TransformGraph
-from wsched.schedule.legality import load_relation
+from wsched.schedule.legality import load_relations
 from wsched.schedule.relation import LoadRelation
 
 __all__ = ["lower"]
 
-RING = "ring"
+RING, INPUT_RING = "ring", "aux"
 
 
 def lower(fusion: Fusion, name: str) -> Kernel:
@@ -41,16 +42,18 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         ScheduleError: the schedule is illegal (see ``wsched.schedule.legality``).
         UnsupportedError: it is legal, but there is no lowering for it.
     """
-    relation = load_relation(fusion)
-    require_lowerable(fusion, relation)
+    relations = load_relations(fusion)
+    relation = relations[0]
+    require_lowerable(fusion, relations)
     graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.compute))
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
     shared = Shared(namer)
     _label(relation, graph, shared)
-    load = _load_section(fusion, relation, graph, shared)
-    compute = ComputeLowering(fusion, relation, graph, shared, RING).section()
+    rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
+    loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
+    compute = ComputeLowering(fusion, rings, graph, shared, RING).section()
     return Kernel(
         name=name,
         threads=128 * relation.roles,
@@ -58,9 +61,9 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
-        body=(*shared.lets, load, compute),
+        body=(*shared.lets, *loads, compute),
         cluster=cluster_size(cluster),
-        circular_buffers=(_ring(fusion, relation),),
+        circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
         globals=epilogue_globals(fusion),
     )
 
@@ -81,13 +84,13 @@ def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> Non
             shared.label(f"n_{group.label}", group.extent)
 
 
-def _ring(fusion: Fusion, relation: LoadRelation) -> CircularBuffer:
+def _ring(fusion: Fusion, name: str, relation: LoadRelation) -> CircularBuffer:
     buffer = relation.buffer
     consumers = relation.roles if relation.cooperative else 1
     in_flight = buffer.stages - buffer.prefetch - 1
-    shares = tuple(_share(fusion.tensor(name)) for name in relation.loads)
+    shares = tuple(_share(fusion.tensor(load)) for load in relation.loads)
     return CircularBuffer(
-        RING, relation.loads, buffer.stages, relation.roles, consumers, in_flight,
+        name, relation.loads, buffer.stages, relation.roles, consumers, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
         0 if relation.warp_specialized else buffer.prefetch,
     )  # fmt: skip
@@ -144,12 +147,13 @@ def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
 
 
 def _load_section(
-    fusion: Fusion, relation: LoadRelation, graph: TransformGraph, shared: Shared
+    fusion: Fusion, ring: str, relation: LoadRelation, graph: TransformGraph, shared: Shared
 ) -> Section:
     """``for m: produce, load.tile ...``: the loop that circular buffering is applied to."""
     step = Var(shared.namer.new(relation.loop.label))
+    loads = [fusion.tensor(name) for name in relation.loads]
     known: dict[Group, Expr] = {}
-    for t in fusion.loads:
+    for t in loads:
         for position, d in enumerate(t.loop):
             if d.parallel is ParallelType.BIDx:
                 known[graph.group(d)] = Special("ctaid.x")
@@ -158,9 +162,9 @@ def _load_section(
             else:
                 known[graph.group(d)] = step
     indices = Indices(graph, known, shared)
-    body: list[Stmt] = [Produce(RING, step)]
+    body: list[Stmt] = [Produce(ring, step)]
     used: list[Expr] = []
-    for t in fusion.loads:
+    for t in loads:
         source = fusion.source(t.name)
         _check_order(graph, t, source)
         row, col = (indices.found[graph.group(d)] for d in source.in_memory)

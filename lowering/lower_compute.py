@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
@@ -41,21 +42,26 @@ class ComputeLowering:
 
     Args:
         fusion: scheduled.
-        relation: what ties its two sides.
+        relations: what ties its two sides, by circular buffer.
         graph: its transform graph.
         shared: names that both sections use.
-        ring: name of the circular buffer.
+        ring: name of the operands' circular buffer.
         known: index of the groups that compute's loops run over.
         vars: the relation's loop variables in terms of the section's.
     """
 
     fusion: Fusion
-    relation: LoadRelation
+    relations: Mapping[str, LoadRelation]
     graph: TransformGraph
     shared: Shared
     ring: str
     known: dict[Group, Expr] = field(default_factory=dict)
     vars: dict[Var, Expr] = field(default_factory=dict)
+
+    @property
+    def relation(self) -> LoadRelation:
+        """The operands'."""
+        return self.relations[self.ring]
 
     def section(self) -> Section:
         """The whole section, for ``relation.roles`` warpgroups."""
@@ -126,7 +132,8 @@ class ComputeLowering:
             MmaTile(after, inside, a, b, self._depth(acc), accumulate, *trans),
         )
         loop = self._loop(slices, main, Carry(inside, before, total), after)
-        epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known)
+        rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
+        epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
         lets, epilogue = epilogues.loop(acc, total)
         return (*lets, loop, epilogue)
 

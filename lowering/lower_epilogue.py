@@ -1,19 +1,22 @@
 """The epilogue: the accumulator by chunks of columns, through the pointwise part, to the results.
 
 One unrolled loop over chunks. In it the expressions of the fusion in their order, each a value
-named after its tensor; all results of a chunk are stored together at its end.
+named after its tensor; all results of a chunk are stored together at its end. Inputs come from a
+circular buffer that the load side fills, or from global memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
 from lowering.element import element_type
 from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import ZERO, Const, Expr, Var
+from lowering.ir.expr import ZERO, Const, Expr, Var, substitute
 from lowering.ir.kernel import GlobalTensor
 from lowering.ir.nodes import (
+    Consume,
     For,
     Frag,
     FragCast,
@@ -21,7 +24,10 @@ from lowering.ir.nodes import (
     FragLoadGlobal,
     FragPointwise,
     GmemRef,
+    LdMatrix,
+    LdShared,
     Let,
+    SmemRef,
     Stmt,
     StoreTile,
 )
@@ -36,21 +42,27 @@ from wsched.fusion import (
     IterDomain,
     IterType,
     LoadStoreOp,
+    LoadStoreOpType,
     MemoryType,
     ParallelType,
     PointwiseOp,
     TensorView,
 )
 from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.relation import LoadRelation
 
 __all__ = ["EpilogueLowering", "epilogue_globals", "epilogue_inputs"]
 
 
 def epilogue_inputs(fusion: Fusion) -> dict[str, TensorView]:
-    """What the epilogue reads from global memory: the input's name, and the [M, N] view of it."""
+    """What threads read from global memory: the input's name, and the [M, N] view of it."""
     found = {}
     for e in _exprs(fusion):
-        if isinstance(e, LoadStoreOp) and fusion.tensor(e.input).memory is MemoryType.Global:
+        if (
+            isinstance(e, LoadStoreOp)
+            and e.op is not LoadStoreOpType.CpAsyncBulkTensorTile
+            and fusion.tensor(e.input).memory is MemoryType.Global
+        ):
             made = fusion.definition(e.input)
             source = made.input if isinstance(made, BroadcastOp) else e.input
             found[source] = fusion.tensor(e.input)
@@ -88,6 +100,8 @@ class EpilogueLowering:
         graph: its transform graph.
         shared: names that both sections use.
         tile: index of the groups that the loops around the epilogue run over.
+        rings: name and relation of the circular buffer that holds an input, by the input's tensor
+            in shared memory.
         values: what each tensor of a chunk is at the moment, by its name.
     """
 
@@ -95,6 +109,7 @@ class EpilogueLowering:
     graph: TransformGraph
     shared: Shared
     tile: dict[Group, Expr]
+    rings: Mapping[str, tuple[str, LoadRelation]]
     values: dict[str, Frag] = field(default_factory=dict)
     _columns: int = 0
     _rows: int = 0
@@ -115,7 +130,13 @@ class EpilogueLowering:
         sources = {view.name: name for name, view in epilogue_inputs(self.fusion).items()}
         for e in _exprs(self.fusion):
             t = self.fusion.tensor(e.output)
-            if isinstance(e, LoadStoreOp) and e.input in sources:
+            if e.output in self.rings:
+                continue  # a load section does it
+            if isinstance(e, LoadStoreOp) and e.input in self.rings:
+                read = self._from_ring(self.fusion.tensor(e.input), t, indices)
+                roots += (read[-1].src.row, read[-1].src.col)
+                body += read
+            elif isinstance(e, LoadStoreOp) and e.input in sources:
                 at = self._coordinates(self.fusion.tensor(e.input), indices)
                 value = self._value(t, element_type(t.dtype))
                 roots += at
@@ -131,6 +152,22 @@ class EpilogueLowering:
                 body += self._computed(e, t)
         loop = For(chunk, ZERO, Const(count), (*body, *stores), unroll=True)
         return indices.lets(roots), loop
+
+    def _from_ring(
+        self, staged: TensorView, t: TensorView, indices: Indices
+    ) -> tuple[Consume, LdMatrix | LdShared]:
+        """Wait for the load step of a chunk; this warpgroup's rows of it into registers."""
+        ring, relation = self.rings[staged.name]
+        loops = self.fusion.tensor(relation.compute).loop
+        known = {Var(d.name): indices.found[self.graph.group(d)] for d in loops}
+        step = self.shared.apply(substitute(relation.index, known))
+        row, col = (
+            indices.found[self.graph.group(d)] for d in staged.loop[staged.slice_position :]
+        )
+        value = self._value(t, element_type(t.dtype))
+        self.values[t.name] = value
+        load = LdMatrix if value.type.dtype.bytes == 2 else LdShared
+        return Consume(ring, step), load(value, SmemRef(staged.name, ZERO, row, col))
 
     def _coordinates(self, t: TensorView, indices: Indices) -> list[Expr]:
         """Row and column of a chunk in a tensor, 0 along which it is repeated."""

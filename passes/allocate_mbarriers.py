@@ -26,7 +26,7 @@ After ``synchronize_wgmma``, before ``expect_tx`` (bytes) and ``step_stages`` (p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO, Expr, Special, Var
@@ -87,48 +87,83 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
             tma.load A_s[m % 4, 0, 0], A[row, m * 64], bar=ring_full[m % 4]
           }
     """
-    for ring in kernel.circular_buffers:
-        kernel = _allocate(kernel, ring)
-    return replace(kernel, circular_buffers=())
-
-
-def _allocate(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     names = Names(kernel)
-    full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, 1)
-    peers = _peers(ring)
-    arrivals = WARPS_PER_GROUP * ring.consumers * (1 + len(peers))
-    empty = MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals)
-
-    def each(
-        name: str, make: Callable[[MBarrierArray, MBarrierRef], Body], *of: MBarrierArray
-    ) -> For:
-        index = Var(names.new(f"{ring.name}_{name}"))
-        body = tuple(s for array in of for s in make(array, MBarrierRef(array.name, index)))
-        return For(index, ZERO, ZERO + ring.stages, body, unroll=True)
-
-    def role(r: Role) -> Role:
-        body = _place(r.body, ring, full, empty, peers)
-        if not _consumes(r.body, ring):
-            return replace(r, body=body)
-        first: Stmt = Elect((each("first", lambda _, bar: _arrive(bar, peers), empty),))
-        if ring.consumers < ring.groups:
-            if r.group is None:
-                raise InternalError("allocate_mbarriers", f"role {r.name} has no group index")
-            first = If(r.group.eq(0), (first,))
-        return replace(r, body=(first, *body))
-
-    init = each("init", lambda array, bar: (MBarrierInit(bar, array.arrivals),), full, empty)
-    inval = each("inval", lambda _, bar: (MBarrierInval(bar),), full, empty)
-    sync = ClusterSync() if ring.multicast else CtaSync()
+    rings = [_Barriers.of(ring, names) for ring in kernel.circular_buffers]
+    if not rings:
+        return kernel
+    init = (b.each(names, "init", b.initialised, b.full, b.empty) for b in rings)
+    inval = (b.each(names, "inval", _invalidated, b.full, b.empty) for b in rings)
+    begin = _one_thread(*init, FenceMBarrierInit())
+    end = _one_thread(*inval)
+    sync = ClusterSync() if any(b.ring.multicast for b in rings) else CtaSync()
     body: list[Stmt] = []
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
-            roles = Roles(tuple(role(r) for r in stmt.roles))
-            body += [_one_thread(init, FenceMBarrierInit()), sync, roles]
-            body += [sync, _one_thread(inval)]
+            for b in rings:
+                stmt = Roles(tuple(b.placed(r, names) for r in stmt.roles))
+            body += [begin, sync, stmt, sync, end]
         else:
             body.append(stmt)
-    return replace(kernel, mbarriers=(*kernel.mbarriers, full, empty), body=tuple(body))
+    arrays = (array for b in rings for array in (b.full, b.empty))
+    return replace(
+        kernel,
+        circular_buffers=(),
+        mbarriers=(*kernel.mbarriers, *arrays),
+        body=tuple(body),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Barriers:
+    """A circular buffer with its mbarriers; ``peers`` are ranks that multicast into its stages."""
+
+    ring: CircularBuffer
+    full: MBarrierArray
+    empty: MBarrierArray
+    peers: tuple[Expr, ...]
+
+    @staticmethod
+    def of(ring: CircularBuffer, names: Names) -> _Barriers:
+        peers = _peers(ring)
+        full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, 1)
+        arrivals = WARPS_PER_GROUP * ring.consumers * (1 + len(peers))
+        return _Barriers(
+            ring, full, MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals), peers
+        )
+
+    def each(
+        self,
+        names: Names,
+        name: str,
+        make: Callable[[MBarrierRef], Body],
+        *of: MBarrierArray,
+    ) -> For:
+        """What ``make`` says for every stage of some of the arrays."""
+        index = Var(names.new(f"{self.ring.name}_{name}"))
+        body = tuple(s for array in of for s in make(MBarrierRef(array.name, index)))
+        return For(index, ZERO, ZERO + self.ring.stages, body, unroll=True)
+
+    def initialised(self, bar: MBarrierRef) -> Body:
+        """With the arrivals of its array."""
+        array = self.full if bar.array == self.full.name else self.empty
+        return (MBarrierInit(bar, array.arrivals),)
+
+    def placed(self, role: Role, names: Names) -> Role:
+        """A role with the ring's steps as operations on barriers, and the first arrivals."""
+        body = _place(role.body, self.ring, self.full, self.empty, self.peers)
+        if not _consumes(role.body, self.ring):
+            return replace(role, body=body)
+        arrive = self.each(names, "first", lambda bar: _arrive(bar, self.peers), self.empty)
+        first: Stmt = Elect((arrive,))
+        if self.ring.consumers < self.ring.groups:
+            if role.group is None:
+                raise InternalError("allocate_mbarriers", f"role {role.name} has no group index")
+            first = If(role.group.eq(0), (first,))
+        return replace(role, body=(first, *body))
+
+
+def _invalidated(bar: MBarrierRef) -> Body:
+    return (MBarrierInval(bar),)
 
 
 def _one_thread(*stmts: Stmt) -> Stmt:

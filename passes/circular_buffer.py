@@ -11,7 +11,7 @@ After ``swizzle_shared`` (loads are copies), before ``synchronize_wgmma`` (which
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from lowering.errors import ScheduleError
 from lowering.ir.expr import Expr
@@ -20,12 +20,10 @@ from lowering.ir.nodes import (
     Acquire,
     Body,
     Consume,
-    MmaTile,
     Produce,
     Release,
     SmemRef,
     Stmt,
-    TmaLoad,
     WaitFull,
 )
 from lowering.ir.visit import map_bodies
@@ -77,34 +75,47 @@ def _check(ring: CircularBuffer) -> None:
 
 
 def _steps(kernel: Kernel, body: Body) -> Body:
-    """``body`` with every step marker replaced and the accesses after it given their stage."""
+    """``body`` with every step marker replaced and the accesses after it given their stage.
+
+    A step is released behind its last read.
+    """
     out: list[Stmt] = []
-    after: list[Stmt] = []
-    step: Expr | None = None
-    ring: CircularBuffer | None = None
+    steps: dict[str, Expr] = {}
+    release: dict[str, tuple[int, Release]] = {}
     for stmt in body:
         match stmt:
             case Produce(name, step):
-                ring = kernel.ring(name)
+                steps |= dict.fromkeys(kernel.ring(name).buffers, step)
                 out.append(Acquire(name, step))
             case Consume(name, step):
-                ring = kernel.ring(name)
+                steps |= dict.fromkeys(kernel.ring(name).buffers, step)
                 out.append(WaitFull(name, step))
-                after.append(Release(name, step))
-            case _ if ring is not None and step is not None:
-                out.append(_staged(stmt, ring, step))
+                release[name] = len(out), Release(name, step)
             case _:
-                out.append(map_bodies(stmt, lambda inner: _steps(kernel, inner)))
-    return tuple(out + after)
+                stmt = map_bodies(stmt, lambda inner: _steps(kernel, inner))
+                out.append(_staged(kernel, stmt, steps))
+                for name, (_, last) in release.items():
+                    if set(_reads(stmt)) & set(kernel.ring(name).buffers):
+                        release[name] = len(out), last
+    for at, stmt in sorted(release.values(), key=lambda r: -r[0]):
+        out.insert(at, stmt)
+    return tuple(out)
 
 
-def _staged(stmt: Stmt, ring: CircularBuffer, step: Expr) -> Stmt:
-    def staged(ref: SmemRef) -> SmemRef:
-        return replace(ref, stage=step % ring.stages) if ref.buffer in ring.buffers else ref
+def _reads(stmt: Stmt) -> list[str]:
+    """Shared buffers that a statement reads itself."""
+    values = (getattr(stmt, f.name) for f in fields(stmt))
+    return [v.buffer for v in values if isinstance(v, SmemRef)]
 
-    match stmt:
-        case TmaLoad(dst=dst):
-            return replace(stmt, dst=staged(dst))
-        case MmaTile(a=a, b=b):
-            return replace(stmt, a=staged(a), b=staged(b))
-    return stmt
+
+def _staged(kernel: Kernel, stmt: Stmt, steps: dict[str, Expr]) -> Stmt:
+    """``stmt`` with its references to buffers of a ring put into the stage of their step."""
+
+    def staged(value: object) -> object:
+        if not isinstance(value, SmemRef) or value.buffer not in steps:
+            return value
+        ring = next(r for r in kernel.circular_buffers if value.buffer in r.buffers)
+        return replace(value, stage=steps[value.buffer] % ring.stages)
+
+    changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}
+    return replace(stmt, **changes)

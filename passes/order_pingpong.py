@@ -1,9 +1,12 @@
-"""Let the two warpgroups of a ping-pong kernel take turns on the tensor core.
+"""Let the two warpgroups of a ping-pong kernel take turns on each circular buffer.
 
 Requires: a circular buffer whose steps are each consumed by one of two groups, and a compute role
-whose tile loop contains the main loop.
+whose tile loop contains the loop that consumes them: the main loop for the operands, the epilogue
+for matrices that it reads.
 Guarantees: a group enters its main loop only when the other has left its own, so one group's
-epilogue runs under the other's main loop. Every ``bar.sync`` meets exactly one ``bar.arrive`` of
+epilogue runs under the other's main loop; likewise for epilogues that consume steps. Without that
+a group could wait for a step of the second next phase, whose parity is that of the phase before.
+Every ``bar.sync`` meets exactly one ``bar.arrive`` of
 the partner, for any number of tiles: the partner arrives only if the other group has another turn,
 so a group without a tile neither waits nor is waited for, and no arrival is left over at exit.
 
@@ -29,7 +32,6 @@ from lowering.ir.nodes import (
     Role,
     Stmt,
     WaitFull,
-    WgmmaWait,
 )
 from lowering.ir.visit import Names, map_roles, walk
 from lowering.options import LoweringOptions
@@ -38,7 +40,7 @@ __all__ = ["order_pingpong"]
 
 
 def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    """Ordering barriers around the main loops.
+    """Ordering barriers around the loops that consume steps.
 
     before::
 
@@ -64,10 +66,23 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
         UnsupportedError: more than two groups.
         InternalError: a consuming role without a group index or without a tile loop.
     """
+    by_place: dict[Body, CircularBuffer] = {}
     for ring in kernel.circular_buffers:
         if ring.consumers < ring.groups:
-            kernel = _order(kernel, ring)
+            by_place.setdefault(_place(kernel.body, ring), ring)
+    for ring in by_place.values():
+        kernel = _order(kernel, ring)
     return kernel
+
+
+def _place(body: Body, ring: CircularBuffer) -> Body:
+    """The loops that wait for steps of ``ring`` themselves: rings of one loop share its turns."""
+    return tuple(
+        s
+        for s in walk(body)
+        if isinstance(s, For)
+        and any(isinstance(x, WaitFull) and x.ring == ring.name for x in s.body)
+    )
 
 
 def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
@@ -101,7 +116,7 @@ def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: 
     out: list[Stmt] = []
     for stmt in body:
         inside = stmt.body if isinstance(stmt, For) else ()
-        main = [i for i, s in enumerate(inside) if _in_main_loop(s, ring)]
+        main = [i for i, s in enumerate(inside) if _consumes_within(s, ring)]
         if not (isinstance(stmt, For) and main):
             out.append(stmt)
             continue
@@ -117,11 +132,9 @@ def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: 
     return tuple(out)
 
 
-def _in_main_loop(stmt: Stmt, ring: CircularBuffer) -> bool:
-    """Whether ``stmt`` is the main loop, or its last wait or release behind it."""
+def _consumes_within(stmt: Stmt, ring: CircularBuffer) -> bool:
+    """Whether ``stmt`` is the loop that consumes steps, or a late release behind it."""
     match stmt:
-        case WgmmaWait():
-            return True
         case For(body=body) | If(then=body):
             return any(
                 isinstance(s, (WaitFull, Release)) and s.ring == ring.name for s in walk(body)

@@ -12,7 +12,7 @@ After ``delinearize`` (both sides are nests over tile and k).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.errors import InternalError
@@ -62,27 +62,48 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
         InternalError: the steps of a role are not linear in its loops.
     """
     names = Names(kernel)
+    rings = _rings(kernel)
 
     def role(r: Role) -> Role:
-        for stages in sorted({s for _, s in _steps(r.body)}):
-            stepper = _Stepper(names, r, stages)
-            body, _ = stepper.body(r.body, None)
-            r = replace(r, body=(*stepper.before, *body))
+        for arrays in rings:
+            for stages in sorted({s for _, s in _steps(r.body, arrays)}):
+                stepper = _Stepper(names, r, stages, arrays)
+                body, _ = stepper.body(r.body, None)
+                r = replace(r, body=(*stepper.before, *body))
         return r
 
     return map_roles(kernel, role)
 
 
-def _steps(body: Body) -> list[tuple[Expr, int]]:
-    """(m, stages) of every mbarrier index ``m % stages``, in program order."""
-    found = []
-    for stmt in walk(body):
+def _rings(kernel: Kernel) -> list[frozenset[str]]:
+    """Mbarrier arrays that are stepped through together: some role uses them at steps that are
+    always the same distance apart.
+    """
+    rings = [frozenset((array.name,)) for array in kernel.mbarriers]
+    by_step: dict[object, str] = {}
+    for stmt in walk(kernel.body):
+        for m, _, array in _indices((stmt,)):
+            moving = tuple(term for term in poly(m).terms if term[0])
+            first = by_step.setdefault(moving or array, array)
+            joined = frozenset().union(*(r for r in rings if r & {first, array}))
+            rings = [r for r in rings if not r & joined] + [joined]
+    return sorted(rings, key=min)
+
+
+def _indices(stmts: Body) -> Iterator[tuple[Expr, int, str]]:
+    """(m, stages, array) of every mbarrier index ``m % stages``, not looking into statements."""
+    for stmt in stmts:
         bar = getattr(stmt, "bar", None)
         if isinstance(bar, MBarrierRef):
             match bar.index:
                 case Binary("%", m, Const(stages)):
-                    found.append((m, stages))
-    return found
+                    yield m, stages, bar.array
+
+
+def _steps(body: Body, arrays: frozenset[str]) -> list[tuple[Expr, int]]:
+    """(m, stages) of every index ``m % stages`` into one of ``arrays``, in program order."""
+    found = _indices(tuple(walk(body)))
+    return [(m, stages) for m, stages, array in found if array in arrays]
 
 
 @dataclass(frozen=True)
@@ -101,6 +122,7 @@ class _Stepper:
     names: Names
     role: Role
     stages: int
+    arrays: frozenset[str]
     before: list[Stmt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -119,7 +141,9 @@ class _Stepper:
         """Rewrite ``body`` starting at ``place`` (None before the first loop that steps)."""
         out: list[Stmt] = []
         for stmt in body:
-            if isinstance(stmt, For) and any(s == self.stages for _, s in _steps(stmt.body)):
+            if isinstance(stmt, For) and any(
+                s == self.stages for _, s in _steps(stmt.body, self.arrays)
+            ):
                 new, place = self.loop(stmt, place)
                 out += new
             elif isinstance(stmt, If) and place is None:
@@ -165,7 +189,7 @@ class _Stepper:
 
     def entry(self, loop: For) -> Poly:
         """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
-        m = next(m for m, s in _steps(loop.body) if s == self.stages)
+        m = next(m for m, s in _steps(loop.body, self.arrays) if s == self.stages)
         starts = {s.var: s.start for s in walk(loop.body) if isinstance(s, For)}
         return _at(self.position(m), starts)
 

@@ -1,6 +1,6 @@
 """Turn the load and compute sections into roles of their own warps.
 
-Requires: one ``load`` and one ``compute`` section at the top level, side by side. A kernel whose
+Requires: one ``compute`` section and up to four ``load`` sections at the top level. A kernel whose
 consumers load for themselves (``interleave_loads``) stays as it is.
 Guarantees: one ``roles`` statement; compute warpgroups first, then one load warpgroup, of which a
 single warp runs the load loop and a single elected thread of it issues copies.
@@ -20,6 +20,9 @@ from lowering.ir.nodes import Body, Elect, For, If, Let, Role, Roles, Section
 from lowering.options import LoweringOptions
 
 __all__ = ["warp_specialize"]
+
+WARPS = 4
+"""Warps of a warpgroup."""
 
 
 def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -47,10 +50,14 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     if any(ring.prefetch for ring in kernel.circular_buffers):
         return kernel
-    sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
-    if sorted(sections) != ["compute", "load"]:
-        raise InternalError("warp_specialize", f"sections are {sorted(sections)}")
-    compute, load = sections["compute"], sections["load"]
+    sections = [s for s in kernel.body if isinstance(s, Section)]
+    loads = [s for s in sections if s.name == "load"]
+    if not 1 <= len(loads) <= WARPS or sorted(s.name for s in sections)[: -len(loads)] != [
+        "compute"
+    ]:
+        names = [s.name for s in sections]
+        raise InternalError("warp_specialize", f"sections are {sorted(names)}")
+    compute = next(s for s in sections if s.name == "compute")
     threads = (compute.groups + 1) * hopper.WARPGROUP
     if threads > hopper.MAX_THREADS:
         most = hopper.MAX_THREADS // hopper.WARPGROUP - 1
@@ -60,12 +67,15 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
             f"with the load warpgroup the CTA has {threads} threads, limit {hopper.MAX_THREADS}",
             (f"at most {most} compute warpgroups",),
         )
-    warps = 4 * compute.groups
-    one_warp = If(Special("warpgroup.warp").eq(0), _elected(load.body))
+    warps = WARPS * compute.groups
+    by_warp = (
+        If(Special("warpgroup.warp").eq(warp), _elected(load.body))
+        for warp, load in enumerate(loads)
+    )
     roles = Roles(
         (
             Role("compute", 0, warps, compute.body, compute.group, compute.registers),
-            Role("load", warps, 4, (one_warp,), registers=load.registers),
+            Role("load", warps, WARPS, tuple(by_warp), registers=loads[0].registers),
         )
     )
     body = [s for s in kernel.body if not isinstance(s, Section)]

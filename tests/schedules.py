@@ -187,10 +187,16 @@ SCHEDULES: dict[str, MatmulParams] = {
 """By name; all compile without spills and run on every problem whose rows are 16-byte aligned."""
 
 
-def for_result(params: MatmulParams, result: str, operand: str = "bf16") -> MatmulParams:
-    """``params`` with as many stages, up to its own, as fit beside the epilogue of ``result``."""
+def for_result(
+    params: MatmulParams, result: str, operand: str = "bf16", inputs: tuple[str, ...] = ()
+) -> MatmulParams:
+    """``params`` with as many stages, up to its own, as fit beside the epilogue of ``result``.
+
+    ``inputs`` are the types of the matrices that the load warpgroup loads for it.
+    """
     types = DataType[_TYPES[operand]], DataType[_TYPES[result]]
-    stage, epilogue = shared_bytes(params, *types)
+    loaded = tuple(DataType[_TYPES[t]] for t in inputs)
+    stage, epilogue = shared_bytes(params, *types, inputs=loaded)
     options = params.circular_buffer_options
     fit = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
     stages = min(fit, options.smem_circular_buffer_stage)

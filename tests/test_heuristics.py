@@ -37,7 +37,7 @@ MEASURED = {
 
 
 def problem(m: int, n: int, k: int, work: int = 0) -> Problem:
-    return Problem(m, n, k, BF16, (BF16,), 132, work)
+    return Problem(m, n, k, BF16, (BF16,), 132, work=work)
 
 
 @pytest.mark.parametrize("shape", MEASURED, ids=str)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.errors import UnsupportedError, WschedError
 from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.schedule.epilogue_inputs import matrix_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -69,8 +70,11 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         UnsupportedError: a layout that TMA cannot address, or a device that is neither the CPU
             (the machine model) nor a GPU.
     """
+    from torch import contiguous_format
+
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
+    loaded = _loaded(fusion)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
             continue
@@ -78,6 +82,12 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         if tensor.dtype != wanted:
             raise InputError(f"input {position} is {tensor.dtype}, the definition says {wanted}")
         if "K" in binding.axes:
+            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+        elif binding.tensor in loaded:
+            # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
+            view = _as_result(fusion, tensor)
+            if not _tma_addresses(view):
+                tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
             what = f"input {position}"
@@ -87,6 +97,35 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
         if binding.tensor not in matrices:
             matrices[binding.tensor] = _scalar(value, device)
     return Arguments(extents, matrices, device)
+
+
+def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...]:
+    """Types of the epilogue's matrices, if TMA can address all of them as they are; else none."""
+    names = matrix_inputs(fusion)
+    by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
+    if not all(_tma_addresses(_as_result(fusion, by_name[name])) for name in names):
+        return ()
+    return tuple(fusion.tensor(name).dtype for name in names)
+
+
+def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
+    """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
+    by_row, by_col = fusion.result_axes
+    return tensor.T if by_row > by_col else tensor
+
+
+def _tma_addresses(tensor: torch.Tensor) -> bool:
+    """Whether TMA can address a matrix where it lies."""
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    row_bytes = row * tensor.element_size()
+    adjacent = col == 1 or cols <= 1
+    aligned = rows <= 1 or (row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0)
+    return bool(adjacent and aligned and tensor.data_ptr() % TMA_STRIDE_ALIGN == 0)
+
+
+def _loaded(fusion: Fusion) -> frozenset[str]:
+    """Names of the inputs that the load warpgroup of a scheduled fusion loads."""
+    return frozenset(source.name for t in fusion.loads for source in fusion.producers(t.name))
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:
@@ -131,10 +170,7 @@ def epilogue_matrix(
     sizes = dict(zip(binding.axes, tensor.shape, strict=True))
     by_row, by_col = fusion.result_axes
     rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
-    if tensor.dim() != 2:
-        tensor = tensor.reshape(rows, cols)
-    elif by_row == "N":  # the product is computed as [N, M]
-        tensor = tensor.T
+    tensor = tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
     pair = 2 * tensor.element_size()
     if by_col not in sizes:
         return tensor

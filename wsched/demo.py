@@ -9,7 +9,7 @@ from wsched.api import import_fusion
 from wsched.check import check, device, multiprocessors, random_inputs
 from wsched.compiled import CompiledFusion
 from wsched.inspect import Extents, kernel_for, write_dumps
-from wsched.schedule.legality import load_relation
+from wsched.schedule.legality import load_relations
 from wsched.schedule.loops import side_by_side
 
 __all__ = ["LINEAR", "run_demo"]
@@ -43,7 +43,7 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     print(f"2. Scheduled for M x N x K = {extents}:\n   {kernel.kernel.name}\n")
     print(_indented(side_by_side(kernel.fusion)))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
-    print(_indented(str(load_relation(kernel.fusion))))
+    print(_indented("".join(map(str, load_relations(kernel.fusion)))))
     print("3. Executed and checked\n")
     outcome = check(kernel, random_inputs(fusion, extents, 0, where))
     print(_indented(outcome.text))

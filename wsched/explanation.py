@@ -15,7 +15,7 @@ from wsched.fallback import rebuild, unknown_ops
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params, ranked
 from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
-from wsched.schedule.legality import load_relation
+from wsched.schedule.legality import load_relations
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import MatmulParams
 
@@ -161,7 +161,7 @@ def _facts(
         shared_bytes=kernel.kernel.shared_bytes,
         predicted_us=us,
         others={_short(params): us for us, params in others},
-        relation=tuple(str(load_relation(kernel.fusion)).splitlines()),
+        relation=tuple("".join(map(str, load_relations(kernel.fusion))).splitlines()),
         params=kernel.params.to_dict(),
     )
 
@@ -228,7 +228,7 @@ def _choices(
     """Every parameter that the heuristic decides, with the numbers that decided it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    stage, epilogue = shared_bytes(params, problem.operand, *problem.results)
+    stage, epilogue = shared_bytes(params, problem.operand, *problem.results, inputs=problem.inputs)
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
     more = used + stage

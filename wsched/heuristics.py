@@ -60,7 +60,8 @@ again: row-major order lost a quarter of the speed at 8192x28672x4096 on an H200
 class Problem:
     """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with the types of its operands and of all its results.
 
-    ``sms`` is the number of multiprocessors, ``work`` the epilogue's :func:`epilogue_work`.
+    ``sms`` is the number of multiprocessors, ``inputs`` the types of the matrices that TMA loads
+    for the epilogue, ``work`` the epilogue's :func:`epilogue_work`.
     """
 
     m: int
@@ -69,6 +70,7 @@ class Problem:
     operand: DataType
     results: tuple[DataType, ...]
     sms: int
+    inputs: tuple[DataType, ...] = ()
     work: int = 0
 
 
@@ -108,9 +110,11 @@ def choose_params(problem: Problem) -> MatmulParams:
     """The schedule with the smallest predicted time, with as many stages as fit.
 
     Raises:
-        UnsupportedError: the results' buffers leave no room for the operands in any schedule.
+        UnsupportedError: the epilogue's buffers leave no room for the operands in any schedule.
     """
     found = ranked(problem)
+    if not found and problem.inputs:
+        return choose_params(replace(problem, inputs=()))
     if not found:
         kinds = ", ".join(map(str, problem.results))
         raise UnsupportedError(
@@ -150,6 +154,7 @@ def epilogue_work(fusion: Fusion) -> int:
 
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
     """The parameters of a schedule: two buffers for each result, or one where two do not fit."""
+    types = (*problem.results, *problem.inputs)
     groups_of_rows = schedule.m if schedule.ping_pong else schedule.m // 2
     cta_rows = 2 * groups_of_rows
     params = MatmulParams(
@@ -162,15 +167,16 @@ def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
         mma_macro=MmaMacro(64, schedule.n, 16),
         grid_traversal_factor=TRAVERSAL,
         epilogue_stages=2,
+        epilogue_input_stages=2 if problem.inputs else 0,
     )
-    chunks = schedule.n // chunk_columns(params, *problem.results)
+    chunks = schedule.n // chunk_columns(params, *types)
     single = _with_stages(problem, replace(params, epilogue_stages=1))
     return (None if chunks % 2 else _with_stages(problem, params)) or single
 
 
 def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams | None:
     """The most stages that fit into shared memory beside the epilogue's buffers; None below 3."""
-    stage, epilogue = shared_bytes(params, problem.operand, *problem.results)
+    stage, epilogue = shared_bytes(params, problem.operand, *problem.results, inputs=problem.inputs)
     fitting = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
     if fitting < MIN_STAGES:
         return None

@@ -12,6 +12,7 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params, epilogue_work
+from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
 
 __all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
@@ -45,8 +46,9 @@ class Extents:
         """The heuristic's question for these extents."""
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
+        inputs = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         m, n = (self.of(axis) for axis in fusion.result_axes)
-        return Problem(m, n, self.k, operand, results, sms, epilogue_work(fusion))
+        return Problem(m, n, self.k, operand, results, sms, inputs, epilogue_work(fusion))
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from lowering.errors import UnsupportedError
 from lowering.lower import lower
-from tests.schedules import definition
+from tests.epilogues import RESIDUAL, epilogue
+from tests.schedules import cooperative, definition
 from wsched.api import import_fusion
-from wsched.schedule import matmul
+from wsched.fusion import LoadStoreOpType
+from wsched.schedule import epilogue_inputs, matmul
 from wsched.schedule.params import MatmulParams
 from wsched.schedule.schedule import Schedule
+
+_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
@@ -81,3 +86,83 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(monkeypatch, _cache=direct)
     assert error.what == "T5 = cast(T4)"
     assert error.supported.startswith("registers -> StMatrix (16 bits)")
+
+
+# --- matrices that the epilogue reads -------------------------------------------------------------
+
+
+def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
+    """The same for a residual, read in two stages."""
+    for name, value in patches.items():
+        monkeypatch.setattr(matmul, name, value)
+    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
+    with pytest.raises(UnsupportedError) as error:
+        lower(scheduled, "k")
+    return error.value
+
+
+def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = matmul._cache_matrix
+
+    def plain(s: Schedule, tv: str) -> str:
+        with monkeypatch.context() as patch:
+            after = s.cache_after
+            patch.setattr(
+                s, "cache_after", lambda tv, op=None: after(tv, op) if op is _TMA else after(tv)
+            )
+            return cache(s, tv)
+
+    error = input_refusal(monkeypatch, _cache_matrix=plain)
+    assert error.what == "T12 = Set(T11)"
+    assert error.supported == (
+        "CpAsyncBulkTensorTile -> shared -> LdMatrix (16 bits) or Set (32 bits) -> registers"
+    )
+
+
+def test_a_matrix_read_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    inline = matmul._inline
+
+    def outside(s: Schedule, names: matmul._Names) -> None:
+        inline(s, names)
+        s.inline_at("T12", 2)
+
+    error = input_refusal(monkeypatch, _inline=outside)
+    assert (error.what, error.supported) == (
+        "T12 inlined at 2", "at least 4: read chunk by chunk",
+    )  # fmt: skip
+
+
+def test_a_matrix_loaded_with_other_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    step_through = matmul._step_through
+
+    def other(
+        s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
+    ) -> None:
+        pair = (24, 240) if last == "chunk" else params.num_registers
+        step_through(s, tv, last, replace(params, num_registers=pair), stages, prefetch)
+
+    error = input_refusal(monkeypatch, _step_through=other)
+    assert error.what == (
+        "T11 loaded by WarpSpecialized(on=ParallelType.TIDy, num_registers=(24, 240), "
+        "stage_slice_position=2) and the operands by WarpSpecialized(on=ParallelType.TIDy, "
+        "num_registers=(40, 232), stage_slice_position=2)"
+    )
+    assert error.supported == "WarpSpecialized alike"
+
+
+def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
+    names = "rqpo"
+    text = epilogue(
+        *(f"{n}: [-1, -1]" for n in names),
+        *(f"s{n} = fd.ops.add({'y' if n == 'r' else 's' + m}, {n})"
+          for m, n in zip("y" + names, names, strict=False)),
+        "d = fd.ops.cast(so, dtype=DataType.BFloat16)",
+    )  # fmt: skip
+    scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
+    with pytest.raises(UnsupportedError) as error:
+        lower(scheduled, "k")
+    assert str(error.value) == (
+        "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
+        "the load warpgroup"
+    )

@@ -144,3 +144,22 @@ def test_pingpong_without_a_group_index() -> None:
         "allocate_mbarriers: role compute has no group index\n"
         "This is a defect of wsched, please report it with the dump."
     )
+
+
+def test_two_circular_buffers_share_init_and_teardown() -> None:
+    head = HEAD + "shared C_s: bf16[2][64x64] swizzle 128\n" + RING
+    head += "circular_buffer aux(C_s) stages 2 groups 2 consumers 1 in_flight 0\n"
+    body = BEFORE.replace(
+        "  role load",
+        "  role other warps 12 .. 16 as g {\n    wait_full aux, 0\n    release aux, 0\n  }\n"
+        "  role load",
+    )
+    text = lowered(allocate_mbarriers, head + body, threads=512)
+    assert text.count("fence.mbarrier_init") == 1
+    assert text.count("cta.sync") == 2
+    begin, roles = text.split("roles {")
+    assert "mbarrier.init ring_empty[ring_init], 8" in begin
+    assert "mbarrier.init aux_empty[aux_init], 4" in begin
+    assert "if g == 0 {\n        elect {\n          for aux_first in 0 .. 2 unroll {" in roles
+    assert "mbarrier.inval ring_full[ring_inval]" in roles
+    assert "mbarrier.inval aux_empty[aux_inval]" in roles

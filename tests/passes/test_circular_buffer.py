@@ -79,3 +79,30 @@ def test_as_many_stages_as_groups_in_flight() -> None:
         "while that many wgmma groups stay in flight, so the load side would wait for ever\n"
         "  legal here: stages >= 5; wgmma_in_flight <= 3"
     )
+
+
+def test_two_circular_buffers() -> None:
+    """Each has steps of its own; a step is released behind its last read, not at the end."""
+    head = """
+param n: i32
+shared A_s: bf16[STAGES_A][64x64] swizzle 128
+shared C_s: bf16[STAGES_C][64x64] swizzle 128
+shared D_s: bf16[1][64x64] swizzle 128
+circular_buffer ring(A_s) stages 4 groups 1 consumers 1 in_flight 1
+circular_buffer aux(C_s) stages 2 groups 1 consumers 1 in_flight 0
+"""
+    body = """
+for c in 0 .. n {
+  STEP
+  r: frag<bf16, 64x64> = ldmatrix C_s[AT, 0, 0]
+  RELEASE
+  stmatrix D_s[0, 0, 0], r
+}
+"""
+    before = head.replace("STAGES_A", "1").replace("STAGES_C", "1") + body.replace(
+        "STEP", "consume aux, n + c"
+    ).replace("AT", "0").replace("  RELEASE\n", "")
+    after = head.replace("STAGES_A", "4").replace("STAGES_C", "2") + body.replace(
+        "STEP", "wait_full aux, n + c"
+    ).replace("AT", "(n + c) % 2").replace("RELEASE", "release aux, n + c")
+    assert lowered(circular_buffer, before) == full(after)

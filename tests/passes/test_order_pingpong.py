@@ -153,3 +153,28 @@ roles {
         "order_pingpong: role compute has no tile loop around its main loop\n"
         "This is a defect of wsched, please report it with the dump."
     )
+
+
+AUX = """circular_buffer aux() stages 2 groups 2 consumers 1 in_flight 0
+circular_buffer aux2() stages 2 groups 2 consumers 1 in_flight 0
+"""
+EPILOGUE = """for c in 0 .. 2 {
+        wait_full aux, (t * 2 + wg) * 2 + c
+        wait_full aux2, (t * 2 + wg) * 2 + c
+        fence.proxy.async
+      }
+"""
+
+
+def test_epilogues_that_consume_steps_take_turns_too() -> None:
+    """Once for all circular buffers that one loop consumes, with barriers of their own."""
+    before = HEAD + RING + AUX + BEFORE.replace("fence.proxy.async\n", EPILOGUE)
+    order = "named_barrier order[2] id 4 threads 256\nnamed_barrier order2[2] id 6 threads 256\n"
+    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
+    begin = "if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
+    after = AFTER.replace(begin, begin + "    " + begin.replace("order", "order2")).replace(
+        "fence.proxy.async\n",
+        f"bar.sync order2[wg]\n      {EPILOGUE}"
+        f"      if {turns} {{\n        bar.arrive order2[1 - wg]\n      }}\n",
+    )
+    assert lowered(order_pingpong, before) == full(HEAD + order + RING + AUX + after)

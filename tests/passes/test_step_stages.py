@@ -8,6 +8,7 @@ from lowering.errors import InternalError
 from lowering.ir.expr import Binary, Const, Expr, children, evaluate
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import For, MBarrierArrive, MBarrierWait, Roles
+from lowering.ir.text import print_kernel
 from lowering.ir.visit import expressions, walk
 from lowering.options import LoweringOptions
 from passes.step_stages import step_stages
@@ -192,3 +193,35 @@ def test_roles_are_stepped_apart() -> None:
     after = step_stages(kernel(HEAD + two), LoweringOptions())
     (roles,) = (s for s in after.body if isinstance(s, Roles))
     assert roles.roles[1].body == ()
+
+
+def test_circular_buffers_of_one_loop_are_stepped_apart() -> None:
+    """The operands' by k and the epilogue's by chunk, each with a stage and parity of its own."""
+    body = """
+roles {
+  role compute warps 0 .. 4 {
+    for t in 0 .. tiles {
+      for k in 0 .. n {
+        mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2
+      }
+      for c in 0 .. 3 {
+        mbarrier.wait empty[(t * 3 + c) % 2], (t * 3 + c) // 2 % 2
+      }
+    }
+  }
+}
+"""
+    before = kernel(HEAD + body)
+    after = step_stages(before, LoweringOptions())
+    env = {"tiles": 3, "n": 5, "first": 0}
+    for k in (before, after):
+        waits = [
+            (s.bar.array, evaluate(s.bar.index, at), evaluate(s.parity, at))
+            for s, at in execute_role(k, "compute", env, 0)
+            if isinstance(s, MBarrierWait)
+        ]
+        steps = list(range(15))
+        assert [w[1:] for w in waits if w[0] == "full"] == [(m % 4, m // 4 % 2) for m in steps]
+        assert [w[1:] for w in waits if w[0] == "empty"] == [(m % 2, m // 2 % 2) for m in steps[:9]]
+    text = print_kernel(after)
+    assert "% 4" not in text and "% 2" not in text

@@ -87,3 +87,18 @@ def test_sections_other_than_one_load_and_one_compute(text: str, sections: str) 
         f"warp_specialize: sections are {sections}\n"
         "This is a defect of wsched, please report it with the dump."
     )
+
+
+def test_each_load_section_has_a_warp() -> None:
+    second = """
+section load groups 1 {
+  for c in 0 .. n {
+    load.tile B_s[0, 0, 0], A[c * 64, 0]
+  }
+}
+"""
+    text = lowered(warp_specialize, BEFORE + second, threads=256)
+    assert text.count("role load warps 8 .. 12 {") == 1
+    first, other = text.split("if %warpgroup.warp == 1 {")
+    assert "if %warpgroup.warp == 0 {" in first and "for m in 0 .. n {" in first
+    assert "for c in 0 .. n {\n          elect {\n" in other

@@ -67,6 +67,7 @@ def test_set_memory_type() -> None:
             LoadStoreOpType.StMatrix,
             "StMatrix writes shared memory from registers: use cache_before",
         ),
+        ("T2", LoadStoreOpType.LdMatrix, "LdMatrix reads shared memory, T2 is in Global memory"),
     ],
 )
 def test_cache_after_refused(tv: str, op: LoadStoreOpType, why: str) -> None:
@@ -81,6 +82,11 @@ def test_cache_after_refused(tv: str, op: LoadStoreOpType, why: str) -> None:
         ("T0", TMA, "T0 is an input: nothing writes it"),
         ("T4", TMA, "a TMA store writes global memory, T4 is in Local memory"),
         ("T4", LoadStoreOpType.StMatrix, "StMatrix stores 16-bit elements, T4 has Float"),
+        (
+            "T4",
+            LoadStoreOpType.LdMatrix,
+            "LdMatrix reads shared memory into registers: use cache_after",
+        ),
     ],
 )
 def test_cache_before_refused(tv: str, op: LoadStoreOpType, why: str) -> None:
@@ -119,3 +125,16 @@ def test_set_memory_type_refused(tv: str, memory: MemoryType, why: str) -> None:
     with pytest.raises(ScheduleError) as error:
         cached().set_memory_type(tv, memory)
     assert (error.value.rule, error.value.why) == ("memory", why)
+
+
+def test_ldmatrix_reads_16_bit_elements_of_shared_memory() -> None:
+    f = set_memory_type(linear(), "T4", MemoryType.Local)
+    f, name = cache_after(f, "T4")
+    f = set_memory_type(f, name, MemoryType.Shared)
+    with pytest.raises(ScheduleError) as error:
+        cache_after(f, name, LoadStoreOpType.LdMatrix)
+    assert error.value.why == f"LdMatrix loads 16-bit elements, {name} has Float"
+    f, name = cache_after(linear(), "T2", TMA)
+    f = set_memory_type(f, name, MemoryType.Shared)
+    f, copy = cache_after(f, name, LoadStoreOpType.LdMatrix)
+    assert f"{copy} = LdMatrix({name})" in exprs(f)

@@ -12,6 +12,7 @@ from wsched.fusion import Fusion, MemoryType, PointwiseOp, inputs_of, rewire
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
+    MatmulParams,
     load_relation,
     loops_text,
     replay,
@@ -55,11 +56,33 @@ def test_every_tensor_of_the_epilogue_shares_the_chunk_loop() -> None:
         assert t.compute_at >= position or not f.uses(t.name)
 
 
-def test_inputs_are_read_into_registers() -> None:
-    f = schedule_matmul(fusion("residual"), COOPERATIVE)
+@pytest.mark.parametrize(
+    "params", [replace(COOPERATIVE, epilogue_input_stages=0), CLASSES["pipelined"]]
+)
+def test_matrices_are_read_into_registers(params: MatmulParams) -> None:
+    """If they are not to be loaded by TMA, or if there is no load warpgroup to do it."""
+    f = schedule_matmul(fusion("residual"), params)
     (reader,) = f.uses("T2")
     assert str(reader) == "Set(T2)"
     assert f.tensor(reader.output).memory is MemoryType.Local
+
+
+@pytest.mark.parametrize(("dtype", "read"), [("BFloat16", "LdMatrix"), ("Float", "Set")])
+def test_matrices_are_loaded_through_shared_memory(dtype: str, read: str) -> None:
+    text = epilogue(f"r: [-1, -1] {dtype}", "s = fd.ops.add(y, r)", "d = fd.ops.cast(s, "
+                    "dtype=DataType.BFloat16)")  # fmt: skip
+    f = schedule_matmul(build_fusion(record_text(text)), THREE_STAGES)
+    (load,) = f.uses("T2")
+    assert str(load) == "CpAsyncBulkTensorTile(T2)"
+    assert f.tensor(load.output).memory is MemoryType.Shared
+    (reader,) = f.uses(load.output)
+    assert str(reader) == f"{read}({load.output})"
+    assert f.tensor(reader.output).memory is MemoryType.Local
+
+
+def test_rows_columns_and_scalars_are_not_loaded_by_tma() -> None:
+    f = schedule_matmul(fusion("gelu"), COOPERATIVE)
+    assert len(f.loads) == 2
 
 
 def test_a_history_can_be_replayed() -> None:

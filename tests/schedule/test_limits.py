@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from lowering.errors import ScheduleError, UnsupportedError
+from tests.epilogues import RESIDUAL
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, PIPELINED, linear
 from wsched.fusion import DataType
+from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
     ClusterDims,
@@ -101,6 +103,7 @@ def test_legal(params: MatmulParams) -> None:
                 COOPERATIVE,
                 circular_buffer_options=CircularBufferOptions(False, True, 1, 1),
                 epilogue_stages=0,
+                epilogue_input_stages=1,
             ),
             [
                 "circular_buffer_smem_write=False: TMA loads are circular-buffered",
@@ -109,6 +112,7 @@ def test_legal(params: MatmulParams) -> None:
                 "wgmma_in_flight=1",
                 "1 stages: a ring has at least 2, and one more than the 1 wgmma groups in flight",
                 "epilogue_stages=0: a store needs a buffer",
+                "epilogue_input_stages=1: a ring has at least 2 stages, and 0 means none",
             ],
         ),
         (
@@ -177,6 +181,28 @@ def test_shared_memory() -> None:
         "  legal here: smem_circular_buffer_stage=2; smem_circular_buffer_stage=3; "
         "smem_circular_buffer_stage=4"
     )
+
+
+def test_shared_memory_of_matrices_that_the_epilogue_reads() -> None:
+    """128 rows of 64 or, with fp32, of 32 columns in two stages; results have 32 KiB or half."""
+    kinds = DataType.BFloat16, DataType.BFloat16
+    kib = [
+        shared_bytes(COOPERATIVE, *kinds, inputs=inputs)[1] // 1024
+        for inputs in ((DataType.BFloat16,), (DataType.Float,), (DataType.BFloat16,) * 2)
+    ]
+    assert kib == [32 + 32, 16 + 32, 32 + 64]
+    fusion = build_fusion(record_text(RESIDUAL))
+    with pytest.raises(ScheduleError) as error:
+        require_legal(fusion, COOPERATIVE)
+    assert error.value.why == (
+        "4 stages of 48 KiB + epilogue 64 KiB + barriers 1 KiB = 257 KiB, limit 227 KiB"
+    )
+    assert error.value.legal == (
+        "smem_circular_buffer_stage=2",
+        "smem_circular_buffer_stage=3",
+        "epilogue_input_stages=0",
+    )
+    require_legal(fusion, replace(COOPERATIVE, epilogue_input_stages=0))
 
 
 @pytest.mark.parametrize(

@@ -84,4 +84,5 @@ class LoadStoreOpType(_Named):
 
     Set = "Set"
     CpAsyncBulkTensorTile = "CpAsyncBulkTensorTile"
+    LdMatrix = "LdMatrix"
     StMatrix = "StMatrix"

@@ -7,7 +7,7 @@ from wsched.schedule.cache_before import cache_before
 from wsched.schedule.circular_buffer import circular_buffer
 from wsched.schedule.graph import Group, Step, TransformGraph
 from wsched.schedule.inline_at import inline_at
-from wsched.schedule.legality import load_relation
+from wsched.schedule.legality import load_relation, load_relations
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.merge import merge
@@ -56,6 +56,7 @@ __all__ = [
     "circular_buffer",
     "inline_at",
     "load_relation",
+    "load_relations",
     "loops_text",
     "merge",
     "parallelize",

@@ -16,6 +16,9 @@ from wsched.schedule.checks import Reasons, find, refuse
 
 __all__ = ["cache_after", "check_cache_after"]
 
+# ldmatrix moves 8x8 matrices of 16-bit elements.
+_LDMATRIX_BYTES = 2
+
 
 def cache_after(
     fusion: Fusion, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set
@@ -25,13 +28,14 @@ def cache_after(
     Args:
         fusion: the fusion.
         tv: name of the tensor.
-        op: how the copy is made; ``CpAsyncBulkTensorTile`` is a TMA load.
+        op: how the copy is made; ``CpAsyncBulkTensorTile`` is a TMA load, ``LdMatrix`` a load from
+            shared memory into a wgmma's fragment.
 
     Returns:
         The fusion and the name of the copy, which is local (see ``set_memory_type``).
 
     Legal if the tensor is read, is not transformed yet, and is in global memory where ``op`` is a
-    TMA.
+    TMA; in shared memory with elements of 16 bits where it is LdMatrix.
 
     before: ``T4 = mma(T2, T3)``
     after ``cache_after(fusion, "T2", LoadStoreOpType.CpAsyncBulkTensorTile)``:
@@ -53,6 +57,10 @@ def check_cache_after(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Rea
         reasons.append(f"{t.name} is transformed already: cache it first")
     if op is LoadStoreOpType.CpAsyncBulkTensorTile and t.memory is not MemoryType.Global:
         reasons.append(f"a TMA load reads global memory, {t.name} is in {t.memory} memory")
+    if op is LoadStoreOpType.LdMatrix and t.memory is not MemoryType.Shared:
+        reasons.append(f"LdMatrix reads shared memory, {t.name} is in {t.memory} memory")
+    if op is LoadStoreOpType.LdMatrix and t.dtype.bytes != _LDMATRIX_BYTES:
+        reasons.append(f"LdMatrix loads 16-bit elements, {t.name} has {t.dtype}")
     if op is LoadStoreOpType.StMatrix:
         reasons.append("StMatrix writes shared memory from registers: use cache_before")
     return reasons

@@ -10,16 +10,20 @@ and ``c[i + 1] = c[i] * n[i]`` as polynomials in M, N, K and the grid. Then ever
 combination of indices; it increases if the serial coefficients fall from the outermost loop to the
 innermost. Compute loops without a part in m must lie inside one stage, or run on CTAs as on the
 load side. Where shares are rounded up, one predicate must cut off the end of m for all sides.
+
+There is one load loop for the operands, which the mma consumes, and one for each matrix that the
+epilogue reads, consumed by its copy in registers. Each has a relation of its own; the predicate
+that ends them is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lowering.errors import ScheduleError
 from lowering.hopper import WARPGROUP, register_pair_problem, register_pairs
-from lowering.ir.expr import Const, Expr, Special, Var
+from lowering.ir.expr import Const, Expr, Special, Var, substitute
 from lowering.ir.poly import linear_in, poly
 from wsched.fusion import (
     CircularBuffer,
@@ -29,6 +33,7 @@ from wsched.fusion import (
     Pipelined,
     Record,
     TensorView,
+    inputs_of,
     nest_text,
 )
 from wsched.schedule.circular_buffer import serial_left_of_slice
@@ -36,7 +41,7 @@ from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.relation import LoadRelation, StepLoop
 from wsched.schedule.tail import find_tail
 
-__all__ = ["load_relation"]
+__all__ = ["load_relation", "load_relations"]
 
 # A load warpgroup needs few registers: 24 is the least that setmaxnreg takes, 40 does not spill.
 
@@ -51,7 +56,7 @@ _CTA_INDEX = {
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """The two sides under examination."""
+    """The two sides under examination: what fills a circular buffer, and who consumes it."""
 
     fusion: Fusion
     graph: TransformGraph
@@ -85,14 +90,34 @@ class _Sides:
 
 
 def load_relation(fusion: Fusion) -> LoadRelation:
-    """The relation between load and compute side of a complete schedule.
+    """The relation between the operands' loads and the mma; errors as for all relations."""
+    return load_relations(fusion)[0]
+
+
+def load_relations(fusion: Fusion) -> tuple[LoadRelation, ...]:
+    """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of ``circular-buffer``,
             ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
             ``role``, ``registers``.
     """
-    sides = _sides(fusion)
+    graph = TransformGraph(fusion)
+    sides = (_operands(fusion, graph), *_matrices(fusion, graph))
+    relations = tuple(_relation(s) for s in sides)
+    for s, relation in zip(sides[1:], relations[1:], strict=True):
+        if _end(graph, s, relation) != _end(graph, sides[0], relations[0]):
+            raise s.refuse(
+                "load-bound",
+                f"the load steps of {relation.loads[0]} and of {', '.join(relations[0].loads)} do "
+                "not end with the same tile",
+                (f"tile {s.compute.name} as {sides[0].compute.name}",),
+            )
+    return relations
+
+
+def _relation(sides: _Sides) -> LoadRelation:
+    """The proof for one circular buffer."""
     indices = sides.graph.indices(_known(sides))
     # Compute's loops determine its dimensions, and those are mapped to all that the loads have.
     index = indices[sides.graph.group(sides.load_loop)]
@@ -116,9 +141,25 @@ def load_relation(fusion: Fusion) -> LoadRelation:
     )
 
 
-def _sides(fusion: Fusion) -> _Sides:
-    """Both sides; every TMA load must be buffered, all by one loop and in one way."""
-    loads, compute = fusion.loads, fusion.tensor(fusion.mma.output)
+def _end(
+    graph: TransformGraph, sides: _Sides, relation: LoadRelation
+) -> tuple[Expr, Expr, Expr | None] | None:
+    """What bounds both sides, over groups of loops instead of loops of one tensor."""
+    if relation.tail is None:
+        return None
+    names = {Var(d.name): Var(f"g{graph.group(d).id}") for d in sides.compute.loop}
+    index, stop = relation.tail.index, relation.tail.serial_stop
+    return (
+        poly(substitute(index, names)).expr(),
+        relation.tail.extent,
+        None if stop is None else substitute(stop, names),
+    )
+
+
+def _operands(fusion: Fusion, graph: TransformGraph) -> _Sides:
+    """The mma and its loads; every one must be buffered, all by one loop and in one way."""
+    compute = fusion.tensor(fusion.mma.output)
+    loads = tuple(t for t in fusion.loads if t.name in _sources(fusion, compute.name))
     bare = [t.name for t in loads if t.circular_buffer is None]
     buffers = [t.circular_buffer for t in loads if t.circular_buffer is not None]
     wrote = (
@@ -134,7 +175,6 @@ def _sides(fusion: Fusion) -> _Sides:
         why = "the operands of one mma are circular-buffered alike, these are not"
         legal = (str(Record("circular_buffer", (loads[-1].name, *_arguments(buffers[0])))),)
         raise ScheduleError("circular-buffer", wrote, why, legal, where)
-    graph = TransformGraph(fusion)
     sides = _Sides(fusion, graph, loads, compute, buffers[0])
     outer = [[(graph.group(d), d.parallel) for d in t.loop[: t.slice_position]] for t in loads]
     for t, loops in zip(loads, outer, strict=True):
@@ -145,6 +185,36 @@ def _sides(fusion: Fusion) -> _Sides:
                 f"the stage differ: {_names(loads[0])} and {_names(t)}",
             )
     return sides
+
+
+def _matrices(fusion: Fusion, graph: TransformGraph) -> Iterator[_Sides]:
+    """Each other TMA load, buffered as it must be, and the one tensor that reads it."""
+    operands = _sources(fusion, fusion.mma.output)
+    for t in fusion.loads:
+        if t.name in operands:
+            continue
+        readers = fusion.consumers(t.name)
+        if t.circular_buffer is None or len(readers) != 1:
+            names = ", ".join(r.name for r in readers)
+            raise ScheduleError(
+                "circular-buffer",
+                str(fusion.definition(t.name)),
+                f"{t.name} is not circular-buffered"
+                if t.circular_buffer is None
+                else f"a stage is released by one copy to registers, {t.name} is read by {names}",
+                (),
+                nest_text(t),
+            )
+        yield _Sides(fusion, graph, (t,), readers[0], t.circular_buffer)
+
+
+def _sources(fusion: Fusion, name: str) -> frozenset[str]:
+    """Names of all tensors that a tensor is made from."""
+    found: set[str] = {name}
+    for e in reversed(fusion.exprs):
+        if e.output in found:
+            found.update(inputs_of(e))
+    return frozenset(found)
 
 
 _NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 from lowering import hopper
 from lowering.errors import ScheduleError, UnsupportedError
 from wsched.fusion import DataType, Fusion
 from wsched.schedule.checks import Reasons
+from wsched.schedule.epilogue_inputs import loaded_types
 from wsched.schedule.params import MatmulParams, TilingStrategy
 
 __all__ = ["check_params", "chunk_columns", "require_legal", "shared_bytes"]
@@ -27,17 +29,28 @@ BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers and for aligning the first stage."""
 
 
-def chunk_columns(params: MatmulParams, *results: DataType) -> int:
-    """Columns that the epilogue stores at a time: at most 128 bytes of each, dividing the tile."""
-    return gcd(params.output_tile.n, SWIZZLE_BYTES // max(r.bytes for r in results))
+def chunk_columns(params: MatmulParams, *types: DataType) -> int:
+    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the tile.
+
+    ``types`` are those of the results and of the inputs that TMA loads for it.
+    """
+    return gcd(params.output_tile.n, SWIZZLE_BYTES // max(t.bytes for t in types))
 
 
-def shared_bytes(params: MatmulParams, operand: DataType, *results: DataType) -> tuple[int, int]:
-    """Bytes of shared memory of (one stage of both operands, all epilogue buffers)."""
+def shared_bytes(
+    params: MatmulParams, operand: DataType, *results: DataType, inputs: tuple[DataType, ...] = ()
+) -> tuple[int, int]:
+    """Bytes of shared memory of (one stage of both operands, all epilogue buffers).
+
+    ``inputs`` are the types of the matrices that TMA loads for the epilogue.
+    """
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
+    columns = chunk_columns(params, *results, *inputs)
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    buffer = warp.m * chunk_columns(params, *results) * sum(r.bytes for r in results)
-    return stage, buffer * params.epilogue_stages * params.warpgroups
+    stored = warp.m * columns * sum(r.bytes for r in results)
+    loaded = tile.m * columns * sum(t.bytes for t in inputs)
+    buffers = stored * params.epilogue_stages * params.warpgroups
+    return stage, buffers + loaded * params.epilogue_input_stages
 
 
 def require_legal(fusion: Fusion, params: MatmulParams) -> None:
@@ -54,19 +67,24 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
-    stage, epilogue = shared_bytes(params, operand, *(b.dtype for b in fusion.outputs))
+    results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
+    stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    fixed = epilogue + BARRIER_BYTES
-    if stages * stage + fixed > hopper.SHARED_BYTES:
+    fixed, room = epilogue + BARRIER_BYTES, hopper.SHARED_BYTES - BARRIER_BYTES
+    if stages * stage + epilogue > room:
         most = (hopper.SHARED_BYTES - fixed) // stage
         fitting = range(params.wgmma_in_flight + 1, most + 1)
+        unloaded = replace(params, epilogue_input_stages=0)
+        legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
+        if inputs and stages * stage + shared_bytes(unloaded, operand, *results)[1] <= room:
+            legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
             f"smem_circular_buffer_stage={stages}",
             f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
             f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
             f"{_kib(hopper.SHARED_BYTES)}",
-            tuple(f"smem_circular_buffer_stage={n}" for n in fitting if n > 1),
+            tuple(legal),
         )
 
 
@@ -181,6 +199,11 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
         )
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
+    if params.epilogue_input_stages < 0 or params.epilogue_input_stages == 1:
+        reasons.append(
+            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 2 stages, "
+            "and 0 means none"
+        )
     return reasons
 
 

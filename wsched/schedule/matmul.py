@@ -3,7 +3,8 @@
 All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``. Then the sides part:
 the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
 accumulator keeps both and splits its tile into wgmmas, and everything of the epilogue is computed
-for one chunk of columns at a time.
+for one chunk of columns at a time. Matrices that the epilogue reads are loaded like the operands,
+their one loop being that over tile and chunk.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from dataclasses import dataclass
 from lowering.hopper import WGMMA_K_BYTES, WGMMA_M
 from lowering.ir.expr import Special
 from wsched.fusion import (
-    BroadcastOp,
     Fusion,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
     Pipelined,
     WarpSpecialized,
-    inputs_of,
 )
-from wsched.schedule.legality import load_relation
+from wsched.schedule.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
+from wsched.schedule.legality import load_relations
 from wsched.schedule.limits import chunk_columns, require_legal
 from wsched.schedule.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.schedule import Schedule
@@ -39,12 +39,15 @@ class _Names:
     Args:
         loads: both operands in shared memory.
         acc: the accumulator.
-        epilogue: all that is computed after it, copies of the epilogue's inputs included.
+        inputs: the epilogue's inputs in shared memory.
+        epilogue: all that is computed after it, copies of the epilogue's inputs in registers
+            included.
         boxed: those of the epilogue that TMA stores, box by box.
     """
 
     loads: tuple[str, str]
     acc: str
+    inputs: tuple[str, ...]
     epilogue: tuple[str, ...]
     boxed: tuple[str, ...]
 
@@ -64,28 +67,33 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
     require_legal(fusion, params)
     s = Schedule(fusion)
     names = _cache(s, params)
-    for tv in (*names.loads, names.acc, *names.epilogue):
+    for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
     for tv in names.loads:
         _schedule_load(s, tv, params)
+    for tv in names.inputs:
+        _schedule_input(s, tv, params)
     _schedule_accumulator(s, names.acc, params)
     for tv in names.epilogue:
         _schedule_epilogue(s, tv, params, tv in names.boxed)
     _inline(s, names)
-    load_relation(s.fusion)
+    load_relations(s.fusion)
     return s.fusion
 
 
 def _cache(s: Schedule, params: MatmulParams) -> _Names:
-    """Operands into shared memory by TMA, the epilogue's inputs into registers; results from
-    registers, through shared memory.
+    """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
+    shared memory; results from registers, through shared memory.
     """
     mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
-    for tv in _epilogue_inputs(s.fusion):
-        s.cache_after(tv)
+    read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
+    inputs = tuple(_cache_matrix(s, tv) for tv in read if tv in loaded)
+    for tv in read:
+        if tv not in loaded:
+            s.cache_after(tv)
     for output in outputs:
         stored = s.cache_before(output, _TMA)
         matrices = s.tensor(output).dtype.bytes == 2
@@ -93,15 +101,17 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         s.set_memory_type(stored, MemoryType.Shared)
     acc = s.fusion.mma.output
     order = [e.output for e in s.fusion.exprs]
-    return _Names(loads, acc, tuple(order[order.index(acc) + 1 :]), outputs)
+    after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
+    return _Names(loads, acc, inputs, after, outputs)
 
 
-def _epilogue_inputs(fusion: Fusion) -> list[str]:
-    """Tensors in global memory that the epilogue reads: inputs [M, N] and views of smaller ones."""
-    order = [e.output for e in fusion.exprs]
-    after = fusion.exprs[order.index(fusion.mma.output) + 1 :]
-    made = set(order) - {e.output for e in fusion.exprs if isinstance(e, BroadcastOp)}
-    return list(dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made))
+def _cache_matrix(s: Schedule, tv: str) -> str:
+    """A matrix that the epilogue reads, into shared memory by TMA and from there into registers."""
+    staged = s.cache_after(tv, _TMA)
+    s.set_memory_type(staged, MemoryType.Shared)
+    matrices = s.tensor(tv).dtype.bytes == 2
+    s.cache_after(staged, LoadStoreOpType.LdMatrix if matrices else LoadStoreOpType.Set)
+    return staged
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -138,15 +148,29 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
     """One serial loop over the load steps; the tile is the box of a TMA, in memory's order."""
-    while s.tensor(tv).loop[1].label != "k" and s.axis(tv, "k") > 0:
+    options = params.circular_buffer_options
+    stages = options.smem_circular_buffer_stage
+    _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
+
+
+def _schedule_input(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The same for a matrix of the epilogue: a step is a chunk of the columns of the tile."""
+    _split_columns(s, tv, params)
+    s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "Mi")})
+    stages = params.epilogue_input_stages
+    _step_through(s, tv, "chunk", params, stages, stages - 1)
+
+
+def _step_through(
+    s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
+) -> None:
+    """Merge the loops from the tile to ``last``; what is right of them is one stage."""
+    while s.tensor(tv).loop[1].label != last and s.axis(tv, last) > 0:
         s.merge(tv, 1)
     if s.fusion.source(tv).allocation:
         s.reorder(tv, {s.axis(tv, "Ki"): 2})
     for axis in range(2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk)
-    options = params.circular_buffer_options
-    stages = options.smem_circular_buffer_stage
-    prefetch = stages - options.smem_circular_buffer_prefetch_gap
     kind = (
         WarpSpecialized(ParallelType.TIDy, params.num_registers, 2)
         if params.warp_specialized
@@ -183,13 +207,18 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
 def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
     """``[cta, (tile), group, chunk | ...]``: a TMA box, or m64 fragments of registers."""
     _split_rows(s, tv, params)
-    columns = chunk_columns(params, *(b.dtype for b in s.fusion.outputs))
-    s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
+    _split_columns(s, tv, params)
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
     if not boxed:
         s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
+
+
+def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The tile's columns into chunks, the same for all that the epilogue reads and writes."""
+    types = (*(b.dtype for b in s.fusion.outputs), *loaded_types(s.fusion, params))
+    s.split(tv, s.axis(tv, "Ni"), chunk_columns(params, *types), labels=("chunk", "N"))
 
 
 def _inline(s: Schedule, names: _Names) -> None:

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last three fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last four fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -206,6 +206,9 @@ class MatmulParams(_Checked):
         num_registers: wsched's own: registers per thread of (load, compute) warpgroups.
         wgmma_in_flight: wsched's own: wgmma groups in flight when a stage is released.
         epilogue_stages: wsched's own: shared-memory buffers of a warpgroup's store loop.
+        epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
+            epilogue reads, filled by the load warpgroup; with 0 the compute warpgroups read it
+            from global memory themselves, as they always do without a load warpgroup.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -230,6 +233,7 @@ class MatmulParams(_Checked):
     num_registers: tuple[int, int] | None = (40, 232)
     wgmma_in_flight: int = 1
     epilogue_stages: int = 2
+    epilogue_input_stages: int = 2
 
     @property
     def persistent(self) -> bool:
@@ -245,6 +249,11 @@ class MatmulParams(_Checked):
     def warp_specialized(self) -> bool:
         """Whether a warpgroup of its own loads."""
         return self.circular_buffering_strategy is CircularBufferingStrategy.WarpSpecialized
+
+    @property
+    def loads_epilogue_inputs(self) -> bool:
+        """Whether the load warpgroup loads the matrices that the epilogue reads."""
+        return self.warp_specialized and self.epilogue_input_stages > 0
 
     @property
     def output_tile(self) -> GemmTile:

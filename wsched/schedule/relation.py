@@ -15,7 +15,7 @@ class StepLoop:
     """A compute loop that takes part in the load index.
 
     Args:
-        domain: the loop, of the mma tensor.
+        domain: the loop, of the consuming tensor.
         var: its index, ``Var(domain.name)``.
         coefficient: load steps between two of its iterations.
         role: whether its iterations are run by different warpgroups.
@@ -58,7 +58,7 @@ class LoadRelation:
 
     Args:
         loads: names of the circular-buffered tensors, all stepped by the same loop.
-        compute: name of the mma tensor.
+        compute: name of the tensor that consumes them: the mma's, or a copy in registers.
         loop: the load loop (of the first load tensor).
         index: the load index over compute's loop variables.
         steps: compute's loops that take part, outermost first.

@@ -1,0 +1,128 @@
+"""The relations of matrices that the epilogue reads: legal schedules, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.errors import ScheduleError
+from lowering.ir.expr import Special, evaluate
+from tests.epilogues import RESIDUAL, epilogue
+from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
+from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType
+from wsched.importer import build_fusion, record_text
+from wsched.schedule import (
+    CircularBufferOptions,
+    MatmulParams,
+    Schedule,
+    load_relation,
+    load_relations,
+    loops_text,
+    matmul,
+    schedule_matmul,
+    subdags_text,
+)
+
+TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
+               "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip
+CLASSES = {
+    name: replace(
+        params, circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=3)
+    )
+    for name, params in (
+        ("cooperative", COOPERATIVE),
+        ("ping_pong", PING_PONG),
+        ("non_persistent", NON_PERSISTENT),
+    )
+}
+
+
+def scheduled(params: MatmulParams, text: str = RESIDUAL) -> Fusion:
+    return schedule_matmul(build_fusion(record_text(text)), params)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_both_load_nests(name: str, golden: object) -> None:
+    f = scheduled(CLASSES[name])
+    assert loops_text(f) + "\n" + "\n".join(map(str, load_relations(f))) == golden
+
+
+def test_sub_dags(golden: object) -> None:
+    assert subdags_text(scheduled(CLASSES["ping_pong"])) == golden
+
+
+def test_steps() -> None:
+    """Chunks fastest, then the group, then the tile; a step of one chunk of one tile."""
+    f = scheduled(CLASSES["ping_pong"])
+    operands, aux = load_relations(f)
+    assert operands == load_relation(f)
+    assert (aux.loads, aux.compute, aux.cooperative) == (("T11",), "T12", False)
+    assert [(s.domain.label, str(s.coefficient), s.role) for s in aux.steps] == [
+        ("tile", "4", False),
+        ("group", "2", True),
+        ("chunk", "1", False),
+    ]
+    env = {"M": 128 * 5, "N": 128, "K": 256, "%nctaid.x": 2}
+    for cta, tiles in ((0, 3), (1, 2)):
+        at = {**env, "%ctaid.x": cta}
+        assert evaluate(aux.load_stop, at) == tiles * 2
+        assert evaluate(operands.load_stop, at) == tiles * 4
+
+
+def test_a_circular_buffer_for_each() -> None:
+    two = replace(
+        CLASSES["cooperative"],
+        circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=2),
+    )
+    _, *relations = load_relations(scheduled(two, TWO))
+    assert [r.loads for r in relations] == [("T14",), ("T16",)]
+    assert len({r.load_stop for r in relations}) == 1
+
+
+def refused(f: Fusion) -> ScheduleError:
+    with pytest.raises(ScheduleError) as error:
+        load_relations(f)
+    return error.value
+
+
+def test_it_is_buffered() -> None:
+    f = scheduled(CLASSES["cooperative"])
+    t = f.tensor("T11")
+    error = refused(f.updated((replace(t, circular_buffer=None),)))
+    assert (error.rule, error.wrote, error.why) == (
+        "circular-buffer", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
+    )  # fmt: skip
+    assert error.where.startswith("T11_s___bfloat")
+
+
+def test_it_is_read_once() -> None:
+    f = scheduled(CLASSES["cooperative"])
+    copy = replace(f.tensor("T12"), name="T15")
+    again = LoadStoreOp("T15", "T11", LoadStoreOpType.Set)
+    error = refused(f.updated((copy,), (*f.exprs, again)))
+    assert (error.rule, error.why) == (
+        "circular-buffer",
+        "a stage is released by one copy to registers, T11 is read by T12, T15",
+    )
+
+
+def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CTA that has every n-th tile of the mma and every other one of the epilogue."""
+    tile = matmul._tile
+
+    def apart(s: Schedule, tv: str, params: MatmulParams) -> None:
+        with monkeypatch.context() as patch:
+            if tv in ("T11", "T12"):
+                patch.setattr(matmul, "Special", lambda name: Special("nctaid.y"))
+            tile(s, tv, params)
+
+    monkeypatch.setattr(matmul, "_tile", apart)
+    monkeypatch.setattr(matmul, "_inline", lambda s, names: None)
+    with pytest.raises(ScheduleError) as error:
+        scheduled(CLASSES["cooperative"])
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "load-bound",
+        "the load steps of T11 and of T9, T10 do not end with the same tile",
+        ("tile T12 as T5",),
+    )
