@@ -137,7 +137,7 @@ def _compile(
 ) -> tuple[bytes, str]:
     program = _call("nvrtcCreateProgram", source.encode(), name.encode(), 0, [], [])
     try:
-        flags = [o.encode() for o in (arch, *OPTIONS, *options)]
+        flags = [o.encode() for o in (arch, *OPTIONS, *_uncached(), *options)]
         try:
             _call("nvrtcCompileProgram", program, len(flags), flags)
         except _NvrtcError as e:
@@ -147,6 +147,14 @@ def _compile(
         return bytes(image), _log(program)
     finally:
         _call("nvrtcDestroyProgram", program)
+
+
+def _uncached() -> tuple[str, ...]:
+    """Keep NVRTC from answering out of a cache of its own, which returns no log of ptxas.
+
+    NVRTC 13 does so where there is a driver; 12.8 has neither the cache nor the option.
+    """
+    return ("--no-cache",) if nvrtc_version() >= (13, 0) else ()
 
 
 def _log(program: Any) -> str:

@@ -129,3 +129,12 @@ def test_missing_library_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None
         "compiling without the NVRTC library is not supported; supported: NVRTC 12.8 or later. "
         "Install nvidia-cuda-nvrtc (Failure finding libnvrtc.so)"
     )
+
+
+@pytest.mark.parametrize(("version", "options"), [((12, 8), ()), ((13, 0), ("--no-cache",))])
+def test_nvrtc_keeps_no_cache_of_its_own(
+    version: tuple[int, int], options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer from its cache has no log of ptxas, so no registers and spills."""
+    monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: version)
+    assert nvrtc._uncached() == options
