@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -240,6 +241,11 @@ def test_a_kernel_that_stores_by_columns_takes_no_rows() -> None:
     )
 
 
+def with_stages(params: MatmulParams, stages: int) -> MatmulParams:
+    options = replace(params.circular_buffer_options, smem_circular_buffer_stage=stages)
+    return replace(params, circular_buffer_options=options)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
     """The row of a bias is a column of the product that is computed, and a matrix is turned."""
@@ -257,7 +263,8 @@ def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
     assert "fd.add_output(s)" in text
     x, w = integers(136, K), integers(N, K, seed=1)
     bias, residual = integers(1, N, seed=2)[0], integers(136, N, seed=3)
-    (d,) = run(text, [*arranged(layout, x, w), bias, residual], params=SCHEDULES["coop_128x64"])
+    params = with_stages(SCHEDULES["coop_128x64"], 6)
+    (d,) = run(text, [*arranged(layout, x, w), bias, residual], params=params)
     assert d.stride() == (1, 136)
     product_ = (x.float() @ w.float().T + bias.float()).to(BF16)
     assert torch.equal(d, (product_.float() + residual.float()).to(BF16))
