@@ -52,8 +52,9 @@ def lower(fusion: Fusion, name: str) -> Kernel:
     shared = Shared(namer)
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
-    loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
+    # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
     compute = ComputeLowering(fusion, rings, graph, shared, RING).section()
+    loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
     return Kernel(
         name=name,
         threads=128 * relation.roles,

@@ -179,6 +179,9 @@ def _peers(ring: CircularBuffer) -> tuple[Expr, ...]:
     rank = Special("cluster.ctarank")
     found: list[Expr] = []
     for count, stride in dict.fromkeys(ring.shares):
+        if count == 2 and stride & (stride - 1) == 0:  # the pair differs in one bit
+            found.append(rank ^ stride)
+            continue
         mine = rank // stride % count
         for other in range(1, count):
             found.append(rank + ((mine + other) % count - mine) * stride)

@@ -120,7 +120,7 @@ def test_the_search_for_divisions_sees_one() -> None:
         for s in walk(kernel(SCHEDULES["coop_128x64"]).kernel.body)
         if isinstance(s, For) and any(isinstance(x, For) for x in s.body)
     ]
-    assert [line.split()[1] for line in divisions(tiles[0])] == ["Mo3:", "No3:"]
+    assert [line.split()[1] for line in divisions(tiles[0])] == ["Mo2:", "No2:"]
     assert isinstance(k_loop((tiles[0],), Wgmma), For)
 
 

@@ -279,7 +279,7 @@ RULES: tuple[tuple[Callable[[Kernel], bool], tuple[tuple[str, str], ...]], ...] 
         (("bulk.wait 1, read=true", ""), ("bar.sync STORE\nstmatrix", "stmatrix")),
     ),
     (stores_are_done_at_the_end, (("bulk.wait 0", ""), ("bulk.wait 0", "bulk.wait 1"))),
-    (no_step_divides, (("[stage_k2], parity_k2", "[k2 % 3], parity_k2"),)),
+    (no_step_divides, (("[stage_k], parity_k", "[k % 3], parity_k"),)),
     (announced_bytes_are_those_that_land, (("bytes=", "bytes=1"),)),
     (all_stages_start_empty, (("mbarrier.arrive ring_empty[ring_first]", ""),)),
 )

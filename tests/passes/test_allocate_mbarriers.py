@@ -107,8 +107,7 @@ def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     """CTAs 0 and 1 share the tile: 8 arrivals of each; the waits and syncs are the cluster's."""
     before = HEAD + RING.replace("in_flight 0", "in_flight 0 shares 2x1") + BEFORE
     text = lowered(allocate_mbarriers, before)
-    mine = "%cluster.ctarank % 2"
-    peer = f"cta=%cluster.ctarank + (({mine} + 1) % 2 - {mine}), order=relaxed.cluster"
+    peer = "cta=%cluster.ctarank ^ 1, order=relaxed.cluster"
     lines = [line.strip() for line in text.splitlines()]
     assert [line for line in lines if line.startswith("mbarrier ")][1].endswith("arrivals 16")
     assert [line for line in lines if line.startswith("mbarrier.arrive")] == [
