@@ -228,7 +228,9 @@ def _choices(
     """Every parameter that the heuristic decides, with the numbers that decided it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    stage, epilogue = shared_bytes(params, problem.operand, *problem.results, inputs=problem.inputs)
+    stage, epilogue = shared_bytes(
+        params, problem.operand, *problem.results, inputs=problem.inputs or ()
+    )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
     more = used + stage
