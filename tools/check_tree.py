@@ -30,7 +30,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.cpu": PACKAGES,
-    "wsched.inspect": PACKAGES,
     "wsched.cli": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
 }

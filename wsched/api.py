@@ -12,7 +12,7 @@ from wsched.arguments import InputError, extents_of, tma_inputs
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params
+from wsched.heuristics import Problem, choose_params, epilogue_work
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.layout import laid_out
@@ -291,4 +291,5 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
         sms = torch.cuda.get_device_properties(device).multi_processor_count
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
     m, n = (extents[axis] for axis in fusion.result_axes)
-    return Problem(m, n, extents["K"], operand, results, sms, tma_inputs(fusion, inputs))
+    loaded = tma_inputs(fusion, inputs)
+    return Problem(m, n, extents["K"], operand, results, sms, loaded, epilogue_work(fusion))

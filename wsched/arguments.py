@@ -90,7 +90,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
                 tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
-            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, f"input {position}")
+            what = f"input {position}"
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:

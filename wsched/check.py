@@ -115,7 +115,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     error = max(map(_error, got, expected))
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    shape, kinds = " x ".join(map(str, product.shape)), [str(b.dtype) for b in fusion.outputs]
+    sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
+    shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
+    kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
         f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
         "fp32\n"
@@ -142,13 +144,19 @@ def _operands(fusion: Fusion, inputs: list[Any]) -> list[Any]:
 
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
-    """The others in fp32, without their dimensions of size 1."""
+    """The others in fp32, as the product has them, without their dimensions of size 1."""
     found = {}
     for b, x in zip(fusion.inputs, inputs, strict=True):
         if not _is_operand(b):
             array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
-            found[b.tensor] = array.reshape(_plain(b.axes, array.shape))
+            array = array.reshape(_plain(b.axes, array.shape))
+            found[b.tensor] = array.T if _exchanged(fusion) else array
     return found
+
+
+def _exchanged(fusion: Fusion) -> bool:
+    """Whether the product is computed as [N, M]."""
+    return fusion.result_axes == ("N", "M")
 
 
 def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
@@ -158,7 +166,7 @@ def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    if binding in fusion.inputs and not _is_operand(binding):
+    if not _is_operand(binding):
         return list(binding.axes)
     return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
@@ -171,9 +179,9 @@ def _results(fusion: Fusion) -> list[TensorView]:
 
 
 def _formula(fusion: Fusion) -> str:
-    """The matmul in the caller's order of dimensions, for ``einsum``."""
+    """The matmul in the fusion's order of dimensions, for ``einsum``."""
     operands = ",".join("".join(b.axes).lower() for b in fusion.inputs if _is_operand(b))
-    return f"{operands}->{''.join(fusion.outputs[0].axes).lower()}"
+    return f"{operands}->{''.join(fusion.result_axes).lower()}"
 
 
 def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
@@ -186,7 +194,9 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
     if results[0].is_cuda:
         torch.cuda.synchronize()
     seconds = perf_counter() - start
-    return [r.float().cpu().numpy() for r in results], seconds
+    arrays = [r.float().cpu().numpy() for r in results]
+    order = [[b.axes.index(a) for a in kernel.fusion.result_axes] for b in kernel.fusion.outputs]
+    return [x.transpose(axes) for x, axes in zip(arrays, order, strict=True)], seconds
 
 
 def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
@@ -199,25 +209,15 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
         if not _is_operand(binding):
-            arrays[binding.tensor] = _epilogue_array(fusion, sizes, x)
-    results = []
-    for binding in fusion.outputs:
-        order = _stored(fusion, binding)
-        result = _rounded(np.full([extents[a] for a in order], np.nan, np.float32), binding.dtype)
-        arrays[binding.tensor] = result
-        results.append(result.transpose([order.index(a) for a in binding.axes]))
+            x = x.T if _exchanged(fusion) else x
+            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+    shape = [extents[a] for a in fusion.result_axes]
+    results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
+    arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
     start = perf_counter()
     if results[0].size:
         run_arrays(kernel.kernel, arrays, extents)
     return [r.astype(np.float32) for r in results], perf_counter() - start
-
-
-def _epilogue_array(fusion: Fusion, sizes: dict[str, int], x: Any) -> Any:
-    """An input of the epilogue as rows by columns of the product, 1 where it is repeated."""
-    by_row, by_col = fusion.result_axes
-    if x.ndim == 2 and by_row > by_col:  # the product is computed as [N, M]
-        x = x.T
-    return np.ascontiguousarray(x.reshape(sizes.get(by_row, 1), sizes.get(by_col, 1)))
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:

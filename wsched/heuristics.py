@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from lowering.errors import UnsupportedError
 from lowering.hopper import SHARED_BYTES
-from wsched.fusion import DataType
+from wsched.fusion import DataType, Fusion, PointwiseOp
 from wsched.schedule.limits import BARRIER_BYTES, chunk_columns, shared_bytes
 from wsched.schedule.params import (
     BufferingLoopLevel,
@@ -25,9 +25,30 @@ from wsched.schedule.params import (
     MmaMacro,
 )
 
-__all__ = ["SCHEDULES", "Costed", "Problem", "choose_params", "predicted_us", "ranked"]
+__all__ = [
+    "SCHEDULES",
+    "Costed",
+    "Problem",
+    "choose_params",
+    "epilogue_work",
+    "predicted_us",
+    "ranked",
+]
 
 TILE_K = 64
+
+WORK_US = {False: 1.1e-5, True: 0.6e-5}
+"""Microseconds for an instruction on one element, by whether the kernel is ping-pong: bias and gelu
+(tanh), counted as 17, took 6.2 us of a cooperative 128x256 tile and 1.6 us of a ping-pong 128x128
+tile (H200 at 8192x14336x4096, 2026-11-21); under another group's main loop it costs power."""
+
+FUNCTION, MATRIX = 8, 12
+"""What a function of several instructions, and reading an element of a matrix, count for."""
+
+_FUNCTIONS = frozenset(
+    {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
+    | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
+)
 MIN_STAGES, MAX_STAGES = 3, 8
 
 TRAVERSAL = (8, 1)
@@ -40,7 +61,8 @@ class Problem:
     """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with the types of its operands and of all its results.
 
     ``sms`` is the number of multiprocessors, ``inputs`` the types of the matrices that TMA loads
-    for the epilogue, None where threads read them instead.
+    for the epilogue, None where threads read them instead; ``work`` is the epilogue's
+    :func:`epilogue_work`.
     """
 
     m: int
@@ -50,6 +72,7 @@ class Problem:
     results: tuple[DataType, ...]
     sms: int
     inputs: tuple[DataType, ...] | None = ()
+    work: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +139,18 @@ def predicted_us(problem: Problem, schedule: Costed) -> float:
     rounds = -(-tiles // problem.sms)
     steps = -(-problem.k // TILE_K)
     epilogue = schedule.tile_us * sum(r.bytes for r in problem.results) / 2
+    epilogue += problem.work * WORK_US[schedule.ping_pong] * schedule.m * schedule.n
     return rounds * (steps * schedule.step_us + epilogue)
+
+
+def epilogue_work(fusion: Fusion) -> int:
+    """What the epilogue does for each element of the result beside its casts, in instructions."""
+    work = 0
+    for e in fusion.exprs:
+        if isinstance(e, PointwiseOp):
+            work += FUNCTION if e.op in _FUNCTIONS else 1
+    whole = [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]
+    return work + MATRIX * len(whole)
 
 
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:

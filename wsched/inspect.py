@@ -11,7 +11,7 @@ from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params
+from wsched.heuristics import Problem, choose_params, epilogue_work
 from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
 
@@ -48,7 +48,7 @@ class Extents:
         results = tuple(b.dtype for b in fusion.outputs)
         inputs = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         m, n = (self.of(axis) for axis in fusion.result_axes)
-        return Problem(m, n, self.k, operand, results, sms, inputs)
+        return Problem(m, n, self.k, operand, results, sms, inputs, epilogue_work(fusion))
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

@@ -58,8 +58,8 @@ class Case:
     def params(self, sms: int) -> MatmulParams:
         """The schedule's parameters on a device with ``sms`` multiprocessors."""
         if self.schedule == HEURISTIC:
-            types = FUSION[self.operand], FUSION[self.result]
-            return choose_params(Problem(self.m, self.n, self.k, *types, sms))
+            operand, result = FUSION[self.operand], FUSION[self.result]
+            return choose_params(Problem(self.m, self.n, self.k, operand, (result,), sms))
         return for_result(SCHEDULES[self.schedule], self.result, self.operand)
 
 
