@@ -99,12 +99,12 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
     return Arguments(extents, matrices, device)
 
 
-def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...]:
-    """Types of the epilogue's matrices, if TMA can address all of them as they are; else none."""
+def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | None:
+    """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
     by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
     if not all(_tma_addresses(_as_result(fusion, by_name[name])) for name in names):
-        return ()
+        return None
     return tuple(fusion.tensor(name).dtype for name in names)
 
 

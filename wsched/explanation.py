@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -137,11 +137,8 @@ def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Exp
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
     """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
     found = ranked(problem)
-    given = kernel.params
-    if not problem.inputs:  # then the field decides nothing, and the heuristic leaves it at 0
-        given = replace(given, epilogue_input_stages=0)
-    us = next((us for us, params in found if params == given), None)
-    others = [(us, params) for us, params in found if params != given]
+    us = next((us for us, params in found if params == kernel.params), None)
+    others = [(us, params) for us, params in found if params != kernel.params]
     facts = _facts(kernel, problem, us, others)
     choice = Choice("params", _short(kernel.params), "given, not chosen by the heuristic")
     return Explanation(WSCHED, device, facts, (choice,), ())
@@ -231,7 +228,9 @@ def _choices(
     """Every parameter that the heuristic decides, with the numbers that decided it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
-    stage, epilogue = shared_bytes(params, problem.operand, *problem.results, inputs=problem.inputs)
+    stage, epilogue = shared_bytes(
+        params, problem.operand, *problem.results, inputs=problem.inputs or ()
+    )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
     more = used + stage

@@ -61,7 +61,8 @@ class Problem:
     """``D[m, n] = A[m, k] · B[n, k]ᵀ`` with the types of its operands and of all its results.
 
     ``sms`` is the number of multiprocessors, ``inputs`` the types of the matrices that TMA loads
-    for the epilogue, ``work`` the epilogue's :func:`epilogue_work`.
+    for the epilogue, None where threads read them instead; ``work`` is the epilogue's
+    :func:`epilogue_work`.
     """
 
     m: int
@@ -70,7 +71,7 @@ class Problem:
     operand: DataType
     results: tuple[DataType, ...]
     sms: int
-    inputs: tuple[DataType, ...] = ()
+    inputs: tuple[DataType, ...] | None = ()
     work: int = 0
 
 
@@ -114,7 +115,7 @@ def choose_params(problem: Problem) -> MatmulParams:
     """
     found = ranked(problem)
     if not found and problem.inputs:
-        return choose_params(replace(problem, inputs=()))
+        return choose_params(replace(problem, inputs=None))
     if not found:
         kinds = ", ".join(map(str, problem.results))
         raise UnsupportedError(
@@ -154,7 +155,7 @@ def epilogue_work(fusion: Fusion) -> int:
 
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
     """The parameters of a schedule: two buffers for each result, or one where two do not fit."""
-    types = (*problem.results, *problem.inputs)
+    types = (*problem.results, *(problem.inputs or ()))
     groups_of_rows = schedule.m if schedule.ping_pong else schedule.m // 2
     cta_rows = 2 * groups_of_rows
     params = MatmulParams(
@@ -167,7 +168,7 @@ def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
         mma_macro=MmaMacro(64, schedule.n, 16),
         grid_traversal_factor=TRAVERSAL,
         epilogue_stages=2,
-        epilogue_input_stages=2 if problem.inputs else 0,
+        epilogue_input_stages=0 if problem.inputs is None else 2,
     )
     chunks = schedule.n // chunk_columns(params, *types)
     single = _with_stages(problem, replace(params, epilogue_stages=1))
@@ -176,7 +177,9 @@ def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
 
 def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams | None:
     """The most stages that fit into shared memory beside the epilogue's buffers; None below 3."""
-    stage, epilogue = shared_bytes(params, problem.operand, *problem.results, inputs=problem.inputs)
+    stage, epilogue = shared_bytes(
+        params, problem.operand, *problem.results, inputs=problem.inputs or ()
+    )
     fitting = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
     if fitting < MIN_STAGES:
         return None

@@ -76,7 +76,7 @@ def test_all_or_none() -> None:
     text = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.add(y, r)", "d = fd.ops.mul(s, q)")
     fusion, r = import_fusion(text), LAYOUTS["contiguous"][0]
     assert tma_inputs(fusion, [X, W, r, r]) == (DataType.BFloat16,) * 2
-    assert tma_inputs(fusion, [X, W, r, LAYOUTS["transposed"][0]]) == ()
+    assert tma_inputs(fusion, [X, W, r, LAYOUTS["transposed"][0]]) is None
     assert tma_inputs(import_fusion(WHERE), [X, W, r]) == (DataType.BFloat16,)
 
 
@@ -85,7 +85,8 @@ def test_the_heuristic_makes_room() -> None:
     bf16 = DataType.BFloat16
     plain = Problem(4096, 4096, 4096, bf16, (bf16,), 132)
     loading = replace(plain, inputs=(bf16,))
-    assert choose_params(plain).epilogue_input_stages == 0
+    assert choose_params(plain).epilogue_input_stages == 2
+    assert choose_params(replace(plain, inputs=None)).epilogue_input_stages == 0
     for problem in (plain, loading):
         for _, params in ranked(problem):
             stage, epilogue_bytes = shared_bytes(params, bf16, bf16, inputs=problem.inputs)

@@ -13,7 +13,7 @@ from lowering.ir.nodes import TmaLoad, Wgmma
 from lowering.ir.text import parse_kernel, print_kernel
 from lowering.ir.visit import walk
 from tests.api.test_execute import K, M, N, integers, live, product
-from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, ping_pong
+from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, for_result, ping_pong
 from wsched.api import import_fusion
 from wsched.layout import laid_out
 from wsched.schedule.params import MatmulParams
@@ -241,11 +241,6 @@ def test_a_kernel_that_stores_by_columns_takes_no_rows() -> None:
     )
 
 
-def with_stages(params: MatmulParams, stages: int) -> MatmulParams:
-    options = replace(params.circular_buffer_options, smem_circular_buffer_stage=stages)
-    return replace(params, circular_buffer_options=options)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
     """The row of a bias is a column of the product that is computed, and a matrix is turned."""
@@ -263,11 +258,13 @@ def test_an_epilogue_of_a_result_by_columns(layout: str) -> None:
     assert "fd.add_output(s)" in text
     x, w = integers(136, K), integers(N, K, seed=1)
     bias, residual = integers(1, N, seed=2)[0], integers(136, N, seed=3)
-    params = with_stages(SCHEDULES["coop_128x64"], 6)
-    (d,) = run(text, [*arranged(layout, x, w), bias, residual], params=params)
-    assert d.stride() == (1, 136)
     product_ = (x.float() @ w.float().T + bias.float()).to(BF16)
-    assert torch.equal(d, (product_.float() + residual.float()).to(BF16))
+    for stages in (0, 2):  # read by the threads, loaded by TMA
+        params = replace(SCHEDULES["coop_128x64"], epilogue_input_stages=stages)
+        params = for_result(params, "bf16", inputs=("bf16",))
+        (d,) = run(text, [*arranged(layout, x, w), bias, residual], params=params)
+        assert d.stride() == (1, 136)
+        assert torch.equal(d, (product_.float() + residual.float()).to(BF16))
 
 
 # --- live definitions ---------------------------------------------------------------------------
