@@ -6,11 +6,14 @@ for matrices that it reads.
 Guarantees: a group enters its main loop only when the other has left its own, so one group's
 epilogue runs under the other's main loop; likewise for epilogues that consume steps. Without that
 a group could wait for a step of the second next phase, whose parity is that of the phase before.
-Every ``bar.sync`` meets exactly one ``bar.arrive`` of
-the partner, for any number of tiles: the partner arrives only if the other group has another turn,
-so a group without a tile neither waits nor is waited for, and no arrival is left over at exit.
+A turn ends with the last wait for a step, not with the last wgmma: while those in flight drain, the
+partner's first ones are already queued behind them, and the tensor core does not run dry.
 
-After ``synchronize_wgmma`` (the main loop ends with its last wait), before ``allocate_mbarriers``.
+Every ``bar.sync`` meets exactly one ``bar.arrive`` of the partner, for any number of tiles: the
+partner arrives only if the other group has another turn, so a group without a tile neither waits
+nor is waited for, and no arrival is left over at exit.
+
+After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``allocate_mbarriers``.
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ from lowering.ir.nodes import (
     For,
     If,
     NamedBarrierRef,
-    Release,
     Role,
     Stmt,
     WaitFull,
@@ -116,7 +118,7 @@ def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: 
     out: list[Stmt] = []
     for stmt in body:
         inside = stmt.body if isinstance(stmt, For) else ()
-        main = [i for i, s in enumerate(inside) if _consumes_within(s, ring)]
+        main = [i for i, s in enumerate(inside) if isinstance(s, For) and _consumes(s.body, ring)]
         if not (isinstance(stmt, For) and main):
             out.append(stmt)
             continue
@@ -130,13 +132,3 @@ def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: 
         new = (*stmt.body[:start], enter, *stmt.body[start:at], leave, *stmt.body[at:])
         out.append(replace(stmt, body=new))
     return tuple(out)
-
-
-def _consumes_within(stmt: Stmt, ring: CircularBuffer) -> bool:
-    """Whether ``stmt`` is the loop that consumes steps, or a late release behind it."""
-    match stmt:
-        case For(body=body) | If(then=body):
-            return any(
-                isinstance(s, (WaitFull, Release)) and s.ring == ring.name for s in walk(body)
-            )
-    return False

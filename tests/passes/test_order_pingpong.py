@@ -53,12 +53,12 @@ roles {
         wait_full ring, (t * 2 + wg) * n + k
         yield acc
       }
+      if t + wg < ceildiv(max(tiles - (1 - wg), 0), 2) {
+        bar.arrive order[1 - wg]
+      }
       total: frag<f32, 64x8> = wgmma.wait sum, 0
       if 0 < n {
         release ring, n - 1
-      }
-      if t + wg < ceildiv(max(tiles - (1 - wg), 0), 2) {
-        bar.arrive order[1 - wg]
       }
       fence.proxy.async
     }
