@@ -103,7 +103,10 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     scheduled = schedule_matmul(fusion, params)
-    options = LoweringOptions(params.epilogue_stages)
+    options = LoweringOptions(
+        store_buffers=params.epilogue_stages,
+        programmatic_dependent_launch=params.programmatic_dependent_launch,
+    )
     name = kernel_name(fusion, params)
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:

@@ -197,6 +197,14 @@ PTX void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
+// --- other grids -----------------------------------------------------------------------------
+
+PTX void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+PTX void griddepcontrol_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // --- registers to shared memory ----------------------------------------------------------------
 
 PTX void stmatrix_x4(unsigned dst, unsigned a, unsigned b, unsigned c, unsigned d) {
@@ -235,13 +243,14 @@ PTX void ld_shared_v2(unsigned src, float& a, float& b) {
 }
 
 // --- global memory to registers: zero where `inside` is false -------------------------------------
-// Predicated instead of branched around, so that many loads are in flight.
+// Predicated instead of branched around, so that many loads are in flight. Not `.nc`: that takes
+// memory which nobody writes while the kernel runs, and the grid in front of ours may still do so.
 
 PTX unsigned ld_global_b16(const unsigned short* at, bool inside) {
   unsigned short value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b16 %0, 0;\n"
-      " @p ld.global.nc.b16 %0, [%1];\n}"
+      " @p ld.global.b16 %0, [%1];\n}"
       : "=&h"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -251,7 +260,7 @@ PTX unsigned ld_global_b32(const unsigned short* at, bool inside) {
   unsigned value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
-      " @p ld.global.nc.b32 %0, [%1];\n}"
+      " @p ld.global.b32 %0, [%1];\n}"
       : "=&r"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -261,7 +270,7 @@ PTX float ld_global_f32(const float* at, bool inside) {
   float value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
-      " @p ld.global.nc.f32 %0, [%1];\n}"
+      " @p ld.global.f32 %0, [%1];\n}"
       : "=&f"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -270,7 +279,7 @@ PTX float ld_global_f32(const float* at, bool inside) {
 PTX void ld_global_v2_f32(float& a, float& b, const float* at, bool inside) {
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
-      " @p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}"
+      " @p ld.global.v2.f32 {%0, %1}, [%2];\n}"
       : "=&f"(a), "=&f"(b)
       : "l"(at), "r"(int(inside)));
 }

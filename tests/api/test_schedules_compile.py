@@ -80,6 +80,9 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     assert counts["UTMASTG"] == tile.n // 64
     assert counts["STSM"] == warp.warp_tile.m // 64 * tile.n // 16
     assert not {"LDL", "STL", "CALL"} & set(counts)
+    # A prefetch of each descriptor; a wait for earlier grids in each role, and its trigger.
+    assert counts["UTMACCTL"] == 3
+    assert counts["ACQBULK"] == counts["PREEXIT"] == (2 if bf16.params.warp_specialized else 1)
 
 
 @pytest.mark.parametrize("opcode", ["HGMMA", "UTMALDG"])

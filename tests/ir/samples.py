@@ -6,7 +6,7 @@ from lowering.ir import nodes
 from lowering.ir.nodes import Stmt
 
 ALL_NODES = """\
-kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
+kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   param M: i32
   param K: i64
   tensormap A: bf16[M, K]
@@ -23,6 +23,8 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   prefetch.tensormap A
+  griddepcontrol.wait
+  griddepcontrol.launch_dependents
   fence.mbarrier_init
   cluster.sync
   section load groups 1 {

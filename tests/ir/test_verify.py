@@ -34,6 +34,11 @@ def test_well_formed() -> None:
     ("old", "new", "problem"),
     [
         (LOAD, "cta.sync", "cta.sync under elect, in: cta.sync"),
+        (
+            LOAD,
+            "griddepcontrol.wait",
+            "griddepcontrol.wait under elect, in: griddepcontrol.wait",
+        ),
         (LOAD, "elect { }", "elect under elect, in: elect {"),
         (CAST, "bulk.commit", "bulk.commit outside elect, in: bulk.commit"),
         (LOAD, LOAD.replace("A[m, 0]", "A[c, 0]"),

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last four fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last five fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -209,6 +209,8 @@ class MatmulParams(_Checked):
         epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
             epilogue reads, filled by the load warpgroup; with 0 the compute warpgroups read it
             from global memory themselves, as they always do without a load warpgroup.
+        programmatic_dependent_launch: wsched's own: start before the grid in front of this one in
+            the stream has ended, and wait for it only before the first access to global memory.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -234,6 +236,7 @@ class MatmulParams(_Checked):
     wgmma_in_flight: int = 1
     epilogue_stages: int = 2
     epilogue_input_stages: int = 2
+    programmatic_dependent_launch: bool = True
 
     @property
     def persistent(self) -> bool:
