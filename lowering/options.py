@@ -16,7 +16,9 @@ class LoweringOptions:
             flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
+        cache_policies: (tensor map, policy) of the copies that have one of their own.
     """
 
     store_buffers: int = 2
     programmatic_dependent_launch: bool = True
+    cache_policies: tuple[tuple[str, str], ...] = ()

@@ -185,6 +185,46 @@ PTX void tma_store_2d(const TensorMap* map, int col, int row, unsigned src) {
       : "memory");
 }
 
+// The same with a cache policy, which `createpolicy` makes.
+
+PTX void tma_load_2d_hint(unsigned dst, const TensorMap* map, int col, int row, unsigned bar,
+                          u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar), "l"(policy)
+      : "memory");
+}
+
+PTX void tma_load_2d_multicast_hint(unsigned dst, const TensorMap* map, int col, int row,
+                                    unsigned bar, int mask, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar), "h"((unsigned short)mask), "l"(policy)
+      : "memory");
+}
+
+PTX void tma_store_2d_hint(const TensorMap* map, int col, int row, unsigned src, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
+      " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
+      "r"(col), "r"(row), "r"(src), "l"(policy)
+      : "memory");
+}
+
+PTX u64 createpolicy_evict_first() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+PTX u64 createpolicy_evict_last() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 PTX void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 template <int pending>

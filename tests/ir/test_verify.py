@@ -36,6 +36,11 @@ def test_well_formed() -> None:
         (LOAD, "cta.sync", "cta.sync under elect, in: cta.sync"),
         (
             LOAD,
+            f"{LOAD}, cache=evict_soon",
+            f"no cache policy named evict_soon, in: {LOAD}, cache=evict_soon",
+        ),
+        (
+            LOAD,
             "griddepcontrol.wait",
             "griddepcontrol.wait under elect, in: griddepcontrol.wait",
         ),
