@@ -14,6 +14,11 @@ class LoweringOptions:
     Args:
         store_buffers: shared-memory buffers of the epilogue per warpgroup; a TMA store may be in
             flight from each.
+        programmatic_dependent_launch: whether the kernel may start before the grid in front of it
+            has ended, and lets the next one do the same.
+        cache_policies: (tensor map, policy) of the copies that have one of their own.
     """
 
     store_buffers: int = 2
+    programmatic_dependent_launch: bool = True
+    cache_policies: tuple[tuple[str, str], ...] = ()

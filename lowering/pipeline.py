@@ -23,12 +23,15 @@ from passes.delinearize import delinearize
 from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.order_pingpong import order_pingpong
+from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from passes.reallocate_registers import reallocate_registers
 from passes.reshape_pointwise import reshape_pointwise
+from passes.set_cache_policies import set_cache_policies
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
 from passes.synchronize_wgmma import synchronize_wgmma
+from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
 
 __all__ = ["PASSES", "Step", "run_passes"]
@@ -48,6 +51,9 @@ PASSES: tuple[Pass, ...] = (
     delinearize,  # the load side's tile*k loop, taken apart where it is only executed
     step_stages,  # stage and parity carried instead of divided
     reallocate_registers,  # setmaxnreg, budget checked
+    set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
+    prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
+    wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
     allocate_shared,  # byte offsets, limit checked
     reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it
     simplify,

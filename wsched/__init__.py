@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from wsched.compiled import CompiledFusion
     from wsched.schedule.params import (
         BufferingLoopLevel,
+        CachePolicies,
+        CachePolicy,
         CircularBufferingStrategy,
         CircularBufferOptions,
         ClusterDims,
@@ -31,6 +33,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BufferingLoopLevel",
+    "CachePolicies",
+    "CachePolicy",
     "CircularBufferOptions",
     "CircularBufferingStrategy",
     "ClusterDims",
@@ -57,6 +61,8 @@ _HOME = {
     "explain": "wsched.api",
     "CompiledFusion": "wsched.compiled",
     "BufferingLoopLevel": "wsched.schedule.params",
+    "CachePolicies": "wsched.schedule.params",
+    "CachePolicy": "wsched.schedule.params",
     "CircularBufferOptions": "wsched.schedule.params",
     "CircularBufferingStrategy": "wsched.schedule.params",
     "ClusterDims": "wsched.schedule.params",

@@ -36,7 +36,7 @@ from wsched.host import BoundLaunch, HostPlan, Plans, class_key
 from wsched.once import once
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.params import CachePolicies, CachePolicy, MatmulParams
 from wsched.schedule.subdags import subdags_text, to_dot
 
 if TYPE_CHECKING:
@@ -95,6 +95,15 @@ def _layout_word(fusion: Fusion) -> str:
     return "" if letters == "tn" else f"_{letters}"
 
 
+def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, str], ...]:
+    """(tensor, PTX's word) for each policy that is not the default."""
+    words = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_last"}
+    asked = {b.tensor: policies.d for b in fusion.outputs}
+    asked[fusion.source(fusion.mma.b).name] = policies.b
+    asked[fusion.source(fusion.mma.a).name] = policies.a
+    return tuple((name, words[policy]) for name, policy in asked.items() if policy in words)
+
+
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
@@ -103,7 +112,11 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     scheduled = schedule_matmul(fusion, params)
-    options = LoweringOptions(params.epilogue_stages)
+    options = LoweringOptions(
+        store_buffers=params.epilogue_stages,
+        programmatic_dependent_launch=params.programmatic_dependent_launch,
+        cache_policies=_cache_policies(fusion, params.cache_policies),
+    )
     name = kernel_name(fusion, params)
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:

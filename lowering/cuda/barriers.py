@@ -1,4 +1,4 @@
-"""Rules for mbarriers, named barriers, CTA and cluster barriers, and fences."""
+"""Rules for mbarriers, named barriers, CTA and cluster barriers, fences, and other grids."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from lowering.ir.nodes import (
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
+    GridDepLaunchDependents,
+    GridDepWait,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -91,6 +93,8 @@ RULES: Mapping[type[Stmt], Rule] = {
     BarArrive: _bar_arrive,
     FenceMBarrierInit: _fixed("ptx::fence_mbarrier_init();"),
     FenceProxyAsync: _fixed("ptx::fence_proxy_async();"),
+    GridDepWait: _fixed("ptx::griddepcontrol_wait();"),
+    GridDepLaunchDependents: _fixed("ptx::griddepcontrol_launch_dependents();"),
     CtaSync: _fixed("__syncthreads();"),
     ClusterSync: _fixed("ptx::cluster_sync();"),
 }

@@ -185,6 +185,46 @@ PTX void tma_store_2d(const TensorMap* map, int col, int row, unsigned src) {
       : "memory");
 }
 
+// The same with a cache policy, which `createpolicy` makes.
+
+PTX void tma_load_2d_hint(unsigned dst, const TensorMap* map, int col, int row, unsigned bar,
+                          u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar), "l"(policy)
+      : "memory");
+}
+
+PTX void tma_load_2d_multicast_hint(unsigned dst, const TensorMap* map, int col, int row,
+                                    unsigned bar, int mask, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(dst),
+      "l"(map), "r"(col), "r"(row), "r"(bar), "h"((unsigned short)mask), "l"(policy)
+      : "memory");
+}
+
+PTX void tma_store_2d_hint(const TensorMap* map, int col, int row, unsigned src, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
+      " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
+      "r"(col), "r"(row), "r"(src), "l"(policy)
+      : "memory");
+}
+
+PTX u64 createpolicy_evict_first() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+PTX u64 createpolicy_evict_last() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 PTX void bulk_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 template <int pending>
@@ -195,6 +235,14 @@ PTX void bulk_wait_group() {
 template <int pending>
 PTX void bulk_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+// --- other grids -----------------------------------------------------------------------------
+
+PTX void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+PTX void griddepcontrol_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // --- registers to shared memory ----------------------------------------------------------------
@@ -235,13 +283,14 @@ PTX void ld_shared_v2(unsigned src, float& a, float& b) {
 }
 
 // --- global memory to registers: zero where `inside` is false -------------------------------------
-// Predicated instead of branched around, so that many loads are in flight.
+// Predicated instead of branched around, so that many loads are in flight. Not `.nc`: that takes
+// memory which nobody writes while the kernel runs, and the grid in front of ours may still do so.
 
 PTX unsigned ld_global_b16(const unsigned short* at, bool inside) {
   unsigned short value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b16 %0, 0;\n"
-      " @p ld.global.nc.b16 %0, [%1];\n}"
+      " @p ld.global.b16 %0, [%1];\n}"
       : "=&h"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -251,7 +300,7 @@ PTX unsigned ld_global_b32(const unsigned short* at, bool inside) {
   unsigned value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
-      " @p ld.global.nc.b32 %0, [%1];\n}"
+      " @p ld.global.b32 %0, [%1];\n}"
       : "=&r"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -261,7 +310,7 @@ PTX float ld_global_f32(const float* at, bool inside) {
   float value;
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
-      " @p ld.global.nc.f32 %0, [%1];\n}"
+      " @p ld.global.f32 %0, [%1];\n}"
       : "=&f"(value)
       : "l"(at), "r"(int(inside)));
   return value;
@@ -270,7 +319,7 @@ PTX float ld_global_f32(const float* at, bool inside) {
 PTX void ld_global_v2_f32(float& a, float& b, const float* at, bool inside) {
   asm volatile(
       "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
-      " @p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}"
+      " @p ld.global.v2.f32 {%0, %1}, [%2];\n}"
       : "=&f"(a), "=&f"(b)
       : "l"(at), "r"(int(inside)));
 }

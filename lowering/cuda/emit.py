@@ -68,9 +68,12 @@ def _parameters(e: Emitter) -> list[str]:
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:
+    """Special registers and cache policies, as constants."""
     for register, (name, read) in SPECIAL_REGISTERS.items():
         if register in e.specials:
             out.line(f"const int {name} = {read};")
+    for policy in sorted(e.policies):
+        out.line(f"const u64 {policy} = ptx::createpolicy_{policy}();")
 
 
 def _storage(e: Emitter, out: Writer) -> None:

@@ -16,6 +16,7 @@ from lowering.cuda.names import Names, Writer
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
 from lowering.ir.kernel import GlobalTensor, Kernel, SharedBuffer
+from lowering.ir.memory import CACHE_POLICIES
 from lowering.ir.nodes import (
     Body,
     Frag,
@@ -44,6 +45,7 @@ class Emitter:
         read: names of the scalars that some statement reads.
         plan: registers of each fragment value.
         specials: special registers that the body reads, to be defined by the frame.
+        policies: cache policies that the body names, to be made by the frame.
         descriptors: buffers that wgmma reads; the name of their descriptor's low word, and
             whether they are MN-major.
         wgmmas: (columns, operand dtype, trans_a, trans_b) of the wgmma functions that the body
@@ -56,6 +58,7 @@ class Emitter:
         self.read = {name for s in walk(kernel.body) for name in used(s)}
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
+        self.policies: set[str] = set()
         self.descriptors: dict[str, tuple[str, bool]] = {}
         self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
         for var in kernel.params:
@@ -107,6 +110,13 @@ class Emitter:
         if name == "warpgroup.warp":
             self.specials.add("warp")
         return SPECIAL_REGISTERS[name][0]
+
+    def policy(self, cache: str) -> str:
+        """Identifier of a cache policy, which the frame will make."""
+        if cache not in CACHE_POLICIES:
+            raise InternalError("emit_cuda", f"no cache policy named {cache}")
+        self.policies.add(cache)
+        return cache
 
     # --- operands -----------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
 from lowering.cuda.pointers import pointer_of
-from lowering.cuda.tensormap import MAP_BYTES, encode, layout_of
+from lowering.cuda.tensormap import encode, layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.hopper import SHARED_BYTES
-from lowering.ir.expr import ScalarType
 from lowering.ir.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function",
            "require_hopper"]  # fmt: skip
 
-_MAP_ALIGN = 64
 _REMEMBERED = 1024
 """Tensors whose descriptors a kernel keeps; making one again takes some ten microseconds."""
 
@@ -29,8 +28,6 @@ _STREAMS = 64
 
 _INVALID_CONTEXT = 201
 """CUDA_ERROR_INVALID_CONTEXT."""
-
-_SCALARS = {ScalarType.I32: ctypes.c_int32, ScalarType.I64: ctypes.c_int64}
 
 
 def driver_api() -> Any:
@@ -165,7 +162,7 @@ class LoadedKernel:
             device = t.device.index
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        arguments = _Arguments(self.kernel, descriptors, places, scalars)
+        arguments = Arguments(self.kernel, descriptors, places, scalars)
         return PreparedLaunch(self, arguments, device, grid)
 
     def resident_ctas(self, device: int) -> int:
@@ -289,7 +286,7 @@ class PreparedLaunch:
     __slots__ = ("_arguments", "_by_stream", "_current", "_device", "_grid", "_kernel", "_raw",
                  "_submit")  # fmt: skip
 
-    def __init__(self, kernel: LoadedKernel, arguments: _Arguments, device: int, grid: int) -> None:
+    def __init__(self, kernel: LoadedKernel, arguments: Arguments, device: int, grid: int) -> None:
         self._kernel, self._arguments = kernel, arguments
         self._device, self._grid = device, grid
         self._submit = kernel._submit
@@ -319,8 +316,10 @@ class PreparedLaunch:
     def _on(self, stream: int) -> LaunchArguments:
         """The arguments for a stream."""
         kernel = self._kernel
-        config = _LaunchConfig(self._grid, 1, 1, kernel.kernel.threads, 1, 1,
-                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
+        config = LaunchConfig(self._grid, 1, 1, kernel.kernel.threads, 1, 1,
+                              kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
+        if kernel.kernel.dependent:
+            config.add(LaunchAttribute.programmatic_stream_serialization())
         made = (
             ctypes.pointer(config),
             ctypes.c_void_p(kernel._handle),
@@ -331,46 +330,6 @@ class PreparedLaunch:
             self._by_stream.clear()
         self._by_stream[stream] = made
         return made
-
-
-class _LaunchConfig(ctypes.Structure):
-    """``CUlaunchConfig`` of cuda.h."""
-
-    _fields_ = (
-        ("gridDimX", ctypes.c_uint), ("gridDimY", ctypes.c_uint), ("gridDimZ", ctypes.c_uint),
-        ("blockDimX", ctypes.c_uint), ("blockDimY", ctypes.c_uint), ("blockDimZ", ctypes.c_uint),
-        ("sharedMemBytes", ctypes.c_uint), ("hStream", ctypes.c_void_p),
-        ("attrs", ctypes.c_void_p), ("numAttrs", ctypes.c_uint),
-    )  # fmt: skip
-
-
-class _Arguments:
-    """The parameter block of a launch, and the array of pointers into it.
-
-    Args:
-        kernel: for the order and types of its parameters: tensor maps, addresses and strides of
-            global tensors, then scalars.
-        descriptors: of the tensor maps.
-        places: address and row stride of each global tensor, one after the other.
-        scalars: values of the scalar parameters.
-    """
-
-    def __init__(
-        self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
-    ) -> None:
-        maps = len(descriptors)
-        self._storage = (ctypes.c_char * (maps * MAP_BYTES + _MAP_ALIGN))()
-        base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
-        slots = [base + i * MAP_BYTES for i in range(maps)]
-        for slot, descriptor in zip(slots, descriptors, strict=True):
-            ctypes.memmove(slot, descriptor, MAP_BYTES)
-        self._scalars = [
-            *map(ctypes.c_int64, places),
-            *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),
-        ]
-        pointers = [*slots, *(ctypes.addressof(s) for s in self._scalars)]
-        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
-        self.pointer = ctypes.addressof(self._pointers)
 
 
 def _argument(values: Mapping[str, Any], name: str) -> Any:

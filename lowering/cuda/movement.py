@@ -32,14 +32,22 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
     operands = [e.box_address(s.dst), *e.coordinates(s.src), e.mbarrier(s.bar)]
-    if s.multicast is None:
-        e.out.call("ptx::tma_load_2d", *operands)
-    else:
-        e.out.call("ptx::tma_load_2d_multicast", *operands, e.arg(s.multicast))
+    name = "ptx::tma_load_2d"
+    if s.multicast is not None:
+        name, operands = f"{name}_multicast", [*operands, e.arg(s.multicast)]
+    _with_policy(e, name, operands, s.cache)
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
-    e.out.call("ptx::tma_store_2d", *e.coordinates(s.dst), e.box_address(s.src))
+    _with_policy(e, "ptx::tma_store_2d", [*e.coordinates(s.dst), e.box_address(s.src)], s.cache)
+
+
+def _with_policy(e: Emitter, name: str, operands: list[str], cache: str) -> None:
+    """The call, with the policy as a further operand where it is not the default."""
+    if cache == "evict_normal":
+        e.out.call(name, *operands)
+    else:
+        e.out.call(f"{name}_hint", *operands, e.policy(cache))
 
 
 def _bulk_commit(e: Emitter, s: BulkCommit) -> None:

@@ -74,7 +74,7 @@ class FragPointwise(Stmt):
 class FragLoadGlobal(Stmt):
     """``out`` from global memory at ``src``: a tile, or with rows or cols of 1 a vector or scalar.
 
-    Elements out of bounds are zero. Ordinary loads (``ld.global.nc``) of what no kernel writes
+    Elements out of bounds are zero. Ordinary loads (``ld.global``) of what no kernel writes
     meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
     even. ``out`` has the tensor's dtype.
     """

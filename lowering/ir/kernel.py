@@ -157,7 +157,9 @@ class Kernel:
     """A kernel at any point of the lowering.
 
     ``grid`` is the number of CTAs, over the scalar parameters and ``sms`` (the device's
-    multiprocessors). ``cluster`` is CTAs per cluster along x.
+    multiprocessors). ``cluster`` is CTAs per cluster along x. A ``dependent`` kernel is launched
+    with programmatic stream serialization: it may start before the grid in front of it has ended,
+    and touches no global memory before ``griddepcontrol.wait``.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Kernel:
     named_barriers: tuple[NamedBarrierArray, ...] = ()
     circular_buffers: tuple[CircularBuffer, ...] = ()
     globals: tuple[GlobalTensor, ...] = ()
+    dependent: bool = False
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

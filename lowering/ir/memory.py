@@ -9,6 +9,7 @@ from lowering.ir.expr import Expr
 from lowering.ir.operands import Frag, GmemRef, MBarrierRef, SmemRef, Stmt
 
 __all__ = [
+    "CACHE_POLICIES",
     "BulkCommit",
     "BulkWait",
     "LoadTile",
@@ -19,6 +20,9 @@ __all__ = [
     "TmaLoad",
     "TmaStore",
 ]
+
+CACHE_POLICIES = ("evict_normal", "evict_first", "evict_last")
+"""What the L2 is told of a copy's lines (PTX, ``createpolicy``); the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class TmaLoad(Stmt):
     Writes the box at ``dst`` (swizzled as the map says, out-of-bounds elements as zero) and then
     completes the box's full bytes on ``bar``. One executing thread issues one copy. With a
     ``multicast`` mask the same box and the same completion go to each CTA of the mask.
-    ``bar`` is None until ``allocate_mbarriers``.
+    ``bar`` is None until ``allocate_mbarriers``; ``cache`` is one of ``CACHE_POLICIES``.
     """
 
     OP: ClassVar[str] = "tma.load"
@@ -64,6 +68,7 @@ class TmaLoad(Stmt):
     src: GmemRef
     bar: MBarrierRef | None = None
     multicast: Expr | None = None
+    cache: str = "evict_normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,13 @@ class TmaStore(Stmt):
     """``cp.async.bulk.tensor.2d``, shared to global: one box; out-of-bounds elements are dropped.
 
     Reads shared memory through the async proxy at any time until a ``bulk.wait`` of the issuing
-    thread covers its group.
+    thread covers its group. ``cache`` is one of ``CACHE_POLICIES``.
     """
 
     OP: ClassVar[str] = "tma.store"
     dst: GmemRef
     src: SmemRef
+    cache: str = "evict_normal"
 
 
 @dataclass(frozen=True, slots=True)

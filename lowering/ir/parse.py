@@ -68,6 +68,7 @@ class _Parser(Lexer):
         threads = self.integer()
         self.expect("cluster")
         cluster = self.integer()
+        dependent = self.accept("dependent")
         self.expect("grid")
         mark = self.at
         while self.peek not in ("{", ""):
@@ -85,19 +86,15 @@ class _Parser(Lexer):
         self.scope = {p.name: p for p in groups["param"]} | {"sms": Var("sms")}
         grid = self.expr()
         return Kernel(
-            name=name,
-            threads=threads,
-            grid=grid,
-            params=tuple(groups["param"]),
+            name, threads, grid, tuple(groups["param"]), body=body, cluster=cluster,
             tensor_maps=tuple(groups["tensormap"]),
             shared=tuple(groups["shared"]),
-            body=body,
-            cluster=cluster,
             mbarriers=tuple(groups["mbarrier"]),
             named_barriers=tuple(groups["named_barrier"]),
             circular_buffers=tuple(groups["circular_buffer"]),
             globals=tuple(groups["global"]),
-        )
+            dependent=dependent,
+        )  # fmt: skip
 
     def scalar(self) -> Var:
         name = self.name()

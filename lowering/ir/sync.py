@@ -17,6 +17,8 @@ __all__ = [
     "CtaSync",
     "FenceMBarrierInit",
     "FenceProxyAsync",
+    "GridDepLaunchDependents",
+    "GridDepWait",
     "MBarrierArrive",
     "MBarrierExpectTx",
     "MBarrierInit",
@@ -187,3 +189,22 @@ class ClusterSync(Stmt):
     """``barrier.cluster.arrive.release`` and ``.wait.acquire``: every thread of the cluster."""
 
     OP: ClassVar[str] = "cluster.sync"
+
+
+@dataclass(frozen=True, slots=True)
+class GridDepWait(Stmt):
+    """``griddepcontrol.wait``: until all grids that this one was launched behind have completed and
+    their memory operations are visible. Returns at once in a grid that was launched normally.
+    """
+
+    OP: ClassVar[str] = "griddepcontrol.wait"
+
+
+@dataclass(frozen=True, slots=True)
+class GridDepLaunchDependents(Stmt):
+    """``griddepcontrol.launch_dependents``: once every CTA of the grid has executed it or ended,
+    the next grid may start, if it was launched dependently. What our grid has written by then is
+    *not* visible to it; for that the next grid waits.
+    """
+
+    OP: ClassVar[str] = "griddepcontrol.launch_dependents"

@@ -37,6 +37,7 @@ _INDENT = "  "
 def print_kernel(kernel: Kernel) -> str:
     """The whole kernel, ending in a newline."""
     head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
+    head += " dependent" if kernel.dependent else ""
     lines = [f"{head} grid {kernel.grid} {{", *(_INDENT + line for line in _declarations(kernel))]
     lines += [_INDENT + line for stmt in kernel.body for line in _stmt(stmt)]
     return "\n".join([*lines, "}"]) + "\n"

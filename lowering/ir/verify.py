@@ -32,6 +32,7 @@ from lowering.ir.nodes import (
     FragLoadGlobal,
     FragPointwise,
     GmemRef,
+    GridDepWait,
     LdMatrix,
     LdShared,
     MBarrierExpectTx,
@@ -67,8 +68,9 @@ from lowering.ir.visit import bodies, used
 __all__ = ["verify"]
 
 COLLECTIVE = (
-    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, LdMatrix, LdShared, MmaTile, Roles,
-    Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, GridDepWait, LdMatrix, LdShared,
+    MmaTile, Roles, Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit,
+    WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,

@@ -12,6 +12,7 @@ from dataclasses import fields
 
 from lowering.hopper import WGMMA_K_BYTES
 from lowering.ir.kernel import Kernel, SharedBuffer
+from lowering.ir.memory import CACHE_POLICIES
 from lowering.ir.nodes import (
     Frag,
     FragLoadGlobal,
@@ -22,6 +23,8 @@ from lowering.ir.nodes import (
     MmaTile,
     PrefetchTensorMap,
     Stmt,
+    TmaLoad,
+    TmaStore,
     Wgmma,
 )
 from lowering.ir.pointwise import OPS
@@ -59,6 +62,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
         case MmaTile() | Wgmma():
             yield from _operands(kernel, stmt)
+        case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
+            yield f"no cache policy named {cache}"
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"

@@ -82,6 +82,7 @@ def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
+        warp.touches_global()
         at = row(warp.env), col(warp.env)
         if pairs and at[1] % 2:
             raise FaultError(f"two columns at once of {name} from column {at[1]} on, which is odd")

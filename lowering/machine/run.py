@@ -44,6 +44,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.BarArrive: synchronize.bar_arrive,
     nodes.CtaSync: synchronize.cta_sync,
     nodes.ClusterSync: synchronize.cluster_sync,
+    nodes.GridDepWait: synchronize.griddep_wait,
+    nodes.GridDepLaunchDependents: synchronize.griddep_launch_dependents,
     nodes.PrefetchTensorMap: transfer.prefetch_tensormap,
     nodes.TmaLoad: transfer.tma_load,
     nodes.TmaStore: transfer.tma_store,

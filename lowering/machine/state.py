@@ -83,7 +83,8 @@ class Warp:
     """A warp: 32 threads in lockstep.
 
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
-    that it wrote through the generic proxy since its last ``fence.proxy.async``.
+    that it wrote through the generic proxy since its last ``fence.proxy.async``, ``waited`` whether
+    it has executed ``griddepcontrol.wait``.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
@@ -104,6 +105,7 @@ class Warp:
         self.fragments: dict[str, Fragment] = {}
         self.unpublished: list[Array] = []
         self.epoch = 0
+        self.waited = False
         self.registers = cta.registers_at_entry
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
@@ -128,6 +130,17 @@ class Warp:
         """Raise FaultError inside ``elect``, where ``op`` is not allowed."""
         if self.elected:
             raise FaultError(f"{op} needs all threads of the warp and stands in elect")
+
+    def touches_global(self) -> None:
+        """Raise FaultError where a kernel that is launched dependently reads or writes too early.
+
+        Each warp has to wait itself. The hardware would also let one wait and then meet others in a
+        barrier; no kernel does that.
+        """
+        if self.cta.cluster.kernel.dependent and not self.waited:
+            raise FaultError(
+                "global memory before griddepcontrol.wait: earlier grids may still use it"
+            )
 
     def define(self, frag: Frag, registers: Registers) -> None:
         """Bind the result of the current statement."""
@@ -189,12 +202,20 @@ class Warp:
         if any(self.bulk.groups[self.bulk.covered :]):
             raise FaultError("the warp ends while a tma.store may still read shared memory")
         self.cta.running -= 1
+        if not self.cta.running and self.cta.cluster.kernel.dependent and not self.cta.waited:
+            raise FaultError(
+                "the CTA ends without griddepcontrol.wait: its grid may end before an earlier one"
+            )
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
 
 
 class Cta:
-    """A CTA: its shared memory, barriers and registers; ``landing`` counts loads in flight."""
+    """A CTA: its shared memory, barriers and registers.
+
+    ``landing`` counts loads in flight, ``waited`` says whether one of its warps has executed
+    ``griddepcontrol.wait``.
+    """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
         kernel = cluster.kernel
@@ -212,6 +233,7 @@ class Cta:
         self.pool = RegisterPool()
         self.running = kernel.threads // 32
         self.landing = 0
+        self.waited = False
 
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""

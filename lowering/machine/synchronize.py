@@ -13,6 +13,8 @@ from lowering.ir.nodes import (
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
+    GridDepLaunchDependents,
+    GridDepWait,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -29,8 +31,8 @@ from lowering.machine.state import Warp
 
 __all__ = [
     "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",
-    "fence_proxy_async", "mbarrier_arrive", "mbarrier_expect_tx", "mbarrier_init",
-    "mbarrier_inval", "mbarrier_wait",
+    "fence_proxy_async", "griddep_launch_dependents", "griddep_wait", "mbarrier_arrive",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_inval", "mbarrier_wait",
 ]  # fmt: skip
 
 
@@ -189,6 +191,30 @@ def cluster_sync(stmt: ClusterSync, program: Program) -> Run:
         bar = warp.cta.cluster.barrier
         key = warp.cta.rank * program.kernel.threads + warp.index
         return _meet(warp, bar, bar.threads, key)
+
+    return run
+
+
+def griddep_wait(stmt: GridDepWait, program: Program) -> Run:
+    """``griddepcontrol.wait``: from here on the warp may touch global memory.
+
+    The grids before this one are not simulated; who touches their memory too early is found by
+    ``Warp.touches_global``.
+    """
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        warp.waited = warp.cta.waited = True
+        return PAUSE
+
+    return run
+
+
+def griddep_launch_dependents(stmt: GridDepLaunchDependents, program: Program) -> Run:
+    """``griddepcontrol.launch_dependents`` changes nothing for this grid."""
+
+    def run(warp: Warp) -> None:
+        return None
 
     return run
 

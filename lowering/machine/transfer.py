@@ -55,6 +55,7 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     name = stmt.src.map
 
     def run(warp: Warp) -> Steps:
+        warp.touches_global()
         env, cluster = warp.env, warp.cta.cluster
         tensor, at = cluster.tensors[name], (row(env), col(env))
         chunks = tensor.chunks(place.address(env))
@@ -96,6 +97,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
     row, col = program.scalar(stmt.dst.row), program.scalar(stmt.dst.col)
 
     def run(warp: Warp) -> Steps:
+        warp.touches_global()
         tensor, at = warp.cta.cluster.tensors[name], (row(warp.env), col(warp.env))
         chunks = tensor.chunks(place.address(warp.env))
         for _ in range(warp.threads):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lowering.cuda.sass import count_opcodes
 from lowering.hopper import MBARRIER_BYTES, registers_at_entry
-from lowering.ir.nodes import Body, For, If, TmaLoad, Wgmma
+from lowering.ir.nodes import Body, For, If, TmaLoad, TmaStore, Wgmma
 from lowering.ir.text import print_stmt
 from lowering.ir.visit import walk
 from tests.api.on_machine import kernel
@@ -19,6 +20,7 @@ from tests.schedules import SCHEDULES, for_result
 from wsched.compiled import CompiledFusion
 from wsched.fusion import DataType
 from wsched.schedule.limits import shared_bytes
+from wsched.schedule.params import CachePolicies, CachePolicy
 
 DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
 """What ptxas makes of a division of integers: a reciprocal in floating point, or a call."""
@@ -70,6 +72,31 @@ def test_wide_results_are_clean_too() -> None:
         assert found.clean, f"{name}: {found}"
 
 
+def test_cache_policies_reach_the_copies() -> None:
+    """Of A, B and the result, each where it was asked for; the rest of the kernel is the same."""
+    first, last = CachePolicy.EvictFirst, CachePolicy.EvictLast
+    for name in ("coop_128x128", "cluster_2x1", "pipelined"):
+        plain = kernel(SCHEDULES[name])
+        hinted = kernel(replace(SCHEDULES[name], cache_policies=CachePolicies(last, last, first)))
+        assert hinted.resources.clean, f"{name}: {hinted.resources}"
+        assert [print_stmt(s) for s in walk(hinted.kernel.body)] == [
+            f"{print_stmt(s)}, cache=evict_{'last' if isinstance(s, TmaLoad) else 'first'}"
+            if isinstance(s, (TmaLoad, TmaStore)) else print_stmt(s)
+            for s in walk(plain.kernel.body)
+        ]  # fmt: skip
+        copies = re.findall(r"(?:UTMALDG|UTMASTG)\S* .*", hinted.dump("sass"))
+        assert copies
+        assert all(", desc[" in x for x in copies), copies
+
+
+def test_a_policy_of_one_operand_only() -> None:
+    params = replace(SCHEDULES["coop_128x128"], cache_policies=CachePolicies(CachePolicy.EvictLast))
+    found = kernel(params)
+    hinted = [s.src.map for s in walk(found.kernel.body) if getattr(s, "cache", "") == "evict_last"]
+    assert hinted == [found.fusion.source(found.fusion.mma.a).name]
+    assert "evict_first" not in found.source.partition("__global__")[2]
+
+
 def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     """Per role: one wgmma for each 64 rows and 16 k, one TMA for each box, no spills or calls."""
     counts, tile, warp = count_opcodes(sass), bf16.params.output_tile, bf16.params.tile_sizes
@@ -80,6 +107,9 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     assert counts["UTMASTG"] == tile.n // 64
     assert counts["STSM"] == warp.warp_tile.m // 64 * tile.n // 16
     assert not {"LDL", "STL", "CALL"} & set(counts)
+    # A prefetch of each descriptor; a wait for earlier grids in each role, and its trigger.
+    assert counts["UTMACCTL"] == 3
+    assert counts["ACQBULK"] == counts["PREEXIT"] == (2 if bf16.params.warp_specialized else 1)
 
 
 @pytest.mark.parametrize("opcode", ["HGMMA", "UTMALDG"])

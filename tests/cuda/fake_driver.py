@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from lowering.cuda.launch import _LaunchConfig
+from lowering.cuda.launch_block import LaunchConfig
 
 
 class Names:
@@ -42,6 +42,7 @@ class Driver:
     launch_status: list[int] = field(default_factory=list)
     encode_status: Any = field(default_factory=lambda: OK)
     params: list[tuple[bytes, bytes, int, int]] = field(default_factory=list)
+    attributes: list[list[tuple[int, int]]] = field(default_factory=list)
     CUresult = Result
     CUtensorMapDataType = CUtensorMapInterleave = CUtensorMapSwizzle = Names()
     CUtensorMapL2promotion = CUtensorMapFloatOOBfill = CUfunction_attribute = Names()
@@ -104,7 +105,8 @@ class Driver:
     ) -> int:
         c = config.contents
         blocks = [c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ]
-        assert not c.attrs and not c.numAttrs and not extra
+        assert not extra
+        self.attributes.append([(a.id, a.value) for a in c.attrs[: c.numAttrs]])
         self.record("launch", kernel, blocks, c.sharedMemBytes, c.hStream)
         pointers = (ctypes.c_void_p * 4).from_address(params)
         assert all(p % 64 == 0 for p in pointers[:2] if p)
@@ -116,7 +118,7 @@ class Driver:
 
 LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int,
-    ctypes.POINTER(_LaunchConfig),
+    ctypes.POINTER(LaunchConfig),
     ctypes.c_void_p,
     ctypes.c_void_p,
     ctypes.c_void_p,

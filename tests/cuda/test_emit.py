@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,11 @@ from lowering.cuda.emit import device_header, emit_cuda, emit_kernel
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Produce
+from lowering.ir.nodes import GmemRef, Produce, SmemRef, TmaStore
 from lowering.ir.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
+
+S = SmemRef("S", ZERO, ZERO, ZERO)
 
 
 def kernel(body: str, threads: int = 128, cluster: int = 1) -> Kernel:
@@ -135,6 +138,36 @@ def test_tma_with_boxes_multicast_and_cluster() -> None:
         "ptx::cluster_sync();",
     ]
     assert "__cluster_dims__(2, 1, 1)" in emit_kernel(k)
+
+
+def test_cache_policies_are_made_once_at_the_start() -> None:
+    k = kernel(
+        """
+        elect {
+          tma.load S[0, 0, 0], T[0, 0], bar=full[0], cache=evict_last
+          tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=1, cache=evict_last
+          tma.store T[0, 0], S[0, 0, 0], cache=evict_first
+        }
+        """
+    )
+    frame, _, body = emit_kernel(k).partition("if (ptx::elect())")
+    assert re.findall(r"const u64 .*", frame) == [
+        "const u64 evict_first = ptx::createpolicy_evict_first();",
+        "const u64 evict_last = ptx::createpolicy_evict_last();",
+    ]
+    assert re.findall(r"ptx::tma.*", body) == [
+        "ptx::tma_load_2d_hint(S, &T, 0, 0, full, evict_last);",
+        "ptx::tma_load_2d_multicast_hint(S, &T, 0, 0, full, 1, evict_last);",
+        "ptx::tma_store_2d_hint(&T, 0, 0, S, evict_first);",
+    ]
+    assert refusal(replace(k, body=(TmaStore(GmemRef("T", ZERO, ZERO), S, "evict_soon"),))) == (
+        "no cache policy named evict_soon"
+    )
+
+
+def test_grid_dependency_control() -> None:
+    k = kernel("griddepcontrol.wait\ngriddepcontrol.launch_dependents")
+    assert body_of(k) == ["ptx::griddepcontrol_wait();", "ptx::griddepcontrol_launch_dependents();"]
 
 
 def test_names_that_cpp_does_not_allow() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel, driver_api
+from lowering.cuda.launch_block import LaunchAttribute
 from lowering.cuda.tensormap import layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.text import parse_kernel
@@ -175,6 +176,26 @@ def test_an_address_has_a_descriptor_for_each_device(driver: Driver) -> None:
     for index in (0, 1, 0):
         go(k, Tensor(index=index), Tensor(index=index))
     assert [p[0] for p in driver.params] == [b"map1", b"map3", b"map1"]
+
+
+def test_a_dependent_kernel_may_start_early(driver: Driver) -> None:
+    """Attribute 6 of cuda.h, programmatic stream serialization; only where the kernel waits."""
+    for kernel in (copy_kernel(), replace(copy_kernel(), dependent=True)):
+        prepared = prepare(LoadedKernel(kernel, b""))
+        gc.collect()
+        prepared(5)
+    assert driver.attributes == [[], [(6, 1)]]
+
+
+def test_launch_attribute_as_cuda_bindings_has_it() -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    wanted = bindings.CUlaunchAttribute()
+    ids = bindings.CUlaunchAttributeID
+    wanted.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    wanted.value.programmaticStreamSerializationAllowed = 1
+    ours = LaunchAttribute.programmatic_stream_serialization()
+    assert bytes(ours) == ctypes.string_at(wanted.getPtr(), ctypes.sizeof(ours))
+    assert ctypes.sizeof(ours) == 72
 
 
 def test_whole_clusters_are_resident(driver: Driver) -> None:

@@ -264,7 +264,10 @@ def test_epilogue_of_the_cooperative_kernel_compiles_clean(compute: Any) -> None
     compiled = compile_cubin(emit_cuda(k))
     resources = read_resources(compiled, "cooperative")
     assert resources.clean, str(resources)
-    counts = count_opcodes(disassemble(compiled.cubin))
+    sass = disassemble(compiled.cubin)
+    counts = count_opcodes(sass)
+    # A load of constant memory might be moved in front of the wait for earlier grids.
+    assert "LDG.E.CONSTANT" not in sass
     assert counts["HGMMA"] == 4 and counts["USETMAXREG"] == 2
     assert not counts["LDL"] and not counts["STL"] and not counts["CALL"]
     assert counts["LDSM"] == (16 if compute is add_residual else 0)

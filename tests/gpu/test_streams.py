@@ -69,6 +69,75 @@ def test_a_graph_that_allocates_its_result() -> None:
     assert torch.equal(d, wanted)
 
 
+CHAIN = ("coop_128x128", "pingpong_64x128", "tile_per_cta", "cluster_2x1")
+"""Kernels of all sorts behind each other: grids of different sizes, with and without clusters."""
+
+
+@pytest.mark.parametrize("rows", [8, 264, 2056])
+def test_each_kernel_reads_what_the_one_in_front_wrote(rows: int) -> None:
+    """Two buffers in turn, so that each also overwrites what the one in front of it still reads.
+
+    Every step shifts the columns by one. The launches overlap, alone and in a graph, also where a
+    kernel that knows nothing of it stands between them.
+    """
+    import torch
+
+    n = 1024
+    shift = torch.eye(n, device="cuda").roll(1, 0).bfloat16().contiguous()
+    start = torch.randint(-100, 100, (rows, n), device="cuda").bfloat16()
+    even, odd = start.clone(), torch.empty_like(start)
+    kernels = [wsched.compile(definition(), [start, shift], params=SCHEDULES[x]) for x in CHAIN]
+
+    def steps(count: int, foreign: bool = False) -> None:
+        for i in range(count):
+            source, target = (even, odd) if i % 2 == 0 else (odd, even)
+            kernels[i // 2 % len(kernels)](source, shift, out=[target])
+            if foreign and i % 3 == 0:
+                target.neg_()
+                target.neg_()
+
+    for foreign in (False, True):
+        even.copy_(start)
+        steps(200, foreign)
+        assert torch.equal(even, start.roll(200, 1))
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        steps(100)
+        steps(100, foreign=True)
+    for _ in range(5):
+        even.copy_(start)
+        odd.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(even, start.roll(200, 1))
+
+
+def test_a_graph_whose_branches_join_in_front_of_a_kernel() -> None:
+    """A kernel that is launched dependently waits for both streams."""
+    import torch
+
+    x, w, wanted = operands(520, 776, 264)
+    late = torch.zeros_like(x)
+    d, other = torch.empty_like(wanted), torch.empty_like(wanted)
+    kernel = wsched.compile(definition(), [x, w], params=SCHEDULES["coop_128x128"])
+    kernel(x, w, out=[d])
+    torch.cuda.synchronize()
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(5_000_000)
+            late.copy_(x)
+        kernel(x, w, out=[other])
+        torch.cuda.current_stream().wait_stream(side)
+        kernel(late, w, out=[d])
+    for _ in range(3):
+        late.zero_()
+        d.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(d, wanted)
+
+
 def test_side_stream() -> None:
     """The kernel waits for what its own stream did before it, though that takes long."""
     import torch

@@ -6,7 +6,7 @@ from lowering.ir import nodes
 from lowering.ir.nodes import Stmt
 
 ALL_NODES = """\
-kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
+kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   param M: i32
   param K: i64
   tensormap A: bf16[M, K]
@@ -23,6 +23,8 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   prefetch.tensormap A
+  griddepcontrol.wait
+  griddepcontrol.launch_dependents
   fence.mbarrier_init
   cluster.sync
   section load groups 1 {
@@ -75,6 +77,7 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
       store.tile D[0, 32], part
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
+        tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
         bulk.commit
         bulk.wait 1, read=true
         bulk.wait 0
@@ -88,6 +91,7 @@ kernel all threads 384 cluster 2 grid min(ceildiv(M, 128) * 2, sms) {
           mbarrier.expect_tx full[0], bytes=16384
           tma.load A_s[0, 0, 0], A[0, 0]
           tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
+          tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last
           mbarrier.arrive empty[0]
           mbarrier.arrive empty[0], cta=1, order=release.cluster
           mbarrier.inval full[0]

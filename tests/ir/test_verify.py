@@ -34,6 +34,16 @@ def test_well_formed() -> None:
     ("old", "new", "problem"),
     [
         (LOAD, "cta.sync", "cta.sync under elect, in: cta.sync"),
+        (
+            LOAD,
+            f"{LOAD}, cache=evict_soon",
+            f"no cache policy named evict_soon, in: {LOAD}, cache=evict_soon",
+        ),
+        (
+            LOAD,
+            "griddepcontrol.wait",
+            "griddepcontrol.wait under elect, in: griddepcontrol.wait",
+        ),
         (LOAD, "elect { }", "elect under elect, in: elect {"),
         (CAST, "bulk.commit", "bulk.commit outside elect, in: bulk.commit"),
         (LOAD, LOAD.replace("A[m, 0]", "A[c, 0]"),

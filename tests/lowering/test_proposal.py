@@ -6,6 +6,7 @@ pseudo-code leaves out; each of them is also run on kernels from which that very
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
@@ -47,6 +48,9 @@ from lowering.ir.visit import bodies, expressions, walk
 from tests.lowering.kernels import WARP_SPECIALIZED, final
 
 SKELETON = """\
+warp 1:
+  one thread:
+    prefetch.tensormap x3
 warp 0:
   one thread:
     for stage:
@@ -59,6 +63,8 @@ role compute:
   one thread:
     for stage:
       mbarrier.arrive empty
+  griddepcontrol.wait
+  griddepcontrol.launch_dependents
   for tile:
     for k:
       mbarrier.wait full
@@ -91,6 +97,8 @@ role compute:
       bulk.wait 0
 role load:
   setmaxnreg dec
+  griddepcontrol.wait
+  griddepcontrol.launch_dependents
   warp 0 of the group:
     for tile:
       for k:
@@ -111,7 +119,9 @@ LEFT_OUT = (Let, FragFill, FragColumns)
 def test_skeleton() -> None:
     """Cooperative and persistent; one wgmma group stays in flight, so a step is released late."""
     lines = list(skeleton(final("cooperative").body))
-    for line in sorted({x for x in lines if lines.count(x) > 1 and ("wgmma" in x or "load" in x)}):
+    for line in sorted(
+        {x for x in lines if lines.count(x) > 1 and re.search("wgmma|load|fetch", x)}
+    ):
         at, count = lines.index(line), lines.count(line)
         if lines[at : at + count] == [line] * count:
             lines[at : at + count] = [f"{line} x{count}"]
@@ -139,8 +149,8 @@ def head(stmt: Stmt) -> str:
             return f"for {loop_kind(stmt)}"
         case Elect():
             return "one thread"
-        case If(cond=Binary("==", Special("warp"), Const(0))):
-            return "warp 0"
+        case If(cond=Binary("==", Special("warp"), Const(warp))):
+            return f"warp {warp}"
         case If(cond=Binary("==", Special("warpgroup.warp"), Const(0))):
             return "warp 0 of the group"
         case If(cond=Binary("<", Const(0), bound)):

@@ -14,6 +14,8 @@ from wsched.schedule.merge import merge
 from wsched.schedule.parallelize import parallelize
 from wsched.schedule.params import (
     BufferingLoopLevel,
+    CachePolicies,
+    CachePolicy,
     CircularBufferingStrategy,
     CircularBufferOptions,
     ClusterDims,
@@ -34,6 +36,8 @@ from wsched.schedule.subdags import SubDags, subdags, subdags_text, to_dot
 
 __all__ = [
     "BufferingLoopLevel",
+    "CachePolicies",
+    "CachePolicy",
     "CircularBufferOptions",
     "CircularBufferingStrategy",
     "ClusterDims",

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last four fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last six fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -17,6 +17,8 @@ from lowering.errors import ScheduleError
 
 __all__ = [
     "BufferingLoopLevel",
+    "CachePolicies",
+    "CachePolicy",
     "CircularBufferOptions",
     "CircularBufferingStrategy",
     "ClusterDims",
@@ -70,6 +72,14 @@ class TileRasterizationOrder(_Choice):
 
     RowMajor = 0
     ColumnMajor = 1
+
+
+class CachePolicy(_Choice):
+    """Which lines the L2 evicts, in PTX's words: ``L2::evict_first`` and so on."""
+
+    EvictNormal = 0
+    EvictFirst = 1
+    EvictLast = 2
 
 
 class _Checked:
@@ -186,6 +196,18 @@ class ClusterDims(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class CachePolicies(_Checked):
+    """Policies of the TMA copies of the operands A and B and of the results."""
+
+    a: CachePolicy = CachePolicy.EvictNormal
+    b: CachePolicy = CachePolicy.EvictNormal
+    d: CachePolicy = CachePolicy.EvictNormal
+
+    def __str__(self) -> str:
+        return f"a {self.a}, b {self.b}, d {self.d}"
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulParams(_Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
@@ -209,6 +231,10 @@ class MatmulParams(_Checked):
         epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
             epilogue reads, filled by the load warpgroup; with 0 the compute warpgroups read it
             from global memory themselves, as they always do without a load warpgroup.
+        programmatic_dependent_launch: wsched's own: start before the grid in front of this one in
+            the stream has ended, and wait for it only before the first access to global memory.
+        cache_policies: wsched's own: what the L2 keeps longest; of one tensor that is both
+            operands, ``a`` counts.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -234,6 +260,8 @@ class MatmulParams(_Checked):
     wgmma_in_flight: int = 1
     epilogue_stages: int = 2
     epilogue_input_stages: int = 2
+    programmatic_dependent_launch: bool = True
+    cache_policies: CachePolicies = field(default_factory=CachePolicies)
 
     @property
     def persistent(self) -> bool:

@@ -1,0 +1,81 @@
+"""What a launch passes to the driver, laid out as cuda.h says; needs no driver."""
+
+from __future__ import annotations
+
+import ctypes
+
+from lowering.cuda.tensormap import MAP_BYTES
+from lowering.ir.expr import ScalarType
+from lowering.ir.kernel import Kernel
+
+__all__ = ["Arguments", "LaunchAttribute", "LaunchConfig"]
+
+_MAP_ALIGN = 64
+
+_SCALARS = {ScalarType.I32: ctypes.c_int32, ScalarType.I64: ctypes.c_int64}
+
+
+class LaunchAttribute(ctypes.Structure):
+    """``CUlaunchAttribute`` of cuda.h: an id, and a union of 64 bytes from byte 8 on.
+
+    Of the union only the int is declared that the attributes used here have.
+    """
+
+    _fields_ = (
+        ("id", ctypes.c_uint), ("pad", ctypes.c_char * 4),
+        ("value", ctypes.c_int), ("rest", ctypes.c_char * 60),
+    )  # fmt: skip
+
+    @classmethod
+    def programmatic_stream_serialization(cls) -> LaunchAttribute:
+        """``CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION``, allowed.
+
+        The kernel may start once all CTAs of the one in front of it in the stream have executed
+        ``griddepcontrol.launch_dependents`` or ended; in a captured graph the dependency is
+        programmatic in the same way.
+        """
+        return cls(6, b"", 1)
+
+
+class LaunchConfig(ctypes.Structure):
+    """``CUlaunchConfig`` of cuda.h."""
+
+    _fields_ = (
+        ("gridDimX", ctypes.c_uint), ("gridDimY", ctypes.c_uint), ("gridDimZ", ctypes.c_uint),
+        ("blockDimX", ctypes.c_uint), ("blockDimY", ctypes.c_uint), ("blockDimZ", ctypes.c_uint),
+        ("sharedMemBytes", ctypes.c_uint), ("hStream", ctypes.c_void_p),
+        ("attrs", ctypes.POINTER(LaunchAttribute)), ("numAttrs", ctypes.c_uint),
+    )  # fmt: skip
+
+    def add(self, attribute: LaunchAttribute) -> None:
+        """Make ``attribute`` the only one; the configuration keeps it alive."""
+        self.attrs, self.numAttrs = ctypes.pointer(attribute), 1
+
+
+class Arguments:
+    """The parameter block of a launch, and the array of pointers into it.
+
+    Args:
+        kernel: for the order and types of its parameters: tensor maps, addresses and strides of
+            global tensors, then scalars.
+        descriptors: of the tensor maps.
+        places: address and row stride of each global tensor, one after the other.
+        scalars: values of the scalar parameters.
+    """
+
+    def __init__(
+        self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
+    ) -> None:
+        maps = len(descriptors)
+        self._storage = (ctypes.c_char * (maps * MAP_BYTES + _MAP_ALIGN))()
+        base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
+        slots = [base + i * MAP_BYTES for i in range(maps)]
+        for slot, descriptor in zip(slots, descriptors, strict=True):
+            ctypes.memmove(slot, descriptor, MAP_BYTES)
+        self._scalars = [
+            *map(ctypes.c_int64, places),
+            *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),
+        ]
+        pointers = [*slots, *(ctypes.addressof(s) for s in self._scalars)]
+        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
+        self.pointer = ctypes.addressof(self._pointers)

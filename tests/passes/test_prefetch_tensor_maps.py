@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.ir.nodes import PrefetchTensorMap
+from lowering.ir.visit import walk
+from passes.prefetch_tensor_maps import prefetch_tensor_maps
+from tests.lowering.kernels import SMALL, final
+from tests.passes.texts import full, lowered, unchanged
+
+MAPS = """
+tensormap A: bf16[512, 512] box 128x64 swizzle 128
+tensormap D: bf16[512, 512] box 64x64
+"""
+
+
+def test_one_thread_fetches_all_maps_before_anything_else() -> None:
+    assert lowered(prefetch_tensor_maps, MAPS + "cta.sync") == full(
+        MAPS
+        + """
+if %warp == 1 {
+  elect {
+    prefetch.tensormap A
+    prefetch.tensormap D
+  }
+}
+cta.sync
+"""
+    )
+
+
+def test_without_maps_nothing_changes() -> None:
+    assert unchanged(prefetch_tensor_maps, "cta.sync")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_final_kernels_fetch_operands_and_result(name: str) -> None:
+    kernel = final(name)
+    fetched = [s.map for s in walk(kernel.body[:1]) if isinstance(s, PrefetchTensorMap)]
+    assert fetched == [m.name for m in kernel.tensor_maps]
+    assert len(fetched) == 3
