@@ -16,8 +16,8 @@ from wsched.heuristics import Problem, choose_params, epilogue_work
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.layout import laid_out
-from wsched.route import Route, routes
 from wsched.registers import compile_clean
+from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
 
 if TYPE_CHECKING:

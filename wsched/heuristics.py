@@ -147,8 +147,6 @@ def epilogue_work(fusion: Fusion) -> int:
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
     """The parameters of a schedule; None where fewer than three stages fit."""
     loaded = problem.inputs is not None
-    base = MatmulParams(
-        grid_traversal_factor=TRAVERSAL, epilogue_input_stages=2 if loaded else 0
-    )
+    base = MatmulParams(grid_traversal_factor=TRAVERSAL, epilogue_input_stages=2 if loaded else 0)
     params = with_tile(base, GemmTile(schedule.m, schedule.n, TILE_K), 2, schedule.ping_pong)
     return fit_stages(params, problem.operand, problem.results, problem.inputs or ())

@@ -23,7 +23,6 @@ from wsched.schedule import (
 )
 from wsched.schedule.limits import check_params, chunk_columns, require_legal, shared_bytes
 
-
 WARP = GemmTile(64, 128, 64)
 
 

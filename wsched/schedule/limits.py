@@ -313,7 +313,7 @@ def _other_registers(fusion: Fusion, params: MatmulParams) -> int:
     if any(isinstance(e, PointwiseOp) for e in fusion.exprs):
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // hopper.WGMMA_M
-    return max(SPARE_REGISTERS, BARE_REGISTERS + held * max(2, blocks) // 2)
+    return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
 
 
 def _accumulators(params: MatmulParams) -> int:

@@ -25,7 +25,10 @@ from wsched.schedule.params import (
     MmaMacro,
 )
 
-__all__ = ["TILE_K", "TILE_M", "TILE_N", "TileChoice", "fit_stages", "tile_choices", "with_tile"]
+__all__ = [
+    "TILE_K", "TILE_M", "TILE_N", "TileChoice", "fit_stages", "tile_choice", "tile_choices",
+    "with_tile",
+]  # fmt: skip
 
 TILE_M = (64, 128, 192, 256)
 TILE_N = tuple(range(16, 257, 8))
@@ -74,13 +77,19 @@ def tile_choices(fusion: Fusion, base: MatmulParams) -> Iterator[TileChoice]:
         fusion: unscheduled; its types, layouts and epilogue decide what fits.
         base: what the tile does not decide: cluster, wgmmas in flight, order of tiles and so on.
     """
-    for m, n, k, (warpgroups, ping_pong) in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
-        tile = GemmTile(m, n, k)
-        params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong))
-        reason = _reason(fusion, params)
-        if not reason:
-            params = settled(fusion, params)
-        yield TileChoice(tile, warpgroups, ping_pong, params, reason)
+    for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
+        yield tile_choice(fusion, base, GemmTile(m, n, k), *partition)
+
+
+def tile_choice(
+    fusion: Fusion, base: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool
+) -> TileChoice:
+    """One of :func:`tile_choices`, of any size."""
+    params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong))
+    reason = _reason(fusion, params)
+    if not reason:
+        params = settled(fusion, params)
+    return TileChoice(tile, warpgroups, ping_pong, params, reason)
 
 
 def _reason(fusion: Fusion, params: MatmulParams) -> str:
