@@ -306,7 +306,7 @@ def _other_registers(fusion: Fusion, params: MatmulParams) -> int:
 
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
-    what ptxas 13.0 was seen to spill at 150 to 232 accumulators (design/0012-tiles.md).
+    what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
     """
     types = [b.dtype for b in fusion.outputs] + list(loaded_types(fusion, params))
     held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
