@@ -6,7 +6,10 @@ table of technical specifications, and what ptxas 13.0 was seen to accept.
 
 from __future__ import annotations
 
-__all__ = ["register_pair_problem", "register_pairs", "registers_at_entry"]
+__all__ = [
+    "multicast_slice", "register_pair_problem", "register_pairs", "registers_at_entry",
+    "slice_problem",
+]  # fmt: skip
 
 WARP = 32
 WARPGROUP = 128
@@ -43,10 +46,33 @@ TMA_STRIDE_ALIGN = 16
 NARROWEST_SWIZZLE = 32
 """Bytes of the shortest swizzle span; lines of operand tiles are whole spans."""
 
+WIDEST_SWIZZLE = 128
+
+SWIZZLE_ROWS = 8
+"""Lines after which the pattern of a swizzle repeats."""
+
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""
 
 MBARRIER_BYTES = 8
+
+
+def multicast_slice(rows: int, cols: int, span: int, count: int) -> tuple[int, int] | None:
+    """Rows and columns that each of ``count`` CTAs loads of a tile that all of them share.
+
+    Whole boxes of ``span`` columns where their number allows it (fewer and larger copies), else
+    whole groups of the rows after which the swizzle repeats; None where neither divides.
+    """
+    if cols % (count * span) == 0:
+        return rows, cols // count
+    return None if rows % (count * SWIZZLE_ROWS) else (rows // count, cols)
+
+
+def slice_problem(rows: int, count: int) -> str:
+    """What is wrong where :func:`multicast_slice` finds none."""
+    return (
+        f"each would load {rows / count:g} rows, and a slice is whole groups of {SWIZZLE_ROWS} rows"
+    )
 
 
 def registers_at_entry(threads: int) -> int:

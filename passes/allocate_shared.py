@@ -1,8 +1,9 @@
 """Give every shared buffer and mbarrier its place in dynamic shared memory.
 
 Requires: swizzles and stage counts are final; all mbarriers exist.
-Guarantees: each buffer starts (and each of its stages starts) on a 1024-byte boundary, where the
-128-byte swizzle pattern begins anew; mbarriers follow, 8 bytes each; the sum fits the 227 KiB
+Guarantees: each buffer starts on a 1024-byte boundary and each of its stages where the pattern of
+its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones);
+mbarriers follow, 8 bytes each; the sum fits the 227 KiB
 that a CTA may have.
 
 Last of the passes that add storage.
@@ -41,13 +42,15 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     at = 0
     shared = []
     for buffer in kernel.shared:
-        if buffer.stage_bytes % hopper.SWIZZLE_ATOM:
+        atom = hopper.SWIZZLE_ROWS * buffer.swizzle.value or hopper.SWIZZLE_ATOM
+        if buffer.stage_bytes % atom:
             raise ScheduleError(
                 "smem",
                 f"shared tile {buffer.name} of {buffer.rows}x{buffer.cols} {buffer.dtype.value}",
-                f"a stage is {buffer.stage_bytes} bytes, not a multiple of {hopper.SWIZZLE_ATOM}",
-                (f"rows * columns * {buffer.dtype.bytes} a multiple of {hopper.SWIZZLE_ATOM}",),
+                f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
+                (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
             )
+        at = -(-at // hopper.SWIZZLE_ATOM) * hopper.SWIZZLE_ATOM
         shared.append(replace(buffer, offset=at))
         at += buffer.stages * buffer.stage_bytes
     mbarriers = []

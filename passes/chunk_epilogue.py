@@ -42,7 +42,7 @@ from lowering.ir.nodes import (
 )
 from lowering.ir.visit import Names, bodies, map_bodies, map_roles
 from lowering.options import LoweringOptions
-from passes.swizzle_shared import widest_swizzle
+from passes.swizzle_shared import store_swizzle
 
 __all__ = ["chunk_epilogue"]
 
@@ -130,8 +130,8 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
 def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
     """The staging buffer of a result; refuses a chunk that no TMA box takes."""
     kind, name = store.value.type, store.dst.map
-    swizzle = widest_swizzle(name, kind.dtype, kind.cols)
-    if kind.cols * kind.dtype.bytes > swizzle.value:
+    swizzle = store_swizzle(name, kind.dtype, kind.cols)
+    if kind.cols * kind.dtype.bytes > swizzle.value > 0:
         raise ScheduleError(
             "epilogue-chunk",
             f"an epilogue chunk of {kind.cols} {kind.dtype.value} columns",

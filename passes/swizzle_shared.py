@@ -6,7 +6,8 @@ to all that share the tile. Rows are whatever the tile is stored by: M or N of a
 of an MN-major one.
 
 Requires: ``load.tile`` into shared buffers without a swizzle.
-Guarantees: each operand buffer has the widest swizzle its rows allow, each tensor map a box that
+Guarantees: each buffer has the widest swizzle its rows allow (none only where wgmma does not read
+it), each tensor map a box that
 TMA accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
 ``load.tile`` is one ``tma.load`` per box.
 
@@ -22,15 +23,12 @@ from lowering import hopper
 from lowering.errors import ScheduleError
 from lowering.ir.expr import ZERO, Const, Expr, Special
 from lowering.ir.kernel import Kernel, SharedBuffer, TensorMap
-from lowering.ir.nodes import Body, LoadTile, Stmt, TmaLoad
+from lowering.ir.nodes import Body, LoadTile, Stmt, TmaLoad, Wgmma
 from lowering.ir.types import DType, Swizzle
 from lowering.ir.visit import rewrite, walk
 from lowering.options import LoweringOptions
 
-__all__ = ["swizzle_shared", "widest_swizzle"]
-
-SWIZZLE_ROWS = 8
-"""Rows after which a swizzle pattern repeats."""
+__all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
 
 
 def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -56,10 +54,13 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     buffers: dict[str, SharedBuffer] = {}
     maps: dict[str, TensorMap] = {}
     rows: dict[str, int] = {}
+    operands = {x.buffer for s in walk(kernel.body) if isinstance(s, Wgmma) for x in (s.a, s.b)}
     for load in walk(kernel.body):
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
-            buffer = replace(buffer, swizzle=widest_swizzle(buffer.name, buffer.dtype, buffer.cols))
+            find = widest_swizzle if buffer.name in operands else store_swizzle
+            swizzle = find(buffer.name, buffer.dtype, buffer.cols)
+            buffer = replace(buffer, swizzle=swizzle)
             buffers[buffer.name] = buffer
             name = load.src.map
             rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
@@ -94,6 +95,19 @@ def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     )
 
 
+def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
+    """The widest swizzle for what threads read and write; none for rows of 16 bytes.
+
+    Eight such rows are one 8x8 matrix of 128 bytes, which no bank holds two words of.
+
+    Raises:
+        ScheduleError: neither fits.
+    """
+    if cols * dtype.bytes == hopper.TMA_STRIDE_ALIGN:
+        return Swizzle.NONE
+    return widest_swizzle(name, dtype, cols)
+
+
 def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     """(CTAs that load the tile together, distance of their ranks)."""
     for ring in kernel.circular_buffers:
@@ -105,17 +119,15 @@ def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
 def _slice(kernel: Kernel, buffer: SharedBuffer) -> tuple[int, int]:
     """Rows and columns that one CTA loads of a tile."""
     count, _ = _share(kernel, buffer.name)
-    if buffer.cols % (count * buffer.box_cols) == 0:
-        return buffer.rows, buffer.cols // count
-    if buffer.rows % (count * SWIZZLE_ROWS):
+    found = hopper.multicast_slice(buffer.rows, buffer.cols, buffer.box_cols, count)
+    if found is None:
         raise ScheduleError(
             "multicast",
             f"a shared tile {buffer.name} of {buffer.rows} rows, loaded by {count} CTAs together",
-            f"each would load {buffer.rows / count:g} rows, and a slice is whole groups of "
-            f"{SWIZZLE_ROWS} rows",
-            (f"rows a multiple of {count * SWIZZLE_ROWS}",),
+            hopper.slice_problem(buffer.rows, count),
+            (f"rows a multiple of {count * hopper.SWIZZLE_ROWS}",),
         )
-    return buffer.rows // count, buffer.cols
+    return found
 
 
 def _box_rows(rows: int) -> int:
@@ -124,8 +136,9 @@ def _box_rows(rows: int) -> int:
     One tensor map may serve tiles of different height (both operands from one tensor); ``rows`` is
     then their greatest common divisor.
     """
-    largest = min(rows, hopper.TMA_BOX_MAX) // SWIZZLE_ROWS * SWIZZLE_ROWS
-    return next(r for r in range(largest, 0, -SWIZZLE_ROWS) if rows % r == 0)
+    step = hopper.SWIZZLE_ROWS
+    largest = min(rows, hopper.TMA_BOX_MAX) // step * step
+    return next(r for r in range(largest, 0, -step) if rows % r == 0)
 
 
 def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:

@@ -156,6 +156,8 @@ SCHEDULES: dict[str, MatmulParams] = {
     "coop_128x128": cooperative(128, 128, stages=6, epilogue_stages=2),
     "coop_128x64": cooperative(128, 64, stages=8),
     "coop_k128": cooperative(128, 128, 128, stages=3),
+    "coop_k32": cooperative(128, 128, 32, stages=6),
+    "coop_narrow": cooperative(128, 24, 32),
     "coop_in_flight_0": cooperative(128, 128, in_flight=0),
     "coop_in_flight_2": cooperative(128, 128, in_flight=2),
     "coop_2_stages": cooperative(128, 256, stages=2),

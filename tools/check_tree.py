@@ -29,6 +29,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
+    "wsched.registers": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver

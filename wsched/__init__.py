@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         TileRasterizationOrder,
         TilingStrategy,
     )
+    from wsched.schedule.tiles import TileChoice
+    from wsched.tiles import legal_tiles
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ __all__ = [
     "MatmulParams",
     "MmaMacro",
     "ScheduleError",
+    "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
     "UnsupportedError",
@@ -53,13 +56,16 @@ __all__ = [
     "compile",
     "execute",
     "explain",
+    "legal_tiles",
 ]
 
 _HOME = {
     "compile": "wsched.api",
     "execute": "wsched.api",
     "explain": "wsched.api",
+    "legal_tiles": "wsched.tiles",
     "CompiledFusion": "wsched.compiled",
+    "TileChoice": "wsched.schedule.tiles",
     "BufferingLoopLevel": "wsched.schedule.params",
     "CachePolicies": "wsched.schedule.params",
     "CachePolicy": "wsched.schedule.params",

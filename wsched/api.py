@@ -16,6 +16,7 @@ from wsched.heuristics import Problem, choose_params, epilogue_work
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.layout import laid_out
+from wsched.registers import compile_clean
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "recorded"]
 
+_Key = tuple[Fusion, MatmulParams, bool]
+"""What tells kernels apart: the last is whether the kernel is compiled to choose its registers."""
+
 _making = threading.Lock()
 """Held while a kernel is made, and for every write to ``_kernels``."""
 
@@ -34,7 +38,7 @@ _knowing = threading.Lock()
 
 _live: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 _texts: dict[str, _Known] = {}
-_kernels: dict[tuple[Fusion, MatmulParams], CompiledFusion] = {}
+_kernels: dict[_Key, CompiledFusion] = {}
 
 _TEXTS = 256
 """Definitions by text that are remembered: the most recently used ones."""
@@ -178,33 +182,46 @@ def compile(
 
     Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
     and serve every shape and stride: only where the heuristic chooses other parameters for other
-    shapes is another one made.
+    shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
+    registers open: the first pair that does not spill is taken.
     """
     _check_sequence(inputs)
     key = _kernel_key(definition, inputs, params)
-    fusion, params = key
     found = _kernels.get(key)
     if found is None:
         with _making:
-            found = _kernels.get(key) or _kernels.setdefault(key, compile_fusion(fusion, params))
+            found = _kernels.get(key) or _kernels.setdefault(key, _make(*key))
     return found
+
+
+def _make(fusion: Fusion, params: MatmulParams, compiled: bool) -> CompiledFusion:
+    return compile_clean(fusion, params) if compiled else compile_fusion(fusion, params)
 
 
 def _kernel_key(
     definition: Any, inputs: Sequence[torch.Tensor], params: MatmulParams | None
-) -> tuple[Fusion, MatmulParams]:
-    """What tells kernels apart."""
+) -> _Key:
     fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
         params = choose_params(_problem(fusion, inputs))
     elif not isinstance(params, MatmulParams):
         raise InputError(f"params is a {type(params).__name__}, not a MatmulParams")
-    return fusion, params
+    return fusion, params, params.num_registers == "auto" and _on_hopper(inputs)
+
+
+def _on_hopper(inputs: Sequence[Any]) -> bool:
+    """Whether a GPU will run the kernel, so that it will be compiled anyway."""
+    device = next((t.device for t in inputs if hasattr(t, "device")), None)
+    if device is None or device.type != "cuda":
+        return False
+    import torch
+
+    return bool(torch.cuda.get_device_capability(device) == (9, 0))
 
 
 def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:
     """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
-    key = _kernel_key(definition, inputs, kernel.params)
+    key = _kernel_key(definition, inputs, None)
     with _making:
         _kernels[key] = kernel
 

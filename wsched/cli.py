@@ -1,4 +1,4 @@
-"""The command line: ``wsched demo | run | dump | explain | bench | version``."""
+"""The command line: ``wsched demo | run | dump | explain | tiles | bench | version``."""
 
 from __future__ import annotations
 
@@ -156,6 +156,32 @@ def explain_command(
     if found.kernel is not None:
         extents = Extents.parse(found.kernel.problem)
         typer.echo(side_by_side(kernel_for(text, extents, sms, given).fusion), nl=False)
+
+
+@app.command()
+def tiles(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A definition; by default a linear.", exists=True, dir_okay=False),
+    ] = None,
+    params: Params = None,
+    legal: Annotated[bool, typer.Option("--legal", help="Leave out what is refused.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a tile each.")] = False,
+) -> None:
+    """Say which tiles a definition's kernel can have, and why not the others."""
+    from wsched.tiles import legal_tiles, tiles_table, to_dict
+
+    if file is None:
+        choices = legal_tiles(params=_params(params))
+    else:
+        text = _text(file)
+        with _named(file):
+            choices = legal_tiles(text, params=_params(params))
+    if as_json:
+        plain = [to_dict(c) for c in choices if c.legal or not legal]
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        typer.echo(tiles_table(choices, legal), nl=False)
 
 
 @app.command()

@@ -34,6 +34,7 @@ from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, PointwiseOp, fusion_text
 from wsched.host import BoundLaunch, HostPlan, Plans, class_key
 from wsched.once import once
+from wsched.schedule.limits import settled
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import CachePolicies, CachePolicy, MatmulParams
@@ -107,11 +108,15 @@ def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str,
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
+    Where the parameters leave the registers open, this takes the first candidate as it is;
+    :func:`wsched.registers.compile_clean` compiles to choose.
+
     Raises:
         ScheduleError: the parameters make an illegal schedule.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     scheduled = schedule_matmul(fusion, params)
+    params = settled(fusion, params)
     options = LoweringOptions(
         store_buffers=params.epilogue_stages,
         programmatic_dependent_launch=params.programmatic_dependent_launch,
@@ -134,11 +139,12 @@ class CompiledFusion:
     """One kernel class of a fusion: any M, N, K, strides and grid run on it.
 
     Attributes:
-        params: the parameters that the schedule was made from.
+        params: the parameters that the schedule was made from, with the register pair it has.
         fusion: the scheduled fusion.
         options: what the passes were told.
         tile_level: the kernel before the passes.
         kernel: the final kernel IR, which is executed, simulated and emitted.
+        trials: each register pair that was compiled to choose this one, and what came of it.
     """
 
     params: MatmulParams
@@ -146,6 +152,7 @@ class CompiledFusion:
     options: LoweringOptions
     tile_level: Kernel
     kernel: Kernel
+    trials: tuple[str, ...] = ()
 
     def __call__(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None

@@ -130,15 +130,16 @@ def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Exp
         Refusal(_short(params), f"predicted {us:.1f} us, {us / best[0]:.2f} of the chosen one's")
         for us, params in others
     )
-    choices = _choices(kernel.params, problem, best[0], len(others) + 1, facts.grid)
+    count = len(others) + 1
+    choices = _choices(kernel.params, problem, best[0], count, facts.grid, kernel.trials)
     return Explanation(WSCHED, device, facts, choices, refusals)
 
 
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
     """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
-    found = ranked(problem)
-    us = next((us for us, params in found if params == kernel.params), None)
-    others = [(us, params) for us, params in found if params != kernel.params]
+    found = [(us, params, params.matches(kernel.params)) for us, params in ranked(problem)]
+    us = next((us for us, _, same in found if same), None)
+    others = [(us, params) for us, params, same in found if not same]
     facts = _facts(kernel, problem, us, others)
     choice = Choice("params", _short(kernel.params), "given, not chosen by the heuristic")
     return Explanation(WSCHED, device, facts, (choice,), ())
@@ -223,8 +224,9 @@ def _short(params: MatmulParams) -> str:
 
 
 def _choices(
-    params: MatmulParams, problem: Problem, us: float, candidates: int, grid: int
-) -> tuple[Choice, ...]:
+    params: MatmulParams, problem: Problem, us: float, candidates: int, grid: int,
+    trials: tuple[str, ...],
+) -> tuple[Choice, ...]:  # fmt: skip
     """Every parameter that the heuristic decides, with the numbers that decided it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
@@ -259,10 +261,11 @@ def _choices(
                if params.cluster_dims.m * params.cluster_dims.n > 1
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
-    if params.warp_specialized and params.num_registers is not None:
-        load, compute = params.num_registers
+    if params.register_pair is not None:
+        load, compute = params.register_pair
+        tried = f"; compiled: {', '.join(trials)}" if trials else ""
         found.append(
             Choice("num_registers", f"{load}, {compute}",
-                   "loads need few registers; what they give up holds accumulators")
+                   f"loads need few registers; what they give up holds accumulators{tried}")
         )  # fmt: skip
     return tuple(found)

@@ -13,17 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lowering.errors import UnsupportedError
-from lowering.hopper import SHARED_BYTES
 from wsched.fusion import DataType, Fusion, PointwiseOp
-from wsched.schedule.limits import BARRIER_BYTES, chunk_columns, shared_bytes
-from wsched.schedule.params import (
-    BufferingLoopLevel,
-    CircularBufferOptions,
-    GemmTile,
-    MatmulParams,
-    MatMulTileOptions,
-    MmaMacro,
-)
+from wsched.schedule.params import GemmTile, MatmulParams
+from wsched.schedule.tiles import fit_stages, with_tile
 
 __all__ = [
     "SCHEDULES",
@@ -49,7 +41,6 @@ _FUNCTIONS = frozenset(
     {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
     | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
 )
-MIN_STAGES, MAX_STAGES = 3, 8
 
 TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read
@@ -154,34 +145,8 @@ def epilogue_work(fusion: Fusion) -> int:
 
 
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
-    """The parameters of a schedule: two buffers for each result, or one where two do not fit."""
-    types = (*problem.results, *(problem.inputs or ()))
-    groups_of_rows = schedule.m if schedule.ping_pong else schedule.m // 2
-    cta_rows = 2 * groups_of_rows
-    params = MatmulParams(
-        buffering_loop_level=(
-            BufferingLoopLevel.WarpTiles if schedule.ping_pong else BufferingLoopLevel.CTATiles
-        ),
-        tile_sizes=MatMulTileOptions(
-            GemmTile(cta_rows, schedule.n, TILE_K), GemmTile(groups_of_rows, schedule.n, TILE_K)
-        ),
-        mma_macro=MmaMacro(64, schedule.n, 16),
-        grid_traversal_factor=TRAVERSAL,
-        epilogue_stages=2,
-        epilogue_input_stages=0 if problem.inputs is None else 2,
-    )
-    chunks = schedule.n // chunk_columns(params, *types)
-    single = _with_stages(problem, replace(params, epilogue_stages=1))
-    return (None if chunks % 2 else _with_stages(problem, params)) or single
-
-
-def _with_stages(problem: Problem, params: MatmulParams) -> MatmulParams | None:
-    """The most stages that fit into shared memory beside the epilogue's buffers; None below 3."""
-    stage, epilogue = shared_bytes(
-        params, problem.operand, *problem.results, inputs=problem.inputs or ()
-    )
-    fitting = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
-    if fitting < MIN_STAGES:
-        return None
-    options = CircularBufferOptions(smem_circular_buffer_stage=min(fitting, MAX_STAGES))
-    return replace(params, circular_buffer_options=options)
+    """The parameters of a schedule; None where fewer than three stages fit."""
+    loaded = problem.inputs is not None
+    base = MatmulParams(grid_traversal_factor=TRAVERSAL, epilogue_input_stages=2 if loaded else 0)
+    params = with_tile(base, GemmTile(schedule.m, schedule.n, TILE_K), 2, schedule.ping_pong)
+    return fit_stages(params, problem.operand, problem.results, problem.inputs or ())

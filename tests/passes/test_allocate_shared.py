@@ -44,6 +44,13 @@ def test_a_stage_that_breaks_the_alignment() -> None:
     )
 
 
+def test_stages_lie_as_close_as_their_swizzle_allows() -> None:
+    """24 rows of 64 bytes are three patterns of 512; the next buffer starts on 1024 again."""
+    before = "shared B_s: bf16[3][24x32] swizzle 64{}\nshared D_s: bf16[1][64x64] swizzle 128{}"
+    text = lowered(allocate_shared, before.format("", ""))
+    assert text == full(before.format(" at 0", " at 5120"))
+
+
 def test_more_than_a_cta_may_have() -> None:
     """Only the operands' stages can be given up, not the epilogue's buffers."""
     five = TILE_LEVEL.replace("bf16[4][128x64]", "bf16[5][128x64]")

@@ -139,6 +139,12 @@ def test_a_chunk_that_no_swizzle_divides() -> None:
     )
 
 
+def test_a_chunk_of_16_bytes_has_no_swizzle() -> None:
+    text = lowered(chunk_epilogue, TILE_LEVEL + BEFORE.replace("128x64", "128x8"))
+    assert "tensormap D: bf16[512, 512] box 128x8\n" in text
+    assert "shared D_s: bf16[4][128x8]\n" in text
+
+
 SECOND = "tensormap E: f32[512, 512]\n"
 TWO = """
 roles {

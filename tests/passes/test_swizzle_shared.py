@@ -15,6 +15,15 @@ load.tile A_s[0, 0, 0], A[k, k]
 """
 
 
+READ_BY_WGMMA = """
+shared B_s: bf16[1][64x64]
+acc: frag<f32, 64x8> = frag.fill 0.0
+wgmma.fence
+next: frag<f32, 64x8, async> = wgmma acc, B_s[0, 0, 0], A_s[0, 0, 0], trans_b=true
+wgmma.commit
+"""
+
+
 def test_a_box_is_as_wide_as_the_swizzle() -> None:
     assert lowered(swizzle_shared, BEFORE) == full("""
 param k: i32
@@ -117,6 +126,17 @@ def test_rows_that_no_swizzle_divides() -> None:
         "its rows are 80 bytes, and a swizzle needs a multiple of 32\n"
         "  legal here: a multiple of 16 columns"
     )
+
+
+def test_rows_of_16_bytes_only_where_wgmma_does_not_read_them() -> None:
+    narrow = BEFORE.replace("128x128", "128x8")
+    text = lowered(swizzle_shared, narrow)
+    assert "tensormap A: bf16[512, 512] box 128x8\n" in text
+    assert "shared A_s: bf16[1][128x8]\n" in text
+    shared, _, rest = READ_BY_WGMMA.strip().partition("\n")
+    with pytest.raises(ScheduleError) as error:
+        lowered(swizzle_shared, narrow.replace("load.tile", f"{shared}\nload.tile") + rest)
+    assert error.value.why == "its rows are 16 bytes, and a swizzle needs a multiple of 32"
 
 
 def test_a_tile_that_cannot_be_sliced() -> None:

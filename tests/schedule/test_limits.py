@@ -23,6 +23,8 @@ from wsched.schedule import (
 )
 from wsched.schedule.limits import check_params, chunk_columns, require_legal, shared_bytes
 
+WARP = GemmTile(64, 128, 64)
+
 
 def with_tiles(cta: GemmTile, warp: GemmTile, **changes: Any) -> MatmulParams:
     return replace(
@@ -61,10 +63,10 @@ def test_legal(params: MatmulParams) -> None:
     [
         (
             tiles(256, 256, 2),
-            ["256 accumulators and 32 other registers a thread exceed 232"],
+            ["256 accumulators and 32 other registers a thread exceed 240"],
         ),
         (
-            tiles(256, 208, 2),
+            tiles(256, 208, 2, num_registers=(40, 232)),
             ["208 accumulators and 32 other registers a thread exceed 232"],
         ),
         (
@@ -93,6 +95,10 @@ def test_legal(params: MatmulParams) -> None:
                 "Hopper_32_250_8: wgmma's n is a multiple of 8 from 8 to 256",
                 "Hopper_32_250_8 does not span the warp tile's n 256",
             ],
+        ),
+        (
+            with_tiles(GemmTile(128, 64, 40), GemmTile(64, 64, 40)),
+            ["the tile's k 40 is no multiple of wgmma's 16"],
         ),
         (
             with_tiles(GemmTile(96, 64, 64), GemmTile(48, 64, 64)),
@@ -152,15 +158,15 @@ def test_reasons_are_reported_together() -> None:
         require_legal(linear(), params)
     assert str(error.value) == (
         "ScheduleError[params]: MatmulParams(cta_tile=256x256x64, warp_tile=128x256x64, ...): "
-        "256 accumulators and 32 other registers a thread exceed 232; "
+        "256 accumulators and 32 other registers a thread exceed 240; "
         "a cluster of 0 x 1 CTAs, at most 8 fit"
     )
 
 
 def test_n_of_an_n_major_operand() -> None:
-    params = tiles(128, 72, 2)
+    params = tiles(128, 72, 2, epilogue_stages=1)
     require_legal(linear(layout="nn"), params)
-    require_legal(linear(layout="tt"), tiles(128, 80, 2))
+    require_legal(linear(layout="tt"), tiles(128, 80, 2, epilogue_stages=1))
     with pytest.raises(ScheduleError) as error:
         require_legal(linear(layout="tt"), params)
     assert str(error.value) == (
@@ -246,9 +252,8 @@ def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
             "supported: warp tiles as wide as the CTA tile",
         ),
         (
-            with_tiles(GemmTile(128, 256, 32), GemmTile(64, 256, 32)),
-            "a CTA tile with k=32 is not supported; supported: multiples of 64: whole 128-byte "
-            "swizzle rows",
+            replace(PING_PONG, tile_sizes=MatMulTileOptions(GemmTile(192, 128, 64), WARP)),
+            "ping-pong over 3 compute warpgroups is not supported; supported: two warpgroups",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_refused() -> None:
         (
             lambda: MatmulParams(num_registers=(40.0, "240")),  # type: ignore[arg-type]
             "MatmulParams(num_registers=(40.0, '240')): num_registers takes a tuple (int, int) or "
-            "None\n  legal here: num_registers=(40, 232)",
+            "'auto' or None\n  legal here: num_registers='auto'",
         ),
         (
             lambda: MatmulParams(grid_traversal_factor=8),  # type: ignore[arg-type]
@@ -82,8 +82,8 @@ def test_refused() -> None:
         ),
         (
             lambda: MatmulParams(num_registers=[40, 232]),  # type: ignore[arg-type]
-            "MatmulParams(num_registers=[40, 232]): num_registers takes a tuple (int, int) or None"
-            "\n  legal here: num_registers=(40, 232)",
+            "MatmulParams(num_registers=[40, 232]): num_registers takes a tuple (int, int) or "
+            "'auto' or None\n  legal here: num_registers='auto'",
         ),
         (lambda: GemmTile(64, 128, True), "GemmTile(k=True): k takes an int"),
     ],
@@ -110,7 +110,7 @@ def test_values_of_another_type(make: Callable[[], object], text: str) -> None:
         (
             {"num_registers": [40, 232, 1]},
             "MatmulParams(num_registers=(40, 232, 1)): num_registers takes a tuple (int, int) or "
-            "None\n  legal here: num_registers=(40, 232)",
+            "'auto' or None\n  legal here: num_registers='auto'",
         ),
     ],
 )

@@ -7,26 +7,31 @@ from math import gcd
 
 from lowering import hopper
 from lowering.errors import ScheduleError, UnsupportedError
-from wsched.fusion import DataType, Fusion
+from wsched.fusion import DataType, Fusion, PointwiseOp, TensorView
 from wsched.schedule.checks import Reasons
 from wsched.schedule.epilogue_inputs import loaded_types
 from wsched.schedule.params import MatmulParams, TilingStrategy
 
-__all__ = ["check_params", "chunk_columns", "require_legal", "shared_bytes"]
-
-SWIZZLE_BYTES = 128
-"""Span of the swizzle that operands and results use: the inner bytes of a TMA box."""
+__all__ = [
+    "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
+    "require_legal", "settled", "shared_bytes",
+]  # fmt: skip
 
 SPARE_REGISTERS = 32
 """Registers of a thread beside its accumulators. Seen with ptxas 13.0: no spills up to 200
 accumulators at 232 registers and 208 at 240; at 512 threads (128 at entry) m64n192 is the widest
 wgmma that compiles."""
 
+BARE_REGISTERS = 28
+"""The same without any of the epilogue."""
+
+RegisterPair = tuple[int, int] | None
+
 MAX_CLUSTER = 8
 """CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
 
 BARRIER_BYTES = 1024
-"""Shared memory kept for mbarriers and for aligning the first stage."""
+"""Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
 
 
 def chunk_columns(params: MatmulParams, *types: DataType) -> int:
@@ -34,7 +39,7 @@ def chunk_columns(params: MatmulParams, *types: DataType) -> int:
 
     ``types`` are those of the results and of the inputs that TMA loads for it.
     """
-    return gcd(params.output_tile.n, SWIZZLE_BYTES // max(t.bytes for t in types))
+    return gcd(params.output_tile.n, hopper.WIDEST_SWIZZLE // max(t.bytes for t in types))
 
 
 def shared_bytes(
@@ -53,6 +58,28 @@ def shared_bytes(
     return stage, buffers + loaded * params.epilogue_input_stages
 
 
+def fitting_stages(stage: int, epilogue: int) -> int:
+    """Stages of ``stage`` bytes that fit into shared memory beside the epilogue's buffers."""
+    return (hopper.SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+
+
+def register_candidates(fusion: Fusion, params: MatmulParams) -> tuple[RegisterPair, ...]:
+    """The register pairs (load, compute) that parameters stand for, in the order to try them.
+
+    For ``"auto"`` these are the pairs that leave room for accumulators and epilogue, those with
+    most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
+    """
+    pairs = _pairs(params)
+    need = _accumulators(params) + _other_registers(fusion, params)
+    fitting = tuple(p for p in pairs if need <= _compute_registers(params, p))
+    return fitting or pairs[-1:]
+
+
+def settled(fusion: Fusion, params: MatmulParams) -> MatmulParams:
+    """Legal parameters with the first of their register pairs."""
+    return replace(params, num_registers=register_candidates(fusion, params)[0])
+
+
 def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     """Refuse parameters that are illegal or have no kernel.
 
@@ -63,20 +90,19 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
     _refuse_unsupported(params)
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
-    reasons = check_params(params) or _layout_reasons(fusion, params)
+    reasons = check_params(params) or _fusion_reasons(fusion, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
     results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
     stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    fixed, room = epilogue + BARRIER_BYTES, hopper.SHARED_BYTES - BARRIER_BYTES
-    if stages * stage + epilogue > room:
-        most = (hopper.SHARED_BYTES - fixed) // stage
+    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
+    if stages > most:
         fitting = range(params.wgmma_in_flight + 1, most + 1)
         unloaded = replace(params, epilogue_input_stages=0)
         legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
-        if inputs and stages * stage + shared_bytes(unloaded, operand, *results)[1] <= room:
+        if inputs and stages <= fitting_stages(*shared_bytes(unloaded, operand, *results)):
             legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
@@ -98,19 +124,45 @@ def check_params(params: MatmulParams) -> Reasons:
     ]
 
 
-def _layout_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
-    """Reasons why the parameters are illegal for operands that lie in memory as they do.
-
-    M is a multiple of wgmma's 64 already.
-    """
-    b, n = fusion.source(fusion.mma.b), params.output_tile.n
-    narrowest = hopper.NARROWEST_SWIZZLE // b.dtype.bytes
-    if not b.allocation or n % narrowest == 0:
-        return []
-    return [
-        f"the tile's n {n} is no multiple of {narrowest}: an N-major operand is stored in swizzle "
-        f"spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
+def _fusion_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
+    """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    a, b = fusion.source(fusion.mma.a), fusion.source(fusion.mma.b)
+    reasons = [
+        *_slice_reasons("m", tile.m, tile.k, a, cluster.n),
+        *_slice_reasons("n", tile.n, tile.k, b, cluster.m),
     ]
+    narrowest = hopper.NARROWEST_SWIZZLE // b.dtype.bytes
+    if b.allocation and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
+        reasons.append(
+            f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
+            f"swizzle spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
+        )
+    accumulators, others = _accumulators(params), _other_registers(fusion, params)
+    compute = _compute_registers(params, _pairs(params)[-1])
+    if accumulators + others > compute:
+        reasons.append(
+            f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
+            f"{compute}"
+        )
+    types = [b.dtype for b in fusion.outputs]
+    chunks = tile.n // chunk_columns(params, *types, *loaded_types(fusion, params))
+    if chunks % params.epilogue_stages:
+        reasons.append(
+            f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
+            f"{params.epilogue_stages} buffers cannot take in turn"
+        )
+    return reasons
+
+
+def _slice_reasons(axis: str, size: int, k: int, operand: TensorView, ctas: int) -> Reasons:
+    """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it."""
+    rows, cols = (k, size) if operand.allocation else (size, k)
+    span = gcd(cols * operand.dtype.bytes, hopper.WIDEST_SWIZZLE) // operand.dtype.bytes
+    if hopper.multicast_slice(rows, cols, span, ctas) is not None:
+        return []
+    problem = hopper.slice_problem(rows, ctas)
+    return [f"the tile's {axis} {size}, loaded by {ctas} CTAs together: {problem}"]
 
 
 def _refuse_unsupported(params: MatmulParams) -> None:
@@ -133,14 +185,13 @@ def _refuse_unsupported(params: MatmulParams) -> None:
             "buffering_loop_level=WarpTiles with tiling_strategy=OneTilePerCTA",
             "WarpTiles with DistributeTilesAcrossSMs: a warpgroup needs a second tile to overlap",
         )
+    if params.ping_pong and min(tiles.warp_tile.m, tiles.warp_tile.n) > 0 and params.warpgroups > 2:
+        what = f"ping-pong over {params.warpgroups} compute warpgroups"
+        raise UnsupportedError(what, "two warpgroups")
     if not params.ping_pong and tiles.cta_tile.n > tiles.warp_tile.n > 0:
         raise UnsupportedError(
             f"a warp tile {tiles.warp_tile} that splits N of the CTA tile {tiles.cta_tile}",
             "warp tiles as wide as the CTA tile",
-        )
-    if params.tile_sizes.cta_tile.k % (SWIZZLE_BYTES // 2):
-        raise UnsupportedError(
-            f"a CTA tile with k={tiles.cta_tile.k}", "multiples of 64: whole 128-byte swizzle rows"
         )
 
 
@@ -175,6 +226,8 @@ def _mma_reasons(params: MatmulParams) -> Reasons:
         reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {hopper.WGMMA_M}")
     if macro.n != warp.n:
         reasons.append(f"{macro} does not span the warp tile's n {warp.n}")
+    if warp.k % hopper.WGMMA_K:
+        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {hopper.WGMMA_K}")
     return reasons
 
 
@@ -208,15 +261,13 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
 
 
 def _register_reasons(params: MatmulParams) -> Reasons:
-    groups = params.warpgroups + int(params.warp_specialized)
-    threads = groups * hopper.WARPGROUP
+    threads = _threads(params)
+    groups = threads // hopper.WARPGROUP
     if threads > hopper.MAX_THREADS:
         return [f"{groups} warpgroups are {threads} threads, a CTA has {hopper.MAX_THREADS}"]
     entry = hopper.registers_at_entry(threads)
-    pair = params.num_registers if params.warp_specialized else None
-    compute = entry if pair is None else pair[1]
-    warp, macro = params.tile_sizes.warp_tile, params.mma_macro
-    total = warp.m * warp.n // hopper.WARPGROUP
+    compute = _compute_registers(params, _pairs(params)[-1])
+    total, macro = _accumulators(params), params.mma_macro
     single = macro.m * macro.n // hopper.WARPGROUP
     reasons: Reasons = []
     if total + SPARE_REGISTERS > compute:
@@ -229,6 +280,46 @@ def _register_reasons(params: MatmulParams) -> Reasons:
             f"registers, {SPARE_REGISTERS} of them for other use"
         )
     return reasons
+
+
+def _threads(params: MatmulParams) -> int:
+    """Threads of a CTA."""
+    return (params.warpgroups + int(params.warp_specialized)) * hopper.WARPGROUP
+
+
+def _pairs(params: MatmulParams) -> tuple[RegisterPair, ...]:
+    """The register pair of the parameters, or all for ``"auto"``, that with least compute first."""
+    if not params.warp_specialized or params.num_registers is None:
+        return (None,)
+    if params.register_pair is not None:
+        return (params.register_pair,)
+    return hopper.register_pairs(_threads(params))[::-1] or (None,)
+
+
+def _compute_registers(params: MatmulParams, pair: RegisterPair) -> int:
+    """Registers of a thread of a compute warpgroup."""
+    return hopper.registers_at_entry(_threads(params)) if pair is None else pair[1]
+
+
+def _other_registers(fusion: Fusion, params: MatmulParams) -> int:
+    """What a thread needs beside its accumulators: more where the epilogue's chunks are wide.
+
+    A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
+    computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
+    what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
+    """
+    types = [b.dtype for b in fusion.outputs] + list(loaded_types(fusion, params))
+    held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
+    if any(isinstance(e, PointwiseOp) for e in fusion.exprs):
+        held *= 2
+    blocks = params.tile_sizes.warp_tile.m // hopper.WGMMA_M
+    return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
+
+
+def _accumulators(params: MatmulParams) -> int:
+    """Accumulators of a thread of a compute warpgroup."""
+    warp = params.tile_sizes.warp_tile
+    return warp.m * warp.n // hopper.WARPGROUP
 
 
 def _grid_reasons(params: MatmulParams) -> Reasons:

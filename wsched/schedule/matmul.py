@@ -23,7 +23,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.legality import load_relations
-from wsched.schedule.limits import chunk_columns, require_legal
+from wsched.schedule.limits import chunk_columns, require_legal, settled
 from wsched.schedule.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.schedule import Schedule
 
@@ -65,6 +65,7 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
         UnsupportedError: parameters for which there is no kernel.
     """
     require_legal(fusion, params)
+    params = settled(fusion, params)
     s = Schedule(fusion)
     names = _cache(s, params)
     for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
@@ -172,7 +173,7 @@ def _step_through(
     for axis in range(2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk)
     kind = (
-        WarpSpecialized(ParallelType.TIDy, params.num_registers, 2)
+        WarpSpecialized(ParallelType.TIDy, params.register_pair, 2)
         if params.warp_specialized
         else Pipelined()
     )

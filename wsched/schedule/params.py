@@ -7,11 +7,11 @@ Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lowering.errors import ScheduleError
 
@@ -113,8 +113,10 @@ def _declared(record: type) -> tuple[tuple[Field[Any], Any], ...]:
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (Union, UnionType):
         return any(_is_a(value, k) for k in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         pairs = isinstance(value, tuple) and len(value) == len(kinds)
@@ -124,8 +126,10 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 def _phrase(kind: Any) -> str:
     """A type in words."""
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (Union, UnionType):
         return " or ".join(map(_phrase, get_args(kind)))
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
         return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
     if kind is type(None):
@@ -225,7 +229,8 @@ class MatmulParams(_Checked):
         use_ldst_matrix: stmatrix for 16-bit results.
         splitk_factor: parts that K is split into over CTAs.
         cluster_dims: CTAs that share operands by multicast.
-        num_registers: wsched's own: registers per thread of (load, compute) warpgroups.
+        num_registers: wsched's own: registers per thread of (load, compute) warpgroups; None leaves
+            all what they start with, ``"auto"`` is the first pair whose kernel compiles clean.
         wgmma_in_flight: wsched's own: wgmma groups in flight when a stage is released.
         epilogue_stages: wsched's own: shared-memory buffers of a warpgroup's store loop.
         epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
@@ -256,7 +261,7 @@ class MatmulParams(_Checked):
     use_ldst_matrix: bool = True
     splitk_factor: int = 1
     cluster_dims: ClusterDims = field(default_factory=ClusterDims)
-    num_registers: tuple[int, int] | None = (40, 232)
+    num_registers: tuple[int, int] | Literal["auto"] | None = "auto"
     wgmma_in_flight: int = 1
     epilogue_stages: int = 2
     epilogue_input_stages: int = 2
@@ -282,6 +287,15 @@ class MatmulParams(_Checked):
     def loads_epilogue_inputs(self) -> bool:
         """Whether the load warpgroup loads the matrices that the epilogue reads."""
         return self.warp_specialized and self.epilogue_input_stages > 0
+
+    @property
+    def register_pair(self) -> tuple[int, int] | None:
+        """Registers per thread of (load, compute) warpgroups, if they are given."""
+        return self.num_registers if isinstance(self.num_registers, tuple) else None
+
+    def matches(self, other: MatmulParams) -> bool:
+        """Whether ``other`` is what these are, with any registers where these leave them open."""
+        return self in (other, replace(other, num_registers="auto"))
 
     @property
     def output_tile(self) -> GemmTile:

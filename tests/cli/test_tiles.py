@@ -1,0 +1,67 @@
+"""The command ``wsched tiles``: the table, JSON, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.schedules import definition
+from wsched import MatmulParams
+from wsched.cli import app
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["tiles", *map(str, arguments)])
+
+
+def printed(*arguments: object) -> str:
+    """Standard output of a command that succeeds."""
+    result = invoke(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return str(result.stdout)
+
+
+def test_tiles_of_a_definition(file: Path, golden: object) -> None:
+    assert printed(file) == golden
+
+
+def test_tiles_without_what_is_refused(file: Path) -> None:
+    whole, legal = (printed(file, *option).splitlines() for option in ((), ["--legal"]))
+    assert whole[0].split() == [*legal[0].split(), "why", "not", "others"]
+    assert len(legal) < len(whole) and not any(" - " in line for line in legal)
+    assert printed("--legal").splitlines() == legal  # a linear of bf16 is the default
+
+
+def test_tiles_as_json(file: Path) -> None:
+    whole, legal = (json.loads(printed(file, "--json", *option)) for option in ((), ["--legal"]))
+    assert [c for c in whole if c["legal"]] == legal
+    assert all((c["params"] is None) == bool(c["reason"]) for c in whole)
+    first = legal[0]
+    assert (first["m"], first["n"], first["k"], first["warpgroups"]) == (64, 16, 32, 1)
+    assert MatmulParams.from_dict(first["params"]).tile_sizes.cta_tile.n == 16
+
+
+def test_tiles_with_parameters_of_their_own(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "params.json"
+    path.write_text('{"cluster_dims": {"m": 2}}')
+    text = printed(file, "--params", path)
+    assert "24x32: the tile's n 24, loaded by 2 CTAs together: each would load 12 rows" in text
+
+
+def test_tiles_of_what_is_not_scheduled(tmp_path: Path) -> None:
+    path = tmp_path / "sum.py"
+    path.write_text(definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])"))
+    result = invoke(path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"{path}: ")

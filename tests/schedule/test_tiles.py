@@ -1,0 +1,174 @@
+"""Enumerated tiles: each is legal for the scheduler, or refused by it for the reason given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowering.errors import ScheduleError, UnsupportedError
+from lowering.lower import lower
+from lowering.options import LoweringOptions
+from lowering.pipeline import run_passes
+from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS
+from tests.schedule.fusions import linear
+from wsched.fusion import Fusion
+from wsched.importer import build_fusion, record_text
+from wsched.schedule import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.limits import register_candidates, settled
+from wsched.schedule.matmul import schedule_matmul
+from wsched.schedule.tiles import (
+    TILE_K,
+    TILE_M,
+    TILE_N,
+    TileChoice,
+    fit_stages,
+    tile_choice,
+    tile_choices,
+    with_tile,
+)
+
+FUSIONS = {
+    "plain": linear(),
+    "fp32": linear(cast="Float", layout="nt"),
+    "columns": linear("Half", layout="tt", by_columns=True),
+    **{
+        name: build_fusion(record_text(text))
+        for name, text in {"gelu": GELU, "residual": RESIDUAL, "two": TWO_OUTPUTS}.items()
+    },
+}
+BASE = MatmulParams()
+
+
+def choice(
+    m: int, n: int, k: int, groups: int, ping_pong: bool = False, fusion: str = "plain"
+) -> TileChoice:
+    return tile_choice(FUSIONS[fusion], BASE, GemmTile(m, n, k), groups, ping_pong)
+
+
+def agrees(fusion: Fusion, found: TileChoice) -> None:
+    """What is legal is lowered by all passes, what is not is refused in the same words."""
+    if found.legal:
+        scheduled = schedule_matmul(fusion, found.params)
+        options = LoweringOptions(found.params.epilogue_stages)
+        run_passes(lower(scheduled, "k"), options)
+        return
+    with pytest.raises((ScheduleError, UnsupportedError)) as error:
+        schedule_matmul(fusion, found.params)
+    assert found.reason in str(error.value)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(sorted(FUSIONS)),
+    st.sampled_from(TILE_M),
+    st.sampled_from(TILE_N),
+    st.sampled_from(TILE_K),
+    st.sampled_from([(1, False), (2, False), (3, False), (2, True), (3, True)]),
+    st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 4)]),
+    st.integers(0, 2),
+)
+def test_the_scheduler_agrees(
+    name: str,
+    m: int,
+    n: int,
+    k: int,
+    way: tuple[int, bool],
+    cluster: tuple[int, int],
+    in_flight: int,
+) -> None:
+    base = replace(BASE, cluster_dims=ClusterDims(*cluster), wgmma_in_flight=in_flight)
+    agrees(FUSIONS[name], tile_choice(FUSIONS[name], base, GemmTile(m, n, k), *way))
+
+
+def test_all_tiles_of_a_linear() -> None:
+    found = list(tile_choices(FUSIONS["plain"], BASE))
+    assert len(found) == len(TILE_M) * len(TILE_N) * len(TILE_K) * 5
+    assert all(c.params.register_pair or c.params.num_registers is None for c in found if c.legal)
+    pairs = {(c.warpgroups, c.params.num_registers) for c in found if c.legal}
+    assert pairs == {(1, None), (2, (40, 232)), (2, (24, 240)), (3, (40, 152))}
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (choice(64, 64, 64, 2), "the warp tile's m 32 is no multiple of wgmma's 64"),
+        (choice(64, 64, 64, 3), "the CTA tile's m 64 is no multiple of the warp tile's 21"),
+        (choice(256, 216, 32, 2), "216 accumulators and 32 other registers a thread exceed 240"),
+        (
+            choice(192, 128, 64, 2, True),
+            "192 accumulators and 52 registers for this epilogue a thread exceed 240",
+        ),
+        (
+            choice(256, 192, 64, 2, fusion="gelu"),
+            "192 accumulators and 60 registers for this epilogue a thread exceed 240",
+        ),
+        (
+            choice(64, 64, 64, 3, True),
+            "ping-pong over 3 compute warpgroups is not supported; supported: two warpgroups",
+        ),
+        (
+            choice(256, 200, 128, 2),
+            "2 stages of 114 KiB + epilogue 4 KiB + barriers 1 KiB = 233 KiB, limit 227 KiB",
+        ),
+        (
+            choice(64, 24, 64, 1, fusion="fp32"),
+            "the tile's n 24 is no multiple of 16: an N-major operand is stored in swizzle spans "
+            "of at least 32 bytes",
+        ),
+    ],
+)
+def test_reasons(found: TileChoice, reason: str) -> None:
+    assert found.reason == reason
+    assert str(found).endswith(f"{found.warpgroups} compute: {reason}")
+
+
+def test_reasons_of_a_cluster() -> None:
+    base = replace(BASE, cluster_dims=ClusterDims(2, 1))
+    found = tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 64), 1, False)
+    assert found.reason == (
+        "the tile's n 24, loaded by 2 CTAs together: each would load 12 rows, and a slice is whole "
+        "groups of 8 rows"
+    )
+    assert tile_choice(FUSIONS["plain"], base, GemmTile(64, 24, 128), 1, False).legal
+
+
+def test_buffers_that_do_not_divide_the_chunks() -> None:
+    params = replace(choice(128, 24, 64, 2).params, epilogue_stages=2)
+    with pytest.raises(ScheduleError) as error:
+        schedule_matmul(FUSIONS["plain"], params)
+    assert error.value.why == (
+        "epilogue_stages=2: a tile has 3 epilogue chunks, which 2 buffers cannot take in turn"
+    )
+
+
+def test_stages() -> None:
+    """As many as fit, two buffers where that leaves three; fewer stages rather than none."""
+    options = {
+        name: (p.circular_buffer_options.smem_circular_buffer_stage, p.epilogue_stages)
+        for name, p in {
+            "wide": choice(128, 256, 64, 2).params,
+            "small": choice(64, 64, 32, 1).params,
+            "odd": choice(128, 24, 64, 2).params,
+            "deep": choice(128, 256, 128, 2).params,
+        }.items()
+    }
+    assert options == {"wide": (4, 2), "small": (8, 1), "odd": (8, 1), "deep": (2, 2)}
+    plain = FUSIONS["plain"].outputs[0].dtype
+    assert fit_stages(choice(128, 256, 128, 2).params, plain, (plain,), (), 3) is None
+
+
+def test_registers_left_open() -> None:
+    def candidates(name: str, tile: GemmTile, groups: int) -> tuple[tuple[int, int] | None, ...]:
+        return register_candidates(FUSIONS[name], with_tile(BASE, tile, groups, False))
+
+    assert candidates("plain", GemmTile(128, 256, 64), 2) == ((40, 232), (24, 240))
+    assert candidates("plain", GemmTile(256, 192, 64), 2) == ((24, 240),)
+    assert candidates("plain", GemmTile(192, 128, 64), 3) == ((40, 152), (32, 160))
+    assert candidates("plain", GemmTile(64, 256, 64), 1) == (None,)
+    given = replace(BASE, num_registers=(24, 240))
+    assert settled(FUSIONS["plain"], given) == given
+    assert settled(FUSIONS["plain"], BASE) == replace(BASE, num_registers=(40, 232))
+    assert BASE.matches(settled(FUSIONS["plain"], BASE)) and not given.matches(BASE)
