@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MatmulParams,
         MatMulTileOptions,
         MmaMacro,
+        SupportedVectorization,
         TileRasterizationOrder,
         TilingStrategy,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "MatmulParams",
     "MmaMacro",
     "ScheduleError",
+    "SupportedVectorization",
     "TileRasterizationOrder",
     "TilingStrategy",
     "UnsupportedError",
@@ -64,6 +66,7 @@ _HOME = {
     "MatMulTileOptions": "wsched.schedule.params",
     "MatmulParams": "wsched.schedule.params",
     "MmaMacro": "wsched.schedule.params",
+    "SupportedVectorization": "wsched.schedule.params",
     "TileRasterizationOrder": "wsched.schedule.params",
     "TilingStrategy": "wsched.schedule.params",
     "InternalError": "lowering.errors",

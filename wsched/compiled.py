@@ -28,6 +28,7 @@ from wsched.arguments import (
     matrix,
     new_result,
     result_shape,
+    stored_matrix,
     torch_dtype,
 )
 from wsched.cpu import refuse_large, run_on_cpu
@@ -79,6 +80,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     ]
     if not params.warp_specialized:
         words.append("pipelined")
+    if not params.use_smem_epilogue:
+        words.append("registers")
     if cluster.m * cluster.n > 1:
         words.append(f"c{cluster.m}x{cluster.n}")
     if params.grid_traversal_factor[0] > 1:
@@ -108,7 +111,7 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
         _dump_scheduled(scheduled, dumper)
-    tile_level = lower(scheduled, name)
+    tile_level = lower(scheduled, name, params.supported_vec_size.epilogue)
     kernel = run_passes(tile_level, options, dumper)
     compiled = CompiledFusion(params, scheduled, options, tile_level, kernel)
     if dumper is not None:
@@ -153,7 +156,7 @@ class CompiledFusion:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         lasting = key is not None and arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -169,7 +172,7 @@ class CompiledFusion:
 
         Arguments and errors as for a call.
         """
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         lasting = arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -177,10 +180,13 @@ class CompiledFusion:
             return BoundLaunch(launch, inputs, outputs)
 
         def launch_on_copies() -> None:
-            copies = bind(self.fusion, inputs)  # held until the launch is on its way
+            copies = self._arguments(inputs)  # held until the launch is on its way
             self._pack(copies, outputs)()
 
         return BoundLaunch(launch_on_copies, inputs, outputs)
+
+    def _arguments(self, inputs: Sequence[Any]) -> Arguments:
+        return bind(self.fusion, inputs, self.params.supported_vec_size.epilogue)
 
     @once
     def _plans(self) -> Plans:
@@ -189,7 +195,7 @@ class CompiledFusion:
     def _packer(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> Callable[[], None]:
-        return self._pack(bind(self.fusion, inputs), outputs)
+        return self._pack(self._arguments(inputs), outputs)
 
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors."""
@@ -207,11 +213,17 @@ class CompiledFusion:
 
     def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
         """Enter the outputs' matrices among the arguments."""
+        by_tma = {t.name for t in self.kernel.tensor_maps}
+        vector = self.params.supported_vec_size.epilogue
         for position, (binding, tensor) in enumerate(
             zip(self.fusion.outputs, outputs, strict=True)
         ):
             what = f"output {position}"
-            arguments.matrices[binding.tensor] = matrix(self.fusion, binding, tensor, what)
+            arguments.matrices[binding.tensor] = (
+                matrix(self.fusion, binding, tensor, what)
+                if binding.tensor in by_tma
+                else stored_matrix(self.fusion, binding, tensor, what, vector)
+            )
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
         """Check that a call would be taken, without running it or allocating results.
@@ -223,7 +235,7 @@ class CompiledFusion:
         """
         import torch
 
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         outputs = self._results(replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lowering.errors import UnsupportedError
-from lowering.hopper import SHARED_BYTES
+from lowering.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp
 from wsched.schedule.limits import BARRIER_BYTES, chunk_columns, shared_bytes
 from wsched.schedule.params import (
@@ -23,6 +22,7 @@ from wsched.schedule.params import (
     MatmulParams,
     MatMulTileOptions,
     MmaMacro,
+    SupportedVectorization,
 )
 
 __all__ = [
@@ -62,7 +62,8 @@ class Problem:
 
     ``sms`` is the number of multiprocessors, ``inputs`` the types of the matrices that TMA loads
     for the epilogue, None where threads read them instead; ``work`` is the epilogue's
-    :func:`epilogue_work`.
+    :func:`epilogue_work`. ``pairs`` says whether threads can read two columns at once of what they
+    read for it, ``smem_epilogue`` whether results may go through shared memory.
     """
 
     m: int
@@ -73,6 +74,14 @@ class Problem:
     sms: int
     inputs: tuple[DataType, ...] | None = ()
     work: int = 0
+    pairs: bool = True
+    smem_epilogue: bool = True
+
+    @property
+    def unaligned(self) -> DataType | None:
+        """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
+        found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
+        return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +117,24 @@ SCHEDULES = (
 
 @lru_cache(maxsize=4096)
 def choose_params(problem: Problem) -> MatmulParams:
-    """The schedule with the smallest predicted time, with as many stages as fit.
-
-    Raises:
-        UnsupportedError: the epilogue's buffers leave no room for the operands in any schedule.
-    """
-    found = ranked(problem)
-    if not found and problem.inputs:
-        return choose_params(replace(problem, inputs=None))
-    if not found:
-        kinds = ", ".join(map(str, problem.results))
-        raise UnsupportedError(
-            f"{len(problem.results)} results ({kinds}), whose buffers leave no shared memory for "
-            "the operands,",
-            "fewer or narrower results",
-        )
-    return found[0][1]
+    """The schedule with the smallest predicted time, with as many stages as fit."""
+    return ranked(problem)[0][1]
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
-    """Predicted microseconds and parameters of every schedule that fits, best first."""
+    """Predicted microseconds and parameters of every schedule that fits, best first.
+
+    Where shared memory has no room for the operands beside the epilogue, threads read its matrices
+    themselves; where that is not enough, they store the results, too.
+    """
     by_time = sorted(SCHEDULES, key=lambda s: predicted_us(problem, s))
     fitting = ((predicted_us(problem, s), _params(problem, s)) for s in by_time)
-    return [(us, params) for us, params in fitting if params is not None]
+    found = [(us, params) for us, params in fitting if params is not None]
+    if found:
+        return found
+    if problem.inputs:
+        return ranked(replace(problem, inputs=None))
+    return ranked(replace(problem, smem_epilogue=False))
 
 
 def predicted_us(problem: Problem, schedule: Costed) -> float:
@@ -167,9 +171,13 @@ def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
         ),
         mma_macro=MmaMacro(64, schedule.n, 16),
         grid_traversal_factor=TRAVERSAL,
+        use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
+        supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_stages=2,
         epilogue_input_stages=0 if problem.inputs is None else 2,
     )
+    if not params.use_smem_epilogue:
+        return _with_stages(problem, params)
     chunks = schedule.n // chunk_columns(params, *types)
     single = _with_stages(problem, replace(params, epilogue_stages=1))
     return (None if chunks % 2 else _with_stages(problem, params)) or single

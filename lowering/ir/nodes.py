@@ -28,6 +28,7 @@ from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section
 from lowering.ir.memory import (
     BulkCommit,
     BulkWait,
+    FragStoreGlobal,
     LoadTile,
     PrefetchTensorMap,
     StMatrix,
@@ -77,6 +78,7 @@ __all__ = [
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragStoreGlobal",
     "GmemRef",
     "If",
     "LdMatrix",

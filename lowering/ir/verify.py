@@ -31,6 +31,7 @@ from lowering.ir.nodes import (
     FragColumns,
     FragLoadGlobal,
     FragPointwise,
+    FragStoreGlobal,
     GmemRef,
     LdMatrix,
     LdShared,
@@ -67,15 +68,18 @@ from lowering.ir.visit import bodies, used
 __all__ = ["verify"]
 
 COLLECTIVE = (
-    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, LdMatrix, LdShared, MmaTile, Roles,
-    Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, FragStoreGlobal, LdMatrix, LdShared,
+    MmaTile, Roles, Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit,
+    WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
 CONSUMING = (MmaTile, Wgmma, WgmmaWait)
-SETTLED_ONLY = (FragCast, FragColumns, FragPointwise, StMatrix, StShared, StoreTile)
+SETTLED_ONLY = (
+    FragCast, FragColumns, FragPointwise, FragStoreGlobal, StMatrix, StShared, StoreTile,
+)  # fmt: skip
 
 
 def verify(kernel: Kernel) -> list[str]:

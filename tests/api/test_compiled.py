@@ -53,7 +53,7 @@ def test_what_no_word_says_is_in_the_hash(change: dict[str, Any]) -> None:
 
 def test_a_name_is_the_same_in_every_process() -> None:
     assert kernel_name(FUSION, MatmulParams()) == (
-        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_46438a"
+        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_629f46"
     )
 
 

@@ -21,6 +21,7 @@ from wsched.schedule.params import (
     MatmulParams,
     MatMulTileOptions,
     MmaMacro,
+    SupportedVectorization,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Step",
     "StepLoop",
     "SubDags",
+    "SupportedVectorization",
     "Tail",
     "TileRasterizationOrder",
     "TilingStrategy",
