@@ -15,38 +15,13 @@ from lowering.ir.nodes import FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore
 from lowering.ir.visit import walk
 from tests.api.test_execute import DTYPES, integers, product
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
+from tests.frames import FAMILIES, Frame, direct
 from tests.schedules import SCHEDULES, cooperative, definition, for_result
-from wsched.schedule.params import MatmulParams, SupportedVectorization
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 BF16, F64 = torch.bfloat16, torch.float64
 K = 40
-FAMILIES = (
-    "coop_128x256", "coop_128x64", "coop_1_group_2_rows", "coop_3_groups", "tile_per_cta",
-    "cluster_2x1", "cluster_tile_per_cta", "cluster_pingpong", "pipelined", "pingpong_64x256",
-    "pingpong_128x128",
-)  # fmt: skip
-
-
-def direct(params: MatmulParams, vector: int = 1) -> MatmulParams:
-    """The same schedule, with results from registers."""
-    width = SupportedVectorization(epilogue=vector)
-    return replace(params, use_smem_epilogue=False, supported_vec_size=width)
-
-
-class Frame:
-    """A result within poisoned memory: ``stride`` elements from row to row, from ``start`` on."""
-
-    def __init__(self, rows: int, cols: int, dtype: Any, stride: int, start: int) -> None:
-        self.flat = torch.full((start + rows * stride + 9,), float("nan"), dtype=dtype)
-        self.out = self.flat.as_strided((rows, cols), (stride, 1), start)
-
-    def check(self, wanted: Any) -> None:
-        """The result is exact, and nothing around it was written."""
-        assert torch.equal(self.out, wanted)
-        self.out.fill_(float("nan"))
-        assert self.flat.isnan().all()
 
 
 # --- every kind of kernel -------------------------------------------------------------------------
