@@ -80,6 +80,14 @@ def test_a_result_by_columns() -> None:
     frame.check(product(x, w).T)
 
 
+@pytest.mark.parametrize("name", ["coop_128x256", "coop_3_groups", "pingpong_128x128"])
+def test_the_machine_code_is_clean(name: str) -> None:
+    """Single elements, with an epilogue: the kernels with most addresses beside accumulators."""
+    params = direct(SCHEDULES[name])
+    kernel = wsched.compile(GELU, [X, W, ROW], params=params)
+    assert kernel.resources.clean, kernel.resources
+
+
 @given(
     m=st.integers(1, 70),
     n=st.integers(1, 70),
