@@ -34,7 +34,10 @@ _MAIN_LOOP = (
     f"one loop over k slices, then [K / 16, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, N, 16]"
 )
 _READ = "CpAsyncBulkTensorTile -> shared -> LdMatrix (16 bits) or Set (32 bits) -> registers"
-_STORE = "registers -> StMatrix (16 bits) or Set (32 bits) -> shared -> CpAsyncBulkTensorTile"
+_STORE = (
+    "registers -> StMatrix (16 bits) or Set (32 bits) -> shared -> CpAsyncBulkTensorTile, or "
+    "registers -> Set"
+)
 
 
 def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None:
@@ -80,6 +83,9 @@ def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) 
 
 def _require_store(fusion: Fusion, out: TensorView) -> None:
     copy = fusion.definition(out.name)
+    if isinstance(copy, LoadStoreOp) and copy.op is LoadStoreOpType.Set:
+        _require_direct_store(fusion, out, fusion.tensor(copy.input))
+        return
     staged = fusion.tensor(copy.input) if isinstance(copy, LoadStoreOp) else None
     write = fusion.definition(staged.name) if staged is not None else None
     kind = LoadStoreOpType.StMatrix if out.dtype.bytes == 2 else LoadStoreOpType.Set
@@ -92,20 +98,41 @@ def _require_store(fusion: Fusion, out: TensorView) -> None:
         or write.op is not kind
     ):
         raise _refused(f"{out.name} = {copy}", _STORE, out)
-    columns = out.logical[1].id
-    chunks = [
-        p
-        for p, d in enumerate(out.loop)
-        if d.parallel is ParallelType.Serial and origins(out, d) == {columns}
-    ]
+    chunks = _chunks(out)
     box = [d.parallel for d in out.loop[-2:]]
     if box != [ParallelType.Bulk] * 2 or chunks != [len(out.loop) - 3]:
         raise _refused(f"the loops of {out.name}", "[..., chunk | Bulk: rows, columns]", out)
     for t in (staged, fusion.tensor(write.input)):
-        # An fp32 result may be the accumulator itself, which is complete before the first chunk.
-        if t.name != fusion.mma.output and t.compute_at <= chunks[0]:
-            what = f"{t.name} inlined at {t.compute_at}"
-            raise _refused(what, f"at least {chunks[0] + 1}: stored chunk by chunk", t)
+        _require_chunks(fusion, t, chunks[0])
+
+
+def _require_direct_store(fusion: Fusion, out: TensorView, value: TensorView) -> None:
+    """A result whose threads write what they hold of it: the fragments are its loops."""
+    if value.memory is not MemoryType.Local:
+        raise _refused(f"{out.name} = Set({value.name}) from {value.memory}", _STORE, out)
+    chunks, loops = _chunks(out), out.loop[-4:]
+    fragment = [d.parallel for d in loops[1:]] == [ParallelType.Serial, *[ParallelType.Mma] * 2]
+    if chunks != [len(out.loop) - 4] or not fragment or _size(loops[2]) != hopper.WGMMA_M:
+        wanted = f"[..., chunk, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, columns]"
+        raise _refused(f"the loops of {out.name}", wanted, out)
+    _require_chunks(fusion, value, chunks[0])
+
+
+def _chunks(out: TensorView) -> list[int]:
+    """Where the serial loops over columns of a result stand."""
+    columns = out.logical[1].id
+    return [
+        p
+        for p, d in enumerate(out.loop)
+        if d.parallel is ParallelType.Serial and origins(out, d) == {columns}
+    ]
+
+
+def _require_chunks(fusion: Fusion, t: TensorView, chunk: int) -> None:
+    # An fp32 result may be the accumulator itself, which is complete before the first chunk.
+    if t.name != fusion.mma.output and t.compute_at <= chunk:
+        what = f"{t.name} inlined at {t.compute_at}"
+        raise _refused(what, f"at least {chunk + 1}: stored chunk by chunk", t)
 
 
 def _require_read(fusion: Fusion, relation: LoadRelation, operands: LoadRelation) -> None:

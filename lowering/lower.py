@@ -17,7 +17,7 @@ from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimu
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
 from lowering.lower_compute import ComputeLowering
-from lowering.lower_epilogue import epilogue_globals, epilogue_inputs
+from lowering.lower_epilogue import epilogue_globals, thread_tensors
 from lowering.scope import Indices, Namer, Shared
 from wsched.fusion import (
     Fusion,
@@ -35,8 +35,14 @@ __all__ = ["lower"]
 RING, INPUT_RING = "ring", "aux"
 
 
-def lower(fusion: Fusion, name: str) -> Kernel:
+def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     """The tile-level kernel ``name`` of a scheduled fusion.
+
+    Args:
+        fusion: the schedule.
+        name: of the kernel.
+        vector: columns that a thread accesses at once where it reads or writes global memory
+            itself, 1 or 2; the launch sees to the alignment.
 
     Raises:
         ScheduleError: the schedule is illegal (see ``wsched.schedule.legality``).
@@ -65,7 +71,7 @@ def lower(fusion: Fusion, name: str) -> Kernel:
         body=(*shared.lets, *loads, compute),
         cluster=cluster_size(cluster),
         circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
-        globals=epilogue_globals(fusion),
+        globals=epilogue_globals(fusion, vector),
     )
 
 
@@ -127,7 +133,7 @@ def _grid(fusion: Fusion, relation: LoadRelation, cluster: list[IterDomain]) -> 
 def _global_tensors(fusion: Fusion) -> list[TensorView]:
     """What TMA loads and stores."""
     names = [b.tensor for b in (*fusion.inputs, *fusion.outputs)]
-    plain = epilogue_inputs(fusion)
+    plain = thread_tensors(fusion)
     return [fusion.tensor(n) for n in names if n not in plain]
 
 

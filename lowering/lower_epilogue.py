@@ -1,7 +1,8 @@
 """The epilogue: the accumulator by chunks of columns, through the pointwise part, to the results.
 
 One unrolled loop over chunks. In it the expressions of the fusion in their order, each a value
-named after its tensor; all results of a chunk are stored together at its end. Inputs come from a
+named after its tensor; all results of a chunk are stored together at its end, through
+shared memory or from registers. Inputs come from a
 circular buffer that the load side fills, or from global memory.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.cluster import constant
+from lowering.domains import origins
 from lowering.element import element_type
 from lowering.errors import InternalError, UnsupportedError
 from lowering.ir.expr import ZERO, Const, Expr, Var, substitute
@@ -23,6 +25,7 @@ from lowering.ir.nodes import (
     FragColumns,
     FragLoadGlobal,
     FragPointwise,
+    FragStoreGlobal,
     GmemRef,
     LdMatrix,
     LdShared,
@@ -51,7 +54,7 @@ from wsched.fusion import (
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.relation import LoadRelation
 
-__all__ = ["EpilogueLowering", "epilogue_globals", "epilogue_inputs"]
+__all__ = ["EpilogueLowering", "epilogue_globals", "epilogue_inputs", "thread_tensors"]
 
 
 def epilogue_inputs(fusion: Fusion) -> dict[str, TensorView]:
@@ -69,15 +72,28 @@ def epilogue_inputs(fusion: Fusion) -> dict[str, TensorView]:
     return found
 
 
-def epilogue_globals(fusion: Fusion) -> tuple[GlobalTensor, ...]:
-    """Their declarations; rows are read by pairs of elements, as the launch sees to."""
+def thread_tensors(fusion: Fusion) -> dict[str, TensorView]:
+    """All that threads read from or write to global memory, as an [M, N] view, by its name."""
+    results = {b.tensor: fusion.tensor(b.tensor) for b in fusion.outputs}
+    stored = {name: t for name, t in results.items() if not _by_tma(fusion, name)}
+    return epilogue_inputs(fusion) | stored
+
+
+def epilogue_globals(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
+    """Their declarations; a thread accesses ``vector`` columns at once, as the launch sees to."""
     found = []
-    for name, view in epilogue_inputs(fusion).items():
+    for name, view in thread_tensors(fusion).items():
         rows, cols = (Const(1) if _repeats(d) else d.extent for d in view.stored)
         dtype = element_type(view.dtype)
-        align = 1 if cols == Const(1) else 2 * dtype.bytes
+        align = 1 if vector == 1 or cols == Const(1) else vector * dtype.bytes
         found.append(GlobalTensor(name, dtype, rows, cols, align))
     return tuple(found)
+
+
+def _by_tma(fusion: Fusion, result: str) -> bool:
+    """Whether TMA stores a result."""
+    made = fusion.definition(result)
+    return isinstance(made, LoadStoreOp) and made.op is LoadStoreOpType.CpAsyncBulkTensorTile
 
 
 def _repeats(d: IterDomain) -> bool:
@@ -125,6 +141,7 @@ class EpilogueLowering:
         )
         body: list[Stmt] = [FragColumns(part, total, chunk * self._columns)]
         stores: list[Stmt] = []
+        direct: list[Stmt] = []
         roots: list[Expr] = []
         self.values[acc.name] = part
         sources = {view.name: name for name, view in epilogue_inputs(self.fusion).items()}
@@ -145,12 +162,16 @@ class EpilogueLowering:
             elif isinstance(e, LoadStoreOp) and t.memory is MemoryType.Global:
                 at = self._coordinates(t, indices)
                 roots += at
-                stores.append(StoreTile(GmemRef(t.name, *at), self.values[e.input]))
+                place = GmemRef(t.name, *at)
+                if e.op is LoadStoreOpType.CpAsyncBulkTensorTile:
+                    stores.append(StoreTile(place, self.values[e.input]))
+                else:
+                    direct.append(FragStoreGlobal(place, self.values[e.input]))
             elif isinstance(e, LoadStoreOp):
                 self.values[t.name] = self.values[e.input]
             else:
                 body += self._computed(e, t)
-        loop = For(chunk, ZERO, Const(count), (*body, *stores), unroll=True)
+        loop = For(chunk, ZERO, Const(count), (*body, *stores, *direct), unroll=True)
         return indices.lets(roots), loop
 
     def _from_ring(
@@ -209,10 +230,14 @@ class EpilogueLowering:
     def _chunk(self, acc: TensorView, out: TensorView) -> tuple[Var, int, dict[Group, Expr]]:
         """The output's loop over column chunks: its index, trip count, and all known indices."""
         inner = [d for d in out.loop if self.graph.group(d) not in self.tile]
-        chunks = [d for d in inner if d.parallel is ParallelType.Serial]
+        columns = {out.stored[1].id}
+        chunks = [
+            d for d in inner if d.parallel is ParallelType.Serial and origins(out, d) == columns
+        ]
         if len(chunks) != 1:
             raise UnsupportedError(
-                f"{len(chunks)} serial loops of {out.name} within a tile", "one over column chunks"
+                f"{len(chunks)} serial loops over columns of {out.name} within a tile",
+                "one over column chunks",
             )
         loops = {self.graph.group(d) for d in out.loop}
         tile = {self.graph.group(d) for d in acc.loop} - loops

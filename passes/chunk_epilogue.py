@@ -1,7 +1,7 @@
 """Stage each column chunk of the result through shared memory and store it with TMA.
 
-Requires: one ``store.tile`` for each result, next to each other, inside the unrolled chunk loop of
-the compute role.
+Requires: one ``store.tile`` for each result that TMA stores, next to each other, inside the
+unrolled chunk loop of the compute role.
 Guarantees: buffers of the epilogue's own (never the operands' stages), ``store_buffers`` for each
 warpgroup, used in turn. Per chunk, in this order: the issuing thread waits until the store that
 last read this buffer has read it; a barrier of the warpgroup tells the others; all write; every

@@ -34,6 +34,7 @@ from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import (
     Body,
     FragLoadGlobal,
+    FragStoreGlobal,
     GridDepLaunchDependents,
     GridDepWait,
     Role,
@@ -47,7 +48,7 @@ from lowering.options import LoweringOptions
 
 __all__ = ["wait_for_earlier_grids"]
 
-_GLOBAL = (FragLoadGlobal, TmaLoad, TmaStore)
+_GLOBAL = (FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore)
 
 
 def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:

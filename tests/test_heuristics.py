@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lowering.errors import UnsupportedError
 from tests.epilogues import GELU, RESIDUAL
 from wsched.api import import_fusion
 from wsched.fusion import DataType
@@ -83,6 +84,36 @@ def test_as_many_stages_as_fit() -> None:
 
 def test_results_without_room() -> None:
     many = Problem(512, 512, 512, BF16, (DataType.Float,) * 12, 132)
-    with pytest.raises(UnsupportedError) as error:
-        choose_params(many)
-    assert error.value.supported == "fewer or narrower results"
+    assert {p.use_smem_epilogue for _, p in ranked(many)} == {False}
+    assert {p.use_smem_epilogue for _, p in ranked(replace(many, results=(BF16,)))} == {True}
+    loading = replace(many, results=(DataType.Float,) * 2, inputs=(DataType.Float,) * 3)
+    assert {p.use_smem_epilogue for _, p in ranked(loading)} == {True}
+
+
+@pytest.mark.parametrize(
+    ("n", "kind", "smem", "vector"),
+    [(1000, BF16, True, 2), (1004, BF16, False, 2), (1004, DataType.Float, True, 2),
+     (1001, BF16, False, 1), (1002, DataType.Float, False, 2)],
+)  # fmt: skip
+def test_rows_that_tma_does_not_store(n: int, kind: DataType, smem: bool, vector: int) -> None:
+    """Multiples of 16 bytes go through shared memory, an even number of elements by pairs."""
+    params = choose_params(Problem(512, n, 512, BF16, (kind,), 132))
+    assert params.use_smem_epilogue is smem
+    assert params.supported_vec_size.epilogue == vector
+
+
+def test_stages_take_what_the_epilogue_leaves() -> None:
+    """Ping-pong 128x128: of 226 KiB 64 KiB are four buffers of the epilogue, a stage has 32."""
+    plain = Problem(4096, 4096, 4096, BF16, (BF16,), 132)
+    stages = [
+        next(p.circular_buffer_options.smem_circular_buffer_stage for _, p in ranked(problem)
+             if p.ping_pong and p.output_tile.m == p.output_tile.n == 128)
+        for problem in (plain, replace(plain, smem_epilogue=False))
+    ]  # fmt: skip
+    assert stages == [5, 7]
+
+
+def test_the_width_of_inputs() -> None:
+    plain = Problem(512, 1024, 512, BF16, (BF16,), 132)
+    assert choose_params(replace(plain, pairs=False)).supported_vec_size.epilogue == 1
+    assert choose_params(replace(plain, pairs=False)).use_smem_epilogue

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         MatmulParams,
         MatMulTileOptions,
         MmaMacro,
+        SupportedVectorization,
         TileRasterizationOrder,
         TilingStrategy,
     )
@@ -47,6 +48,7 @@ __all__ = [
     "MatmulParams",
     "MmaMacro",
     "ScheduleError",
+    "SupportedVectorization",
     "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
@@ -76,6 +78,7 @@ _HOME = {
     "MatMulTileOptions": "wsched.schedule.params",
     "MatmulParams": "wsched.schedule.params",
     "MmaMacro": "wsched.schedule.params",
+    "SupportedVectorization": "wsched.schedule.params",
     "TileRasterizationOrder": "wsched.schedule.params",
     "TilingStrategy": "wsched.schedule.params",
     "InternalError": "lowering.errors",

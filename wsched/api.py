@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.errors import InternalError, UnsupportedError
-from wsched.arguments import InputError, extents_of, tma_inputs
+from wsched.arguments import InputError, extents_of, reads_pairs, tma_inputs
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
@@ -309,4 +309,6 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
     m, n = (extents[axis] for axis in fusion.result_axes)
     loaded = tma_inputs(fusion, inputs)
-    return Problem(m, n, extents["K"], operand, results, sms, loaded, epilogue_work(fusion))
+    pairs = reads_pairs(fusion, inputs, loaded is not None)
+    work = epilogue_work(fusion)
+    return Problem(m, n, extents["K"], operand, results, sms, loaded, work, pairs)

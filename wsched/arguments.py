@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
 
+ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+"""What to do about tensors of which threads cannot access two elements at once."""
+
+FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
+"""What to do about results that TMA cannot store."""
+
 MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
 
@@ -62,8 +68,13 @@ def torch_dtype(dtype: DataType) -> torch.dtype:
     return found
 
 
-def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
+def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
     """Match tensors to the fusion's inputs.
+
+    Args:
+        fusion: scheduled.
+        inputs: the caller's, in the order of the definition.
+        vector: columns that threads access at once where they read or write global memory.
 
     Raises:
         InputError: number, rank, type, sizes or devices do not fit.
@@ -91,7 +102,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any]) -> Arguments:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
             what = f"input {position}"
-            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what)
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what, vector)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:
@@ -155,32 +166,58 @@ def _scalar(value: float, device: torch.device) -> torch.Tensor:
 
 
 def epilogue_matrix(
-    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, vector: int = 2
 ) -> torch.Tensor:
     """An input of the epilogue as rows by columns, of which it has 1 where it is repeated.
 
-    Threads read it by pairs of columns. One that cannot be read so (columns that are not next to
-    each other, an odd row stride or base) is copied.
+    Threads read ``vector`` columns at once. One that cannot be read so (columns that are not next
+    to each other; for pairs an odd row stride or base) is copied.
 
     Raises:
-        UnsupportedError: an odd number of columns.
+        UnsupportedError: an odd number of columns, to be read by pairs.
     """
     from torch import contiguous_format
 
-    sizes = dict(zip(binding.axes, tensor.shape, strict=True))
-    by_row, by_col = fusion.result_axes
-    rows, cols = sizes.get(by_row, 1), sizes.get(by_col, 1)
-    tensor = tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
-    pair = 2 * tensor.element_size()
-    if by_col not in sizes:
+    tensor = _rows_by_columns(fusion, binding, tensor)
+    if fusion.result_axes[1] not in binding.axes or _vector(tensor) >= vector:
         return tensor
-    if cols % 2:
-        raise UnsupportedError(f"{what} with {cols} columns", "an even number of columns")
-    row, col = tensor.stride()
-    misplaced = tensor.data_ptr() % pair or (rows > 1 and row * tensor.element_size() % pair)
-    if not misplaced and (col == 1 or cols == 1):
-        return tensor
+    if vector > 1 and tensor.shape[1] % vector:
+        columns = tensor.shape[1]
+        raise UnsupportedError(f"{what} with {columns} columns", "an even number of columns", ONE)
     return tensor.clone(memory_format=contiguous_format)
+
+
+def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
+    """Whether threads can read two columns at once of all that they read as it lies.
+
+    ``loaded`` says whether TMA loads the matrices. A tensor that has to be copied anyhow counts by
+    the length of its rows.
+    """
+    by_tma = matrix_inputs(fusion) if loaded else ()
+    for binding, tensor in zip(fusion.inputs, inputs, strict=True):
+        if {"K"} & set(binding.axes) or fusion.result_axes[1] not in binding.axes:
+            continue
+        if binding.tensor not in by_tma:
+            view = _rows_by_columns(fusion, binding, tensor)
+            if view.shape[1] % 2 or _vector(view) == 1:
+                return False
+    return True
+
+
+def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
+    """An input of the epilogue as a matrix, with 1 row or column where it is repeated."""
+    sizes = dict(zip(binding.axes, tensor.shape, strict=True))
+    rows, cols = (sizes.get(axis, 1) for axis in fusion.result_axes)
+    return tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
+
+
+def _vector(tensor: torch.Tensor) -> int:
+    """Columns of a matrix that can be accessed at once: 2, 1, or 0 if they are apart."""
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    pair = 2 * tensor.element_size()
+    if col != 1 and cols > 1:
+        return 0
+    return 1 if cols % 2 or tensor.data_ptr() % pair or (rows > 1 and row % 2) else 2
 
 
 def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -252,11 +289,47 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
         raise UnsupportedError(
             f"{what} with {row_bytes} bytes from row to row",
             f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
+            FROM_REGISTERS if binding in fusion.outputs else "",
         )
     if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
         raise UnsupportedError(
             f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
             f"starts at multiples of {TMA_STRIDE_ALIGN} bytes",
+            FROM_REGISTERS if binding in fusion.outputs else "",
+        )
+    return tensor
+
+
+def stored_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, vector: int
+) -> torch.Tensor:
+    """A result that threads store themselves, as rows by columns of the kernel.
+
+    Raises:
+        UnsupportedError: its columns are not next to each other, its rows overlap, pairs of columns
+            cannot be written at once where the kernel does so, or it has 2**31 elements and more.
+    """
+    order = _in_memory(fusion, binding)
+    if order != list(binding.axes):
+        tensor = tensor.permute([binding.axes.index(name) for name in order])
+    (rows, cols), row = tensor.shape, tensor.stride(0)
+    if not rows or not cols:
+        return tensor
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
+    if (found := _vector(tensor)) == 0 or (rows > 1 and row < cols):
+        strides = ", ".join(map(str, tensor.stride()))
+        raise UnsupportedError(
+            f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
+            "rows one after the other, of elements next to each other",
+        )
+    if found < vector:
+        raise UnsupportedError(
+            f"{what} with {cols} columns, {row} elements from row to row and a start "
+            f"{tensor.data_ptr() % (2 * tensor.element_size())} bytes past a multiple of two "
+            "elements, stored two at once,",
+            "multiples of two elements",
+            ONE,
         )
     return tensor
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,11 +26,13 @@ from wsched.arguments import (
     matrix,
     new_result,
     result_shape,
+    stored_matrix,
     torch_dtype,
 )
 from wsched.cpu import refuse_large, run_on_cpu
-from wsched.fusion import Fusion, PointwiseOp, fusion_text
+from wsched.fusion import Fusion, fusion_text
 from wsched.host import BoundLaunch, HostPlan, Plans, class_key
+from wsched.kernel_name import kernel_name
 from wsched.once import once
 from wsched.schedule.limits import settled
 from wsched.schedule.loops import loops_text
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lowering.cuda.launch import LoadedKernel
 
-__all__ = ["STAGES", "CompiledFusion", "compile_fusion", "kernel_name"]
+__all__ = ["STAGES", "CompiledFusion", "compile_fusion"]
 
 _SCHEDULED = {
     "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
@@ -57,43 +57,6 @@ _CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
 
 STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
 """What a full dump writes, in this order."""
-
-
-def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
-    """A C identifier that says what the kernel does and how.
-
-    The words are what one looks for first; schedules that differ elsewhere differ in the last one,
-    six hexadecimal digits of a hash of all parameters.
-    """
-    tile, cluster = params.output_tile, params.cluster_dims
-    buffer = params.circular_buffer_options
-    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
-    words = [
-        f"matmul{_layout_word(fusion)}",
-        *(d.name.lower() for d in dtypes),
-        *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
-        f"{tile.m}x{tile.n}x{tile.k}",
-        "pingpong" if params.ping_pong else "cooperative",
-        "persistent" if params.persistent else "tile_per_cta",
-        f"s{buffer.smem_circular_buffer_stage}",
-        f"f{params.wgmma_in_flight}",
-    ]
-    if not params.warp_specialized:
-        words.append("pipelined")
-    if cluster.m * cluster.n > 1:
-        words.append(f"c{cluster.m}x{cluster.n}")
-    if params.grid_traversal_factor[0] > 1:
-        words.append(f"g{params.grid_traversal_factor[0]}")
-    plain = json.dumps(params.to_dict(), sort_keys=True)
-    words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
-    return "_".join(words)
-
-
-def _layout_word(fusion: Fusion) -> str:
-    """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
-    a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
-    letters = ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
-    return "" if letters == "tn" else f"_{letters}"
 
 
 def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, str], ...]:
@@ -126,7 +89,7 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
         _dump_scheduled(scheduled, dumper)
-    tile_level = lower(scheduled, name)
+    tile_level = lower(scheduled, name, params.supported_vec_size.epilogue)
     kernel = run_passes(tile_level, options, dumper)
     compiled = CompiledFusion(params, scheduled, options, tile_level, kernel)
     if dumper is not None:
@@ -173,7 +136,7 @@ class CompiledFusion:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         lasting = key is not None and arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -189,7 +152,7 @@ class CompiledFusion:
 
         Arguments and errors as for a call.
         """
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         lasting = arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -197,10 +160,13 @@ class CompiledFusion:
             return BoundLaunch(launch, inputs, outputs)
 
         def launch_on_copies() -> None:
-            copies = bind(self.fusion, inputs)  # held until the launch is on its way
+            copies = self._arguments(inputs)  # held until the launch is on its way
             self._pack(copies, outputs)()
 
         return BoundLaunch(launch_on_copies, inputs, outputs)
+
+    def _arguments(self, inputs: Sequence[Any]) -> Arguments:
+        return bind(self.fusion, inputs, self.params.supported_vec_size.epilogue)
 
     @once
     def _plans(self) -> Plans:
@@ -209,7 +175,7 @@ class CompiledFusion:
     def _packer(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> Callable[[], None]:
-        return self._pack(bind(self.fusion, inputs), outputs)
+        return self._pack(self._arguments(inputs), outputs)
 
     def _pack(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         """A function that runs the kernel on these tensors."""
@@ -227,11 +193,17 @@ class CompiledFusion:
 
     def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
         """Enter the outputs' matrices among the arguments."""
+        by_tma = {t.name for t in self.kernel.tensor_maps}
+        vector = self.params.supported_vec_size.epilogue
         for position, (binding, tensor) in enumerate(
             zip(self.fusion.outputs, outputs, strict=True)
         ):
             what = f"output {position}"
-            arguments.matrices[binding.tensor] = matrix(self.fusion, binding, tensor, what)
+            arguments.matrices[binding.tensor] = (
+                matrix(self.fusion, binding, tensor, what)
+                if binding.tensor in by_tma
+                else stored_matrix(self.fusion, binding, tensor, what, vector)
+            )
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
         """Check that a call would be taken, without running it or allocating results.
@@ -243,7 +215,7 @@ class CompiledFusion:
         """
         import torch
 
-        arguments = bind(self.fusion, inputs)
+        arguments = self._arguments(inputs)
         outputs = self._results(replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.errors import ScheduleError, UnsupportedError
-from lowering.hopper import SHARED_BYTES
+from lowering.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
 from wsched.api import import_fusion, recorded
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.fallback import rebuild, unknown_ops
@@ -261,6 +261,7 @@ def _choices(
                if params.cluster_dims.m * params.cluster_dims.n > 1
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
+    found += _store_choices(params, problem)
     if params.register_pair is not None:
         load, compute = params.register_pair
         tried = f"; compiled: {', '.join(trials)}" if trials else ""
@@ -269,3 +270,23 @@ def _choices(
                    f"loads need few registers; what they give up holds accumulators{tried}")
         )  # fmt: skip
     return tuple(found)
+
+
+def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
+    """Why threads access what TMA accesses as a rule, and why one element at a time."""
+    found = []
+    if not params.use_smem_epilogue:
+        why = "their buffers leave no shared memory for the operands"
+        if problem.unaligned is not None:
+            row = problem.n * problem.unaligned.bytes
+            why = (
+                f"rows of {problem.n} {problem.unaligned} elements are {row} bytes, which TMA does "
+                f"not store: no multiple of {TMA_STRIDE_ALIGN}"
+            )
+        found.append(Choice("use_smem_epilogue", "False", f"results from registers: {why}"))
+    if params.supported_vec_size.epilogue == 1:
+        odd = f"rows of {problem.n} elements, which is odd"
+        why = odd if problem.n % 2 else "an input whose rows or base are odd"
+        why = f"threads access single elements, not pairs: {why}"
+        found.append(Choice("supported_vec_size.epilogue", "1", why))
+    return found

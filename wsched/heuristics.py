@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lowering.errors import UnsupportedError
+from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp
-from wsched.schedule.params import GemmTile, MatmulParams
+from wsched.schedule.params import GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
 
 __all__ = [
@@ -53,7 +53,8 @@ class Problem:
 
     ``sms`` is the number of multiprocessors, ``inputs`` the types of the matrices that TMA loads
     for the epilogue, None where threads read them instead; ``work`` is the epilogue's
-    :func:`epilogue_work`.
+    :func:`epilogue_work`. ``pairs`` says whether threads can read two columns at once of what they
+    read for it, ``smem_epilogue`` whether results may go through shared memory.
     """
 
     m: int
@@ -64,6 +65,14 @@ class Problem:
     sms: int
     inputs: tuple[DataType, ...] | None = ()
     work: int = 0
+    pairs: bool = True
+    smem_epilogue: bool = True
+
+    @property
+    def unaligned(self) -> DataType | None:
+        """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
+        found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
+        return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +108,24 @@ SCHEDULES = (
 
 @lru_cache(maxsize=4096)
 def choose_params(problem: Problem) -> MatmulParams:
-    """The schedule with the smallest predicted time, with as many stages as fit.
-
-    Raises:
-        UnsupportedError: the epilogue's buffers leave no room for the operands in any schedule.
-    """
-    found = ranked(problem)
-    if not found and problem.inputs:
-        return choose_params(replace(problem, inputs=None))
-    if not found:
-        kinds = ", ".join(map(str, problem.results))
-        raise UnsupportedError(
-            f"{len(problem.results)} results ({kinds}), whose buffers leave no shared memory for "
-            "the operands,",
-            "fewer or narrower results",
-        )
-    return found[0][1]
+    """The schedule with the smallest predicted time, with as many stages as fit."""
+    return ranked(problem)[0][1]
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
-    """Predicted microseconds and parameters of every schedule that fits, best first."""
+    """Predicted microseconds and parameters of every schedule that fits, best first.
+
+    Where shared memory has no room for the operands beside the epilogue, threads read its matrices
+    themselves; where that is not enough, they store the results, too.
+    """
     by_time = sorted(SCHEDULES, key=lambda s: predicted_us(problem, s))
     fitting = ((predicted_us(problem, s), _params(problem, s)) for s in by_time)
-    return [(us, params) for us, params in fitting if params is not None]
+    found = [(us, params) for us, params in fitting if params is not None]
+    if found:
+        return found
+    if problem.inputs:
+        return ranked(replace(problem, inputs=None))
+    return ranked(replace(problem, smem_epilogue=False))
 
 
 def predicted_us(problem: Problem, schedule: Costed) -> float:
@@ -146,7 +150,11 @@ def epilogue_work(fusion: Fusion) -> int:
 
 def _params(problem: Problem, schedule: Costed) -> MatmulParams | None:
     """The parameters of a schedule; None where fewer than three stages fit."""
-    loaded = problem.inputs is not None
-    base = MatmulParams(grid_traversal_factor=TRAVERSAL, epilogue_input_stages=2 if loaded else 0)
+    base = MatmulParams(
+        grid_traversal_factor=TRAVERSAL,
+        use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
+        supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
+        epilogue_input_stages=0 if problem.inputs is None else 2,
+    )
     params = with_tile(base, GemmTile(schedule.m, schedule.n, TILE_K), 2, schedule.ping_pong)
     return fit_stages(params, problem.operand, problem.results, problem.inputs or ())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.api import import_fusion
 from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
@@ -46,8 +47,10 @@ class Extents:
         """The heuristic's question for these extents."""
         operand = fusion.tensor(fusion.mma.a).dtype
         results = tuple(b.dtype for b in fusion.outputs)
-        inputs = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         m, n = (self.of(axis) for axis in fusion.result_axes)
+        types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
+        loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
+        inputs = types if loaded else None
         return Problem(m, n, self.k, operand, results, sms, inputs, epilogue_work(fusion))
 
     def __str__(self) -> str:

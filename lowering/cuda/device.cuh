@@ -324,6 +324,34 @@ PTX void ld_global_v2_f32(float& a, float& b, const float* at, bool inside) {
       : "l"(at), "r"(int(inside)));
 }
 
+// --- registers to global memory: nothing where `inside` is false -----------------------------------
+
+PTX void st_global_b16(unsigned short* at, unsigned value, bool inside) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.global.b16 [%0], %1;\n}" ::"l"(at),
+               "h"((unsigned short)value), "r"(int(inside))
+               : "memory");
+}
+
+PTX void st_global_b32(unsigned short* at, unsigned value, bool inside) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.global.b32 [%0], %1;\n}" ::"l"(at),
+               "r"(value), "r"(int(inside))
+               : "memory");
+}
+
+PTX void st_global_f32(float* at, float value, bool inside) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.global.f32 [%0], %1;\n}" ::"l"(at),
+               "f"(value), "r"(int(inside))
+               : "memory");
+}
+
+PTX void st_global_v2_f32(float* at, float a, float b, bool inside) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n"
+      " @p st.global.v2.f32 [%0], {%1, %2};\n}" ::"l"(at),
+      "f"(a), "f"(b), "r"(int(inside))
+      : "memory");
+}
+
 // --- arithmetic ----------------------------------------------------------------------------------
 
 // NaN if either argument is.

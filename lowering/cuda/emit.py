@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from lowering.cuda import barriers, compute, control, global_loads, movement, pointwise
+from lowering.cuda import barriers, compute, control, global_memory, movement, pointwise
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
@@ -16,7 +16,7 @@ from lowering.ir.kernel import Kernel
 __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 
 _RULES = {
-    **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_loads.RULES,
+    **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES,
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ def _parameters(e: Emitter) -> list[str]:
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
             for m in e.kernel.tensor_maps]  # fmt: skip
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
-    return maps + [p for g in e.kernel.globals for p in global_loads.parameters(e, g)] + scalars
+    return [*maps, *global_memory.parameters(e), *scalars]
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:

@@ -1,4 +1,4 @@
-"""Addresses and strides of torch tensors that a kernel's threads read themselves."""
+"""Addresses and strides of torch tensors that a kernel's threads access themselves."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ class TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class GlobalTensor:
-    """A row-major ``rows x cols`` tensor that threads read themselves: a pointer parameter.
+    """A row-major ``rows x cols`` tensor that threads access themselves: a pointer parameter.
 
     ``rows`` or ``cols`` of 1 make it a vector. ``stride``, elements from row to row, is a run-time
     parameter of its own (i64), named ``<name>_stride``; 0 repeats one row.
 
     ``align`` is a promise of the launch, a power of two in bytes: the address, the stride and the
-    bytes of a row are multiples of it. Twice the element's size lets a thread load two columns at
-    once.
+    bytes of a row are multiples of it. Twice the element's size lets a thread load or store two
+    columns at once.
     """
 
     name: str
@@ -56,7 +56,7 @@ class GlobalTensor:
 
     @property
     def pairs(self) -> bool:
-        """Whether two neighbouring columns, from an even one on, can be loaded at once."""
+        """Whether two neighbouring columns, from an even one on, can be accessed at once."""
         return self.align >= 2 * self.dtype.bytes
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "CACHE_POLICIES",
     "BulkCommit",
     "BulkWait",
+    "FragStoreGlobal",
     "LoadTile",
     "PrefetchTensorMap",
     "StMatrix",
@@ -49,6 +50,20 @@ class StoreTile(Stmt):
     """
 
     OP: ClassVar[str] = "store.tile"
+    dst: GmemRef
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragStoreGlobal(Stmt):
+    """``value``, a whole tile, to global memory at ``dst``, by ordinary stores (``st.global``).
+
+    Elements out of bounds are not written. Two columns at a time where the tensor's ``align``
+    allows it, and then ``dst.col`` is even. ``value`` has the tensor's dtype. No thread of the
+    kernel reads what is stored.
+    """
+
+    OP: ClassVar[str] = "frag.store_global"
     dst: GmemRef
     value: Frag
 

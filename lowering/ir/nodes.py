@@ -28,6 +28,7 @@ from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section
 from lowering.ir.memory import (
     BulkCommit,
     BulkWait,
+    FragStoreGlobal,
     LoadTile,
     PrefetchTensorMap,
     StMatrix,
@@ -79,6 +80,7 @@ __all__ = [
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragStoreGlobal",
     "GmemRef",
     "GridDepLaunchDependents",
     "GridDepWait",

@@ -33,7 +33,8 @@ class SmemRef:
 class GmemRef:
     """Element ``[row, col]`` of a tensor in global memory; may lie out of bounds.
 
-    ``map`` names a tensor map (TMA), or a ``GlobalTensor`` in ``frag.load_global``.
+    ``map`` names a tensor map (TMA), or a ``GlobalTensor`` in ``frag.load_global`` and
+    ``frag.store_global``.
     """
 
     map: str

@@ -31,6 +31,7 @@ from lowering.ir.nodes import (
     FragColumns,
     FragLoadGlobal,
     FragPointwise,
+    FragStoreGlobal,
     GmemRef,
     GridDepWait,
     LdMatrix,
@@ -68,7 +69,8 @@ from lowering.ir.visit import bodies, used
 __all__ = ["verify"]
 
 COLLECTIVE = (
-    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, GridDepWait, LdMatrix, LdShared,
+    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, FragStoreGlobal, GridDepWait,
+    LdMatrix, LdShared,
     MmaTile, Roles, Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit,
     WgmmaFence, WgmmaWait,
 )  # fmt: skip
@@ -77,7 +79,9 @@ ONE_THREAD = (
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
 CONSUMING = (MmaTile, Wgmma, WgmmaWait)
-SETTLED_ONLY = (FragCast, FragColumns, FragPointwise, StMatrix, StShared, StoreTile)
+SETTLED_ONLY = (
+    FragCast, FragColumns, FragPointwise, FragStoreGlobal, StMatrix, StShared, StoreTile,
+)  # fmt: skip
 
 
 def verify(kernel: Kernel) -> list[str]:

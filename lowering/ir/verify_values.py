@@ -17,6 +17,7 @@ from lowering.ir.nodes import (
     Frag,
     FragLoadGlobal,
     FragPointwise,
+    FragStoreGlobal,
     GmemRef,
     LdMatrix,
     LdShared,
@@ -55,9 +56,11 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             return
         case FragLoadGlobal(out, src):
             yield from _shape(out)
-            for g in kernel.globals:
-                if g.name == src.map and g.dtype is not out.type.dtype:
-                    yield _dtypes(out, g.name, g.dtype)
+            yield from _elements(kernel, out, src.map)
+        case FragStoreGlobal(dst, value):
+            if value.type.rows == 1 or value.type.cols == 1:
+                yield f"{stmt.OP} takes whole tiles, not {value.type.rows}x{value.type.cols}"
+            yield from _elements(kernel, value, dst.map)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
         case MmaTile() | Wgmma():
@@ -69,14 +72,21 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
 
 
+def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
+    """A fragment and the plain tensor that it comes from or goes to have one type."""
+    for g in kernel.globals:
+        if g.name == name and g.dtype is not value.type.dtype:
+            yield _dtypes(value, g.name, g.dtype)
+
+
 def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
-    """``frag.load_global`` reads a plain tensor, everything else goes through a tensor map."""
+    """Threads access plain tensors, everything else goes through a tensor map."""
     names = [v.map for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef)]
     if isinstance(stmt, PrefetchTensorMap):
         names.append(stmt.map)
     plain = {g.name for g in kernel.globals}
     for name in names:
-        if isinstance(stmt, FragLoadGlobal):
+        if isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
             if name in {t.name for t in kernel.tensor_maps}:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
         elif name in plain:

@@ -57,7 +57,10 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         case nodes.TmaLoad(src=ref) | nodes.TmaStore(dst=ref):
             rows, cols = kernel.tensor_map(ref.map).box
             return rows * cols
-        case nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f):
+        case (
+            nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
+            | nodes.FragStoreGlobal(value=f)
+        ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
         case (
             nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)

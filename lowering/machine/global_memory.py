@@ -1,21 +1,22 @@
-"""Tensors in global memory that threads read themselves."""
+"""Tensors in global memory that threads access themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from lowering.errors import UnsupportedError
 from lowering.ir.kernel import GlobalTensor
-from lowering.ir.nodes import FragLoadGlobal
+from lowering.ir.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
 from lowering.ir.types import DType, FragmentType
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
-__all__ = ["element_index", "frag_load_global", "global_array"]
+__all__ = ["element_index", "frag_load_global", "frag_store_global", "global_array"]
 
 _DTYPES = {
     DType.BF16: ("bfloat16", "uint16"),
@@ -76,29 +77,66 @@ def element_index(type_: FragmentType, warp: int) -> tuple[Array, Array]:
 
 def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
     """``frag.load_global``: each thread loads its elements; zero where they are out of bounds."""
-    name, type_ = stmt.src.map, stmt.out.type
-    pairs = program.kernel.global_tensor(name).pairs and type_.cols > 1
-    row, col = program.scalar(stmt.src.row), program.scalar(stmt.src.col)
+    where = _place(stmt.OP, stmt.src, stmt.out.type, program)
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
-        warp.touches_global()
-        at = row(warp.env), col(warp.env)
-        if pairs and at[1] % 2:
-            raise FaultError(f"two columns at once of {name} from column {at[1]} on, which is odd")
-        warp.record(stmt.OP, name, -1, row=at[0], col=at[1])
-        rows, cols = element_index(type_, warp.index % 4)
-        data = _gather(warp.cta.cluster.globals[name], rows + at[0], cols + at[1])
-        warp.define(stmt.out, Registers(data, warp.epoch))
+        array, rows, cols = where(warp)
+        warp.define(stmt.out, Registers(_gather(array, rows, cols), warp.epoch))
 
     return run
 
 
+def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
+    """``frag.store_global``: each thread stores those of its elements that are in bounds."""
+    where = _place(stmt.OP, stmt.dst, stmt.value.type, program)
+
+    def run(warp: Warp) -> None:
+        array, rows, cols = where(warp)
+        data = warp.read(stmt.value)
+        inside = _inside(array, rows, cols)
+        at = (np.broadcast_to(index, data.shape)[inside] for index in (rows, cols))
+        array[tuple(at)] = data[inside]
+        warp.cta.cluster.counters["store bytes"] += int(inside.sum()) * array.itemsize
+
+    return run
+
+
+def _place(
+    op: str, ref: GmemRef, type_: FragmentType, program: Program
+) -> Callable[[Warp], tuple[Array, Array, Array]]:
+    """A function that gives the array, the rows and the columns of a warp's elements.
+
+    It raises FaultError where two columns would be accessed at once from an odd one on.
+    """
+    pairs = program.kernel.global_tensor(ref.map).pairs and type_.cols > 1
+    row, col = program.scalar(ref.row), program.scalar(ref.col)
+
+    def place(warp: Warp) -> tuple[Array, Array, Array]:
+        warp.whole(op)
+        warp.touches_global()
+        at = row(warp.env), col(warp.env)
+        if pairs and at[1] % 2:
+            raise FaultError(
+                f"two columns at once of {ref.map} from column {at[1]} on, which is odd"
+            )
+        warp.record(op, ref.map, -1, row=at[0], col=at[1])
+        rows, cols = element_index(type_, warp.index % 4)
+        return warp.cta.cluster.globals[ref.map], rows + at[0], cols + at[1]
+
+    return place
+
+
+def _inside(array: Array, rows: Array, cols: Array) -> Array:
+    """Which elements the tensor has, over all rows and columns."""
+    down: Array = (rows >= 0) & (rows < array.shape[0])
+    right: Array = (cols >= 0) & (cols < array.shape[1])
+    return down & right
+
+
 def _gather(array: Array, rows: Array, cols: Array) -> Array:
-    shape = np.broadcast_shapes(rows.shape, cols.shape)
-    inside = (rows >= 0) & (rows < array.shape[0]) & (cols >= 0) & (cols < array.shape[1])
+    inside = _inside(array, rows, cols)
     if not array.size:
-        return np.zeros(shape, array.dtype)
+        return np.zeros(inside.shape, array.dtype)
     found = array[rows.clip(0, array.shape[0] - 1), cols.clip(0, array.shape[1] - 1)]
     data: Array = np.where(inside, found, array.dtype.type(0))
     return data

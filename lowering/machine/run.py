@@ -56,6 +56,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.LdMatrix: transfer.ldmatrix,
     nodes.LdShared: transfer.ldshared,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
+    nodes.FragStoreGlobal: global_memory.frag_store_global,
     nodes.FragPointwise: pointwise.frag_pointwise,
     nodes.FragFill: compute.frag_fill,
     nodes.FragCast: compute.frag_cast,

@@ -17,7 +17,8 @@ from tests.cuda.fake_driver import LAUNCH, Driver, fake_torch
 from tests.schedules import SCHEDULES, definition
 from wsched.api import import_fusion
 from wsched.arguments import Arguments
-from wsched.compiled import CompiledFusion, compile_fusion, kernel_name
+from wsched.compiled import CompiledFusion, compile_fusion
+from wsched.kernel_name import kernel_name
 from wsched.presets import PRESETS
 from wsched.schedule.params import MatmulParams, TileRasterizationOrder
 
@@ -53,7 +54,7 @@ def test_what_no_word_says_is_in_the_hash(change: dict[str, Any]) -> None:
 
 def test_a_name_is_the_same_in_every_process() -> None:
     assert kernel_name(FUSION, MatmulParams(num_registers=(40, 232))) == (
-        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_f4ff4c"
+        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_3c5131"
     )
 
 

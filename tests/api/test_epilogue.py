@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import UnsupportedError
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import cooperative, ping_pong
 from wsched.arguments import InputError
@@ -188,15 +187,3 @@ def test_a_dimension_of_one() -> None:
     with pytest.raises(InputError) as error:
         wsched.execute(text, [X, W, FULL])
     assert str(error.value) == "dimension 0 of input 2 is 137, the definition says 1"
-
-
-def test_results_that_do_not_fit_into_shared_memory() -> None:
-    lines = [f"d{n} = fd.ops.mul(y, {n}.0)" for n in range(12)]
-    text = epilogue(*lines, outputs=" ".join(f"d{n}" for n in range(12)))
-    with pytest.raises(UnsupportedError) as error:
-        wsched.compile(text, [X, W])
-    kinds = ", ".join(["Float"] * 12)
-    assert str(error.value) == (
-        f"12 results ({kinds}), whose buffers leave no shared memory for the operands, is not "
-        "supported; supported: fewer or narrower results"
-    )

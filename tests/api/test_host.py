@@ -224,8 +224,8 @@ def test_inputs_that_are_copied_are_copied_anew(
     """A launch that was packed with a copy would not see what is written to the input later."""
     bind = arguments.bind
 
-    def copying(fusion: Any, inputs: Any) -> Any:
-        found = bind(fusion, inputs)
+    def copying(fusion: Any, inputs: Any, vector: int) -> Any:
+        found = bind(fusion, inputs, vector)
         found.matrices["T0"] = found.matrices["T0"].clone()
         return found
 

@@ -13,6 +13,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
   global bias: bf16[1, M] align 16
   global scale: f32[M, 1]
+  global sums: f32[M, M]
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   mbarrier full[4] arrivals 1
@@ -75,6 +76,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
       st.shared D_s[0, 0, 0], part
       fence.proxy.async
       store.tile D[0, 32], part
+      frag.store_global sums[0, 32], part
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first

@@ -15,6 +15,7 @@ kernel good threads 128 cluster 1 grid 1 {
   tensormap A: bf16[M, M] box 64x64 swizzle 128
   global bias: bf16[1, M] align 4
   global scale: f32[M, 1]
+  global out: f32[M, M]
   shared A_s: bf16[1][64x64] swizzle 128 at 0
   shared F_s: f32[1][64x32] swizzle 128 at 8192
   mbarrier full[1] arrivals 1 at 16384
@@ -80,6 +81,16 @@ def test_well_formed() -> None:
         ("prefetch.tensormap A", "prefetch.tensormap scale",
          "scale is a global, prefetch.tensormap takes a tensor map"),
         (KEPT, "store.tile bias[0, 0], x", "bias is a global, store.tile takes a tensor map"),
+        (KEPT, "frag.store_global A[0, 0], x",
+         "A is a tensor map, frag.store_global takes a global"),
+        (KEPT, "frag.store_global out[0, 0], old", "old is bf16, out holds f32"),
+        (KEPT, "frag.store_global out[0, 0], column",
+         "frag.store_global takes whole tiles, not 64x1"),
+        (KEPT, "frag.store_global out[0, 0], low",
+         "low is a predicate, which only frag.pointwise takes and gives"),
+        (LOAD, "frag.store_global out[0, 0], x", "frag.store_global under elect"),
+        (KEPT, "y: frag<f32, 64x64, async> = wgmma x, A_s[0, 0, 0], A_s[0, 0, 0]\n"
+         "frag.store_global out[0, 0], y", "y is in flight"),
         (KEPT, "y: frag<f32, 64x64> = ldmatrix F_s[0, 0, 0]",
          "ldmatrix gives 16-bit elements, not f32"),
         (KEPT, "y: frag<bf16, 64x64> = ld.shared A_s[0, 0, 0]",

@@ -12,7 +12,7 @@ from lowering.lower import lower
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, definition
 from wsched.api import import_fusion
-from wsched.fusion import LoadStoreOpType
+from wsched.fusion import LoadStoreOpType, MemoryType
 from wsched.schedule import epilogue_inputs, matmul
 from wsched.schedule.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -86,6 +86,55 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(monkeypatch, _cache=direct)
     assert error.what == "T5 = cast(T4)"
     assert error.supported.startswith("registers -> StMatrix (16 bits)")
+
+
+# --- results from registers -----------------------------------------------------------------------
+
+
+def direct_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
+    """The same without shared memory behind the accumulator."""
+    for name, value in patches.items():
+        monkeypatch.setattr(matmul, name, value)
+    params = MatmulParams(use_smem_epilogue=False)
+    with pytest.raises(UnsupportedError) as error:
+        lower(matmul.schedule_matmul(import_fusion(definition()), params), "k")
+    assert "The nest is:\n" in error.value.hint
+    return error.value
+
+
+def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = matmul._schedule_epilogue
+
+    def boxed(s: Schedule, tv: str, params: MatmulParams, box: bool) -> None:
+        schedule(s, tv, params, box or tv == "T5")
+
+    error = direct_refusal(monkeypatch, _schedule_epilogue=boxed)
+    assert error.what == "the loops of T5"
+    assert error.supported == "[..., chunk, M / 64 | Mma: 64, columns]"
+
+
+def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = matmul._cache
+
+    def shared(s: Schedule, params: MatmulParams) -> matmul._Names:
+        names = cache(s, params)
+        s.set_memory_type("T8", MemoryType.Shared)
+        return names
+
+    error = direct_refusal(monkeypatch, _cache=shared)
+    assert error.what == "T5 = Set(T8) from Shared"
+    assert error.supported.endswith("or registers -> Set")
+
+
+def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inline(s: Schedule, names: matmul._Names) -> None:
+        for tv, _ in reversed(list(pairwise(names.epilogue))):
+            s.inline_at(tv, 1)
+        s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+
+    error = direct_refusal(monkeypatch, _inline=inline)
+    assert error.what == "T8 inlined at 1"
+    assert error.supported == "at least 4: stored chunk by chunk"
 
 
 # --- matrices that the epilogue reads -------------------------------------------------------------

@@ -22,6 +22,18 @@ def test_tile_level(name: str, golden: object) -> None:
     assert print_body(tile_level(name).body) == golden
 
 
+def test_results_from_registers(golden: object) -> None:
+    """Each chunk of the columns goes to a plain tensor, written by pairs or single elements."""
+    scheduled = schedule_matmul(linear(), replace(SMALL["cooperative"], use_smem_epilogue=False))
+    kernel = lower(scheduled, "registers")
+    assert verify(kernel) == []
+    assert [t.name for t in kernel.tensor_maps] == ["T0", "T1"]
+    assert [g.align for g in kernel.globals] == [4]
+    assert [g.align for g in lower(scheduled, "registers", vector=1).globals] == [1]
+    compute = next(s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
+    assert print_body(compute.body) == golden
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_well_formed(name: str) -> None:
     assert verify(tile_level(name)) == []

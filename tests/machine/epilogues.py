@@ -25,6 +25,7 @@ kernel epilogue threads 128 cluster 1 grid ceildiv(M, 64) * ceildiv(N, 64) {{
   global row: bf16[1, N]
   global pairs: bf16[1, N] align 4
   global column: f32[M, 1]
+  global minus: f32[M, N] align 8
   global half: f16[M, 1]
   global one: f32[1, 1]
   shared old_s: bf16[1][64x64] swizzle 128 at 0
@@ -110,7 +111,7 @@ def floats(bits: np.ndarray) -> np.ndarray:
 
 
 def inputs(m: int, n: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """An array for every tensor of the kernel; ``d`` is NaN. ``n`` is a multiple of 8."""
+    """An array for each tensor; ``d`` and ``minus`` are NaN. ``n`` is a multiple of 8."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> np.ndarray:
@@ -127,6 +128,7 @@ def inputs(m: int, n: int, seed: int = 0) -> dict[str, np.ndarray]:
         "column": normal(m, 1),
         "half": normal(m, 1).astype(np.float16),
         "one": normal(1, 1),
+        "minus": np.full((m, n), np.nan, np.float32),
     }
 
 

@@ -178,6 +178,31 @@ def test_odd_column_of_a_load_of_two() -> None:
     assert error.value.what == "two columns at once of pairs from column 1 on, which is odd"
 
 
+def stored(ref: str, m: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """``x`` and ``minus`` after a kernel that stores its negative at ``ref``."""
+    tensors = inputs(m, n)
+    run_epilogue(epilogue(chain("out = neg acc") + f"\nfrag.store_global {ref}, out"), tensors)
+    return tensors["x"], tensors["minus"]
+
+
+def test_stores_by_threads() -> None:
+    x, z = stored("minus[r, c]", *TAIL)
+    assert np.array_equal(z, -x)
+
+
+def test_stores_out_of_bounds_are_dropped() -> None:
+    x, z = stored("minus[r + 32, c - 24]", 64, 64)
+    assert np.array_equal(z[32:, :40], -x[:32, 24:])
+    z[32:, :40] = np.nan
+    assert np.isnan(z).all()
+
+
+def test_odd_column_of_a_store_of_two() -> None:
+    with pytest.raises(MachineError) as error:
+        stored("minus[r, c + 1]", 64, 64)
+    assert error.value.what == "two columns at once of minus from column 1 on, which is odd"
+
+
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [

@@ -108,6 +108,19 @@ def test_without_a_store_nothing_changes() -> None:
     assert unchanged(chunk_epilogue, "roles { role load warps 0 .. 4 { cta.sync } }")
 
 
+DIRECT = "frag.store_global E[row, c * 64], out\n"
+
+
+def test_stores_of_threads_stay() -> None:
+    """Alone, and behind those of a result that TMA stores."""
+    head = TILE_LEVEL.replace("tensormap", "global E: bf16[512, 512]\ntensormap")
+    store = "store.tile D[row, c * 64], out\n"
+    assert unchanged(chunk_epilogue, head + BEFORE.replace(store, DIRECT))
+    text = lowered(chunk_epilogue, head + BEFORE.replace(store, store + DIRECT))
+    assert text.count("tma.store D[row, c * 64]") == text.count(DIRECT) == 1
+    assert text.index("bulk.commit") < text.index(DIRECT) < text.index("bulk.wait 0")
+
+
 @pytest.mark.parametrize("buffers", [3, 0, 8])
 def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
     with pytest.raises(ScheduleError) as error:

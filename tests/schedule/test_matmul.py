@@ -14,7 +14,7 @@ from tests.schedule.fusions import (
     PING_PONG,
     linear,
 )
-from wsched.fusion import Fusion, IterType
+from wsched.fusion import Fusion, IterType, MemoryType
 from wsched.schedule import (
     CircularBufferingStrategy,
     ClusterDims,
@@ -88,11 +88,18 @@ def test_results_of_32_bits_are_stored_from_the_accumulator() -> None:
     assert str(f.tensor("T7").loop[-1].extent) == "32"
 
 
-@pytest.mark.parametrize("field", ["use_smem_epilogue", "use_ldst_matrix"])
-def test_an_epilogue_that_is_not_built(field: str) -> None:
+def test_results_from_registers() -> None:
+    """No shared memory between, and the loops of a fragment instead of a box."""
+    f = schedule_matmul(linear(), replace(COOPERATIVE, use_smem_epilogue=False))
+    assert [f"{e.output} = {e}" for e in f.exprs[-2:]] == ["T8 = cast(T4)", "T5 = Set(T8)"]
+    assert nests(f)["T5_g___bfloat"] == nests(f)["T8_l___bfloat"] == EPILOGUE
+    assert {t.name for t in f.tensors if t.memory is MemoryType.Shared} == {"T6", "T7"}
+
+
+def test_an_epilogue_that_is_not_built() -> None:
     with pytest.raises(UnsupportedError) as e:
-        schedule_matmul(linear(), replace(COOPERATIVE, **{field: False}))
-    assert str(e.value) == f"{field}=False is not supported; supported: {field}=True"
+        schedule_matmul(linear(), replace(COOPERATIVE, use_ldst_matrix=False))
+    assert str(e.value) == "use_ldst_matrix=False is not supported; supported: use_ldst_matrix=True"
 
 
 @pytest.mark.parametrize("dims", [ClusterDims(2, 1), ClusterDims(1, 2), ClusterDims(2, 2)])

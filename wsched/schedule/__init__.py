@@ -23,6 +23,7 @@ from wsched.schedule.params import (
     MatmulParams,
     MatMulTileOptions,
     MmaMacro,
+    SupportedVectorization,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Step",
     "StepLoop",
     "SubDags",
+    "SupportedVectorization",
     "Tail",
     "TileRasterizationOrder",
     "TilingStrategy",

@@ -52,7 +52,7 @@ def shared_bytes(
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     columns = chunk_columns(params, *results, *inputs)
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    stored = warp.m * columns * sum(r.bytes for r in results)
+    stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
     return stage, buffers + loaded * params.epilogue_input_stages
@@ -174,8 +174,6 @@ def _refuse_unsupported(params: MatmulParams) -> None:
         )
     if params.splitk_factor != 1:
         raise UnsupportedError(f"splitk_factor={params.splitk_factor}", "splitk_factor=1")
-    if not params.use_smem_epilogue:
-        raise UnsupportedError("use_smem_epilogue=False", "use_smem_epilogue=True")
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
     if params.promote_prologue_smem_reuse:
@@ -252,6 +250,11 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
         )
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
+    if params.supported_vec_size.epilogue not in (1, 2):
+        reasons.append(
+            f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "
+            "columns next to each other, and accesses 1 or 2 at once"
+        )
     if params.epilogue_input_stages < 0 or params.epilogue_input_stages == 1:
         reasons.append(
             f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 2 stages, "

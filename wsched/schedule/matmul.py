@@ -84,7 +84,7 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
 
 def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
-    shared memory; results from registers, through shared memory.
+    shared memory; results from registers, through shared memory or directly.
     """
     mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
@@ -95,7 +95,11 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     for tv in read:
         if tv not in loaded:
             s.cache_after(tv)
+    boxed = outputs if params.use_smem_epilogue else ()
     for output in outputs:
+        if output not in boxed:
+            s.cache_before(output)
+    for output in boxed:
         stored = s.cache_before(output, _TMA)
         matrices = s.tensor(output).dtype.bytes == 2
         s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
@@ -103,7 +107,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     acc = s.fusion.mma.output
     order = [e.output for e in s.fusion.exprs]
     after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
-    return _Names(loads, acc, inputs, after, outputs)
+    return _Names(loads, acc, inputs, after, boxed)
 
 
 def _cache_matrix(s: Schedule, tv: str) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "MatMulTileOptions",
     "MatmulParams",
     "MmaMacro",
+    "SupportedVectorization",
     "TileRasterizationOrder",
     "TilingStrategy",
 ]
@@ -212,6 +213,18 @@ class CachePolicies(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class SupportedVectorization(_Checked):
+    """Elements that a thread accesses at once in global memory.
+
+    ``epilogue``: of the epilogue's inputs and results that threads read and write themselves, 2
+    where addresses, row strides and row lengths are multiples of two elements, else 1. nvFuser's
+    ``a`` and ``b`` have no counterpart: TMA loads the operands.
+    """
+
+    epilogue: int = 2
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulParams(_Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
@@ -225,6 +238,7 @@ class MatmulParams(_Checked):
         mma_macro: the wgmma.
         grid_traversal_factor: tiles (rows, columns) that are visited as a group; one of them is 1.
         use_smem_epilogue: store through shared memory by TMA, else from registers.
+        supported_vec_size: elements that a thread accesses at once in global memory.
         promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
         use_ldst_matrix: stmatrix for 16-bit results.
         splitk_factor: parts that K is split into over CTAs.
@@ -257,6 +271,7 @@ class MatmulParams(_Checked):
     mma_macro: MmaMacro = field(default_factory=MmaMacro)
     grid_traversal_factor: tuple[int, int] = (1, 1)
     use_smem_epilogue: bool = True
+    supported_vec_size: SupportedVectorization = field(default_factory=SupportedVectorization)
     promote_prologue_smem_reuse: bool = False
     use_ldst_matrix: bool = True
     splitk_factor: int = 1

@@ -127,7 +127,7 @@ def test_another_type_is_rejected() -> None:
     other = replace(k.globals[0], dtype=DType.F16)
     with pytest.raises(InternalError) as e:
         emit_kernel(replace(k, globals=(other,)))
-    assert e.value.why == "frag.load_global of frag<f32, 1x8> from f16 elements"
+    assert e.value.why == "frag.load_global of frag<f32, 1x8> and f16 elements"
 
 
 def test_an_unknown_tensor_is_rejected() -> None:
@@ -138,3 +138,95 @@ def test_an_unknown_tensor_is_rejected() -> None:
     with pytest.raises(InternalError) as e:
         emit_kernel(replace(k, body=(wrong,)))
     assert e.value.why == "no global tensor A"
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+def storing(dtype: str, shape: str, align: str) -> Kernel:
+    return parse_kernel(
+        f"""
+        kernel k threads 128 cluster 1 grid 1 {{
+          param M: i32
+          param N: i32
+          global T: {dtype}[M, N]{align}
+          f: frag<{dtype}, {shape}> = frag.fill 1.0
+          frag.store_global T[64, 72], f
+        }}
+        """
+    )
+
+
+def stores(k: Kernel, warp: int, lane: int) -> list[tuple[str, int, list[tuple[int, int]], bool]]:
+    """(form, offset, register and half of each value, whether in bounds) of each store."""
+    text = re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", emit_kernel(k))
+    env: dict[str, Any] = {"lane": lane, "warpgroup_warp": warp, "M": ROWS, "N": COLS}
+    env |= {"T": 0, "T_stride": STRIDE}
+    found = []
+    body: list[str] = []
+    steps = 0
+    for line in text.splitlines():
+        if match := re.search(r"const int (row|col) = (.*);", line):
+            env[match[1]] = value(match[2], env)
+        elif match := re.search(r"\* at = (.*);", line):
+            env["at"] = value(match[1], env)
+        elif match := re.search(r"r < (\d+)", line):
+            steps, body = int(match[1]), []
+        elif "st_global" in line:
+            body.append(line)
+        elif body and line.strip() == "}":
+            for env["r"] in range(steps):
+                for call in body:
+                    match = re.search(r"st_global_(\w+)\( ?(.*)\);", call)
+                    assert match is not None
+                    at, *values, inside = match[2].split(", ")
+                    places = [
+                        (value(v[2 : v.index("]")], env), int(v.endswith(">> 16"))) for v in values
+                    ]
+                    found.append((match[1], value(at, env), places, bool(value(inside, env))))
+            body = []
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("align", ["", " align 16"])
+def test_stores(dtype: str, align: str) -> None:
+    """Each element of the fragment goes to its row and column, if both are in bounds."""
+    k = storing(dtype, "128x32", align)
+    for warp, lane in ((0, 0), (1, 5), (3, 31)):
+        got = {}
+        for form, at, places, inside in stores(k, warp, lane):
+            if form == "b32":
+                places = [(places[0][0], 0), (places[0][0], 1)]
+            for i, place in enumerate(places):
+                assert place not in got
+                got[place] = (at + i, inside)
+        wanted = {}
+        for block in range(2):
+            for group in range(4):
+                for half in (0, 1):
+                    for pair in (0, 1):
+                        row = 64 + 64 * block + 16 * warp + lane // 4 + 8 * half
+                        col = 72 + 8 * group + lane % 4 * 2
+                        index = ((block * 4 + group) * 2 + half) * 2 + pair
+                        place = (index // 2, index % 2) if dtype == "bf16" else (index, 0)
+                        first = col if align else col + pair
+                        wanted[place] = (row * STRIDE + col + pair, row < ROWS and first < COLS)
+        assert got == wanted
+        forms = {form for form, _, _, _ in stores(k, warp, lane)}
+        assert forms == ({"v2_f32" if dtype == "f32" else "b32"} if align else
+                         {"f32" if dtype == "f32" else "b16"})  # fmt: skip
+
+
+def test_what_is_stored_is_not_const() -> None:
+    text = emit_kernel(storing("f32", "64x8", ""))
+    assert "(float* __restrict__ T, long long T_stride, int M, int N) {" in re.sub(
+        r"\s+", " ", text
+    ).replace("( ", "(")
+
+
+def test_a_store_of_another_type_is_rejected() -> None:
+    k = storing("bf16", "64x8", "")
+    with pytest.raises(InternalError) as e:
+        emit_kernel(replace(k, globals=(replace(k.globals[0], dtype=DType.F32),)))
+    assert e.value.why == "frag.store_global of frag<bf16, 64x8> and f32 elements"

@@ -1,0 +1,175 @@
+"""Rules for fragments from and to plain tensors in global memory, and their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.errors import InternalError
+from lowering.ir.expr import ONE, ZERO, Expr, Special
+from lowering.ir.kernel import GlobalTensor
+from lowering.ir.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.ir.types import DType
+from lowering.ir.visit import walk
+
+__all__ = ["RULES", "parameters"]
+
+
+def parameters(e: Emitter) -> Iterator[str]:
+    """The kernel's parameters for plain tensors: address and row stride in elements of each."""
+    stored = {s.dst.map for s in walk(e.kernel.body) if isinstance(s, FragStoreGlobal)}
+    for g in e.kernel.globals:
+        name, stride = e.names.of("global", g.name), e.names.of("stride", g.name)
+        const = "" if g.name in stored else "const "
+        yield f"{const}{_c_type(g)}* __restrict__ {name}"
+        yield f"long long {stride}"
+
+
+def _c_type(g: GlobalTensor) -> str:
+    return "float" if g.dtype is DType.F32 else "unsigned short"
+
+
+def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
+    tensor = _tensor(e, s.OP, s.out, s.src)
+    e.declare(s.out)
+    with e.out.block(""):
+        loads = _Loads(e, s.out, s.src, tensor, "const ")
+        for block in range(s.out.type.blocks):
+            with e.groups(s.out.type.groups):
+                loads.group(block)
+
+
+def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
+    tensor = _tensor(e, s.OP, s.value, s.dst)
+    with e.out.block(""):
+        stores = _Stores(e, s.value, s.dst, tensor, "")
+        for block in range(s.value.type.blocks):
+            with e.groups(s.value.type.groups):
+                stores.group(block)
+
+
+def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
+    g = e.global_tensor(ref.map)
+    if g.dtype is not value.type.dtype:
+        what = f"{op} of {value.type} and {g.dtype.value} elements"
+        raise InternalError("emit_cuda", what)
+    return g
+
+
+class _Elements:
+    """A thread's elements of a fragment, in registers and in a tensor.
+
+    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``.
+    """
+
+    def __init__(
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str
+    ) -> None:
+        self.e, self.value, self.g = e, value, tensor
+        self.row, self.col, self.at = (e.names.fresh(name) for name in ("row", "col", "at"))
+        e.out.line(f"const int {self.row} = {e.arg(_first_row(value, ref))};")
+        e.out.line(f"const int {self.col} = {e.arg(_first_col(value, ref))};")
+        base, stride = e.names.of("global", tensor.name), e.names.of("stride", tensor.name)
+        first = f"{base} + {self.row} * {stride} + {self.col}"
+        e.out.line(f"{const}{_c_type(tensor)}* {self.at} = {first};")
+        # A row of a tensor that has only one is in bounds, and likewise a column.
+        self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
+        self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
+
+    def place(self, block: int, row: int, col: int) -> tuple[str, str]:
+        """Address of an element of group ``r``, and the condition that it is in bounds."""
+        e, g = self.e, self.g
+        down = 64 * block + 8 * row
+        right = " + 8 * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
+        where = self.at + (f" + {down} * {e.names.of('stride', g.name)}" if down else "") + right
+        tests = []
+        if not self.all_rows:
+            tests.append(f"{self.row}{f' + {down}' if down else ''} < {e.expr(g.rows)}")
+        if not self.all_cols:
+            tests.append(f"{self.col}{right} < {e.expr(g.cols)}")
+        return where, " && ".join(tests) or "true"
+
+
+def _first_row(value: Frag, ref: GmemRef) -> Expr:
+    if value.type.rows == 1:
+        return ref.row
+    lane, warp = Special("lane"), Special("warpgroup.warp")
+    return ref.row + warp * 16 + lane // 4
+
+
+def _first_col(value: Frag, ref: GmemRef) -> Expr:
+    return ref.col if value.type.cols == 1 else ref.col + Special("lane") % 4 * 2
+
+
+class _Loads(_Elements):
+    """The loads of one group of 8 columns in one block of 64 rows."""
+
+    def group(self, block: int) -> None:
+        """Two columns at once if the tensor allows it, else one element at a time."""
+        e, out = self.e, self.value
+        rows, cols = out.type.group
+        if cols == 2 and self.g.pairs:
+            for row in range(rows):
+                self.pair(block, row)
+        elif out.type.dtype is DType.F32:
+            for row in range(rows):
+                for col in range(cols):
+                    register, _ = e.element(out, block, row, col)
+                    e.out.line(f"{register} = {self.load('f32', block, row, col)};")
+        else:
+            self.halves(block)
+
+    def pair(self, block: int, row: int) -> None:
+        """Two columns of a row, with one load."""
+        e, out = self.e, self.value
+        low, _ = e.element(out, block, row, 0)
+        if out.type.dtype is not DType.F32:
+            e.out.line(f"{low} = {self.load('b32', block, row, 0)};")
+            return
+        high, _ = e.element(out, block, row, 1)
+        where, inside = self.place(block, row, 0)
+        e.out.call("ptx::ld_global_v2_f32", low, high, where, inside)
+
+    def halves(self, block: int) -> None:
+        """16-bit elements one by one, two of them into each register."""
+        e, out = self.e, self.value
+        rows, cols = out.type.group
+        words: dict[str, list[str]] = {}
+        for row in range(rows):
+            for col in range(cols):
+                register, _ = e.element(out, block, row, col)
+                words.setdefault(register, []).append(self.load("b16", block, row, col))
+        for register, loads in words.items():
+            value = loads[0] if len(loads) == 1 else f"{loads[0]} | {loads[1]} << 16"
+            e.out.line(f"{register} = {value};")
+
+    def load(self, form: str, block: int, row: int, col: int) -> str:
+        where, inside = self.place(block, row, col)
+        return f"ptx::ld_global_{form}({where}, {inside})"
+
+
+class _Stores(_Elements):
+    """The stores of one group of 8 columns in one block of 64 rows, of a whole tile."""
+
+    def group(self, block: int) -> None:
+        """Two columns at once if the tensor allows it, else one element at a time."""
+        for row in (0, 1):
+            low, _ = self.e.element(self.value, block, row, 0)
+            high, _ = self.e.element(self.value, block, row, 1)
+            wide = self.value.type.dtype is DType.F32
+            if self.g.pairs:
+                values = (low, high) if wide else (low,)
+                self.store("v2_f32" if wide else "b32", block, row, 0, *values)
+            else:
+                form = "f32" if wide else "b16"
+                self.store(form, block, row, 0, low)
+                self.store(form, block, row, 1, high if wide else f"{high} >> 16")
+
+    def store(self, form: str, block: int, row: int, col: int, *values: str) -> None:
+        where, inside = self.place(block, row, col)
+        self.e.out.call(f"ptx::st_global_{form}", where, *values, inside)
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragLoadGlobal: _load_global, FragStoreGlobal: _store_global,
+}  # fmt: skip
