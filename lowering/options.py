@@ -14,6 +14,9 @@ class LoweringOptions:
     Args:
         store_buffers: shared-memory buffers of the epilogue per warpgroup; a TMA store may be in
             flight from each.
+        trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
+            stamps.
     """
 
     store_buffers: int = 2
+    trace_slots: int = 0

@@ -29,6 +29,7 @@ from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
 from passes.synchronize_wgmma import synchronize_wgmma
+from passes.trace import trace
 from passes.warp_specialize import warp_specialize
 
 __all__ = ["PASSES", "Step", "run_passes"]
@@ -46,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     delinearize,  # the load side's tile*k loop, taken apart where it is only executed
+    trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
     reallocate_registers,  # setmaxnreg, budget checked
     allocate_shared,  # byte offsets, limit checked

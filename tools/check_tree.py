@@ -31,6 +31,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.compiled": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
+    "wsched.trace.records": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
 }
 

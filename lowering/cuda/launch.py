@@ -135,8 +135,8 @@ class LoadedKernel:
         """Check and pack everything, so that launching needs none of it again.
 
         Args:
-            tensors: the 2-D tensor behind each tensor map and each global tensor, by name, all on
-                one device. Only their addresses are kept: whoever launches keeps the memory alive.
+            tensors: the tensor behind each tensor map, global tensor and trace buffer, by name, all
+                on one device. Only addresses are kept: whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
             grid: CTAs; with 0 nothing will be launched.
 
@@ -163,6 +163,7 @@ class LoadedKernel:
             if device not in (-1, t.device.index):
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = t.device.index
+        places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
         arguments = _Arguments(self.kernel, descriptors, places, scalars)
@@ -348,10 +349,9 @@ class _Arguments:
     """The parameter block of a launch, and the array of pointers into it.
 
     Args:
-        kernel: for the order and types of its parameters: tensor maps, addresses and strides of
-            global tensors, then scalars.
+        kernel: for the order and types of its parameters.
         descriptors: of the tensor maps.
-        places: address and row stride of each global tensor, one after the other.
+        places: address and row stride of each global tensor, then addresses of trace buffers.
         scalars: values of the scalar parameters.
     """
 

@@ -94,6 +94,7 @@ class Warp:
         self.env.update({
             "%ctaid.x": cta.ctaid, "%nctaid.x": cta.cluster.grid, "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
+            "%smid": cta.ctaid,
         })  # fmt: skip
         self.thread: Iterator[Blocked | None] = iter(())
         self.stmt: Stmt | None = None

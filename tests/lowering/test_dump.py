@@ -40,7 +40,8 @@ def test_head_says_what_changed(tmp_path: Path) -> None:
         f"# cooperative after expect_tx\n# {LoweringOptions()}\nkernel "
     )
     assert files["order_pingpong.ir"].startswith(
-        "# cooperative after order_pingpong (unchanged)\n# LoweringOptions(store_buffers=2)\n"
+        "# cooperative after order_pingpong (unchanged)\n"
+        "# LoweringOptions(store_buffers=2, trace_slots=0)\n"
     )
 
 
