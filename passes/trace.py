@@ -184,7 +184,9 @@ def _tile(loop: For, index: Expr) -> Expr:
             if all(term is not None for term in terms):
                 return Poly.of(t for t in terms if t is not None).expr()
     raise InternalError(
-        "trace", f"the loop over {loop.var.name} begins at {index}, which is no whole tile"
+        "trace",
+        f"the loop over {loop.var.name} begins at {index}, which is no whole number of "
+        f"{loop.stop} steps",
     )
 
 

@@ -27,7 +27,7 @@ class Span:
             tensor core), ``main_loop``, ``epilogue``, ``store_wait`` or ``drain``: see the pass
             ``trace``.
         cta: ``%ctaid.x``.
-        sm: where it ran; on the machine the CTA's number.
+        sm: where it ran, ``%smid``; on the machine the CTA's number.
         role: of the warp.
         group: index of the warpgroup within the role.
         warp: warp of the CTA.
