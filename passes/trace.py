@@ -1,7 +1,8 @@
 """Stamp when each role waits, computes and stores; nothing unless the options ask for a trace.
 
-Requires: roles whose loops over load steps name a barrier of step ``m``, where the trips of one
-loop make up one tile; chunks of the result stored by TMA.
+Requires: a load side whose loop over a tile's steps stands in the loop over tiles, if there is one;
+a main loop that waits for step ``m``, where the trips of one loop make up one tile; chunks of the
+result stored by TMA.
 Guarantees: in its trace buffer each warp notes begin and end of, with the number of the tile among
 those of its CTA,
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO, Binary, Const, Expr, Special, substitute
@@ -79,7 +81,7 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     Raises:
-        InternalError: the trips of a loop over load steps are not those of one tile.
+        InternalError: the trips of a main loop are not the steps of one tile.
     """
     if not options.trace_slots:
         return kernel
@@ -109,29 +111,31 @@ class _Span:
 
 def _stamped(body: Body, name: str, tile: Expr) -> Body:
     """``body`` with stamps; ``tile`` is the tile that it belongs to, 0 where there is none."""
-    spans = list(_spans(body))
-    tile = next((s.tile for s in spans if s.event == "main_loop"), tile)
+    spans = list(_spans(body, tile))
+    computed = next((s.tile for s in spans if s.event == "main_loop"), None)
+    tile = tile if computed is None else computed
     out: list[Stmt] = []
     for i, stmt in enumerate(body):
         # Of spans that begin together the longer one is outside, and so it is of those that end.
         for s in sorted((s for s in spans if s.first == i), key=lambda s: -s.last):
             out.append(Stamp(name, s.event, "begin", s.tile))
         if any(s.event in ("load", "main_loop") and s.first == i for s in spans):
-            out.append(stmt)  # not within a tile's loop
+            out.append(stmt)  # nothing is stamped within
         elif isinstance(stmt, Elect) and isinstance(stmt.body[0], BulkWait):
             event = "store_wait" if stmt.body[0].read else "drain"
             value = tile if stmt.body[0].read else ZERO
             begin, end = (Stamp(name, event, phase, value) for phase in ("begin", "end"))
             out += [begin, stmt, end]
         else:
-            out.append(map_bodies(stmt, lambda inner: _stamped(inner, name, tile)))
+            inside = stmt.var if isinstance(stmt, For) and computed is None else tile
+            out.append(map_bodies(stmt, partial(_stamped, name=name, tile=inside)))
         for s in sorted((s for s in spans if s.last == i), key=lambda s: -s.first):
             out.append(Stamp(name, s.event, "end", s.tile))
     return tuple(out)
 
 
-def _spans(body: Body) -> Iterator[_Span]:
-    """Events whose statements stand in this list themselves."""
+def _spans(body: Body, tile: Expr) -> Iterator[_Span]:
+    """Events whose statements stand in this list themselves; the load side is in tile ``tile``."""
     for i, stmt in enumerate(body):
         if not isinstance(stmt, For):
             continue
@@ -139,9 +143,8 @@ def _spans(body: Body) -> Iterator[_Span]:
         if waits and any(isinstance(s, Wgmma) for s in stmt.body):
             yield from _tile_spans(body, i, _tile(stmt, waits[0]))
             return
-        filled = [s.bar.index for s in _directly(stmt.body) if isinstance(s, MBarrierExpectTx)]
-        if filled:
-            yield _Span("load", i, i, _tile(stmt, filled[0]))
+        if any(isinstance(s, MBarrierExpectTx) for s in _directly(stmt.body)):
+            yield _Span("load", i, i, tile)
 
 
 def _tile_spans(body: Body, main: int, tile: Expr) -> Iterator[_Span]:
@@ -176,7 +179,7 @@ def _directly(body: Body) -> Iterator[Stmt]:
 
 
 def _tile(loop: For, index: Expr) -> Expr:
-    """Which of its CTA's tiles a loop over load steps is about: its first step by its trips."""
+    """Which of its CTA's tiles a main loop is about: its first step by its trips."""
     match index:
         case Binary("%", m, Const()):
             first = poly(substitute(m, {loop.var: loop.start}))

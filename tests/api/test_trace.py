@@ -17,6 +17,8 @@ from lowering.ir.visit import walk
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
+from tests.api.test_epilogue_inputs import kernel as epilogue_kernel
+from tests.epilogues import RESIDUAL
 from tests.schedules import SCHEDULES
 from wsched.compiled import CompiledFusion
 from wsched.trace.records import decode
@@ -153,3 +155,32 @@ def test_tensors(tmp_path: Path) -> None:
     assert trace == k.trace(a, b)
     assert {s.cta for s in trace.spans} == {0, 1, 2, 3}
     assert k.trace(a[:0], b).spans == ()
+
+
+@pytest.mark.parametrize("schedule", ["coop_128x128", "pingpong_64x128"])
+def test_matrices_that_the_epilogue_reads(schedule: str) -> None:
+    """A second warp loads them, and in ping-pong the epilogues take turns as well."""
+    torch = pytest.importorskip("torch")
+    k = epilogue_kernel(RESIDUAL, schedule)
+    tile = k.params.output_tile
+    torch.manual_seed(0)
+    inputs = [
+        torch.randn(tile.m * 9, 128),
+        torch.randn(tile.n, 128),
+        torch.randn(tile.m * 9, tile.n),
+    ]
+    inputs = [t.bfloat16() for t in inputs]
+    out = torch.empty(tile.m * 9, tile.n).bfloat16()
+    trace = k.trace(*inputs, out=out)
+    assert torch.equal(out, k(*inputs)[0])
+    load = [s for s in named(trace, "load", cta=0) if s.role == "load"]
+    assert len({s.warp for s in load}) == 2
+    for warp in {s.warp for s in load}:
+        assert [s.tile for s in load if s.warp == warp] == [0, 1, 2]
+    for epilogue in named(trace, "epilogue", cta=0):
+        turns = [
+            s for s in named(trace, "turn", cta=0, warp=epilogue.warp, tile=epilogue.tile)
+            if epilogue.begin < s.begin < s.end < epilogue.end
+        ]  # fmt: skip
+        assert len(turns) == int(k.params.ping_pong)
+    assert k.traced.resources.clean, str(k.traced.resources)

@@ -93,11 +93,16 @@ def test_a_single_tile_has_number_0() -> None:
     ]
 
 
-def test_steps_of_a_constant_number() -> None:
-    """The matrices of an epilogue: a step for each of its chunks."""
-    chunks = LOAD.replace("m_o * n", "m_o * 2").replace("0 .. n", "0 .. 2")
+def test_stages_that_do_not_tell_the_step() -> None:
+    """The matrices of an epilogue: a stage for each of its chunks."""
+    chunks = LOAD.replace("(m_o * n + m_i) % 4", "m_i").replace("0 .. n", "0 .. 2")
     inner = f"{HEAD} roles {{ {COMPUTE} {chunks} }}"
     assert stamps(inner)[-2:] == ["load, begin, m_o", "load, end, m_o"]
+
+
+def test_steps_of_a_constant_number() -> None:
+    two = COMPUTE.replace("* n + k", "* 2 + k").replace("0 .. n carry", "0 .. 2 carry")
+    assert stamps(f"{HEAD} roles {{ {two} {LOAD} }}") == stamps(KERNEL)
 
 
 def test_a_turn_of_the_epilogue_lies_within_it() -> None:
@@ -116,13 +121,15 @@ def test_the_name_of_the_buffer_is_new() -> None:
     assert "trace spans2[8](cta, load, turn," in lowered(trace, taken, trace_slots=8)
 
 
-@pytest.mark.parametrize("first", ["m_o * n + m_i + 1", "m_o * 3 + m_i", "m_o + m_i"])
-def test_a_loop_that_is_no_tile(first: str) -> None:
-    loop = LOAD.replace("m_o * n + m_i", first)
-    stop = "2" if "3" in first else "n"
-    loop = loop.replace("0 .. n", f"0 .. {stop}")
+@pytest.mark.parametrize(
+    ("first", "steps"), [("t * n + k + 1", "n"), ("t * 3 + k", "2"), ("t + k", "n")]
+)
+def test_a_main_loop_that_is_no_tile(first: str, steps: str) -> None:
+    role = COMPUTE.replace("(t * 2 + wg) * n + k", first).replace(
+        "0 .. n carry", f"0 .. {steps} carry"
+    )
     with pytest.raises(InternalError) as e:
-        trace(kernel(f"{HEAD} roles {{ {COMPUTE} {loop} }}"), LoweringOptions(trace_slots=8))
+        trace(kernel(f"{HEAD} roles {{ {role} {LOAD} }}"), LoweringOptions(trace_slots=8))
     assert e.value.why == (
-        f"the loop over m_i begins at ({first}) % 4, which is no whole number of {stop} steps"
+        f"the loop over k begins at ({first}) % 4, which is no whole number of {steps} steps"
     )
