@@ -36,10 +36,10 @@ def stamp(stmt: Stamp, program: Program) -> Run:
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
         records = warp.cta.cluster.globals[trace.name][warp.cta.ctaid, warp.index]
-        made = int(records[0, 0])
+        made = warp.stamps[trace.name]
         if made < trace.slots:
             records[1 + made] = warp.scheduler.steps, code + (value(warp.env) << 32)
-        records[0, 0] = made + 1
+        warp.stamps[trace.name] = records[0, 0] = made + 1
         return PAUSE
 
     return run

@@ -83,7 +83,8 @@ class Warp:
     """A warp: 32 threads in lockstep.
 
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
-    that it wrote through the generic proxy since its last ``fence.proxy.async``.
+    that it wrote through the generic proxy since its last ``fence.proxy.async``, ``stamps`` how
+    many it has made for each trace buffer.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
@@ -108,6 +109,7 @@ class Warp:
         self.registers = cta.registers_at_entry
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
+        self.stamps: Counter[str] = Counter()
 
     @property
     def place(self) -> str:

@@ -20,7 +20,7 @@ ORDERS: list[tuple[Adversary, int]] = [
     ("random", 1),
     ("fair", 0),
 ]
-"""The eager and the lazy order do not depend on the seed."""
+"""Only the random order depends on the seed."""
 
 
 def problems(params: MatmulParams) -> dict[str, Problem]:

@@ -12,6 +12,7 @@ import pytest
 
 from lowering.cuda.emit import emit_kernel
 from lowering.ir.expr import evaluate
+from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Stamp
 from lowering.ir.visit import walk
 from lowering.machine import run_kernel
@@ -184,3 +185,50 @@ def test_matrices_that_the_epilogue_reads(schedule: str) -> None:
         ]  # fmt: skip
         assert len(turns) == int(k.params.ping_pong)
     assert k.traced.resources.clean, str(k.traced.resources)
+
+
+def bits(tensor: Any) -> Any:
+    """A view of a bf16 or int64 tensor as the machine takes it."""
+    import torch
+
+    short = tensor.dtype is torch.bfloat16
+    return tensor.view(torch.int16).numpy().view("uint16") if short else tensor.numpy()
+
+
+class Device:
+    """The kernel in the hands of a driver that runs it on the machine; counts launches."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.launches = kernel, 0
+
+    def resident_ctas(self, device: int | None) -> int:
+        return 2
+
+    def prepare(self, tensors: Any, extents: dict[str, int], grid: int) -> Any:
+        assert grid == 2
+
+        def launch() -> None:
+            self.launches += 1
+            adversary: Adversary = "eager" if self.launches == 1 else "fair"
+            arrays = {name: bits(t) for name, t in tensors.items()}
+            run_kernel(self.kernel, arrays, extents, grid, adversary=adversary)
+
+        return launch
+
+
+def test_on_a_device_the_second_run_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    k = kernel(SCHEDULES[PING_PONG])
+    device = Device(k.traced.kernel)
+    monkeypatch.setitem(vars(k.traced), "loaded", device)
+    monkeypatch.setattr(CompiledFusion, "simulates", lambda self, where: False)
+    a, b = torch.randn(256, 128).bfloat16(), torch.randn(128, 128).bfloat16()
+    out = torch.empty(256, 128).bfloat16()
+    trace = k.trace(a, b, out=out)
+    assert device.launches == 2
+    assert trace.unit == "ns"  # of a device whose timer and clocks both count the machine's steps
+    assert torch.isfinite(out.float()).all()
+    wanted = run(k, Problem(256, 128, 128, 2))
+    assert [(s.name, s.warp, s.tile) for s in trace.spans] == [
+        (s.name, s.warp, s.tile) for s in wanted.spans
+    ]

@@ -54,6 +54,13 @@ def test_later_stamps_are_counted_and_dropped() -> None:
     assert (words[0, :, 1:, 1] & 0xFFFFFFFF == (2, 4, 5)).all()
 
 
+def test_a_second_run_writes_over_the_first() -> None:
+    words = records(1)
+    again = words.copy()
+    run_kernel(parse_kernel(KERNEL), {"spans": again}, {"n": 1}, 1, adversary="fair")
+    assert np.array_equal(again, words)
+
+
 def test_a_buffer_of_another_shape_is_refused() -> None:
     words = np.zeros((1, 4, 3, 2), np.int32)
     with pytest.raises(InternalError) as e:
