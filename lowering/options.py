@@ -17,8 +17,11 @@ class LoweringOptions:
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
+        trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
+            stamps.
     """
 
     store_buffers: int = 2
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
+    trace_slots: int = 0

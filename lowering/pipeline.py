@@ -31,6 +31,7 @@ from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
 from passes.synchronize_wgmma import synchronize_wgmma
+from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
 
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     delinearize,  # the load side's tile*k loop, taken apart where it is only executed
+    trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
     reallocate_registers,  # setmaxnreg, budget checked
     set_cache_policies,  # what the L2 keeps, of the copies that the schedule names

@@ -32,6 +32,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.registers": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
+    "wsched.trace.records": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
 }
 

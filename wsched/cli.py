@@ -1,10 +1,11 @@
-"""The command line: ``wsched demo | run | dump | explain | tiles | bench | version``."""
+"""The command line: ``wsched demo | run | trace | dump | explain | tiles | bench | version``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,6 +130,40 @@ def run(
     outcome = check(kernel, random_inputs(fusion, extents, seed, where))
     typer.echo(outcome.text, nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
+def trace(
+    file: File,
+    shape: Shape = None,
+    params: Params = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the time line for ui.perfetto.dev.")
+    ] = None,
+    plot_path: Annotated[
+        Path | None, typer.Option("--plot", help="Write the first CTAs' time line as a PNG.")
+    ] = None,
+) -> None:
+    """Run a definition with clocks: when each warp waited, computed and stored."""
+    from wsched.check import device, multiprocessors, random_inputs
+
+    if find_spec("torch") is None:
+        raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
+    text, fusion, extents = _read(file, shape)
+    where = device()
+    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
+    found = kernel.trace(*random_inputs(fusion, extents, seed, where))
+    typer.echo(found.table(), nl=False)
+    for write, path, name in (
+        (found.save, json_path, "--json"),
+        (found.plot, plot_path, "--plot"),
+    ):
+        try:
+            if path is not None:
+                write(path)
+        except OSError as e:
+            raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=name) from None
 
 
 @app.command(name="explain")

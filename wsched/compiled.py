@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import torch
 
     from lowering.cuda.launch import LoadedKernel
+    from wsched.trace.spans import Trace
 
 __all__ = ["STAGES", "CompiledFusion", "compile_fusion"]
 
@@ -167,6 +168,36 @@ class CompiledFusion:
 
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
         return bind(self.fusion, inputs, self.params.supported_vec_size.epilogue)
+
+    def trace(
+        self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
+    ) -> Trace:
+        """Run with clocks: when each warp waited, computed and stored; ``out`` as a call writes it.
+
+        Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
+        """
+        from wsched.trace.records import record
+
+        arguments = self._arguments(inputs)
+        self._add_outputs(arguments, self._results(arguments, out))
+        return record(self.traced, arguments)
+
+    @once
+    def traced(self) -> CompiledFusion:
+        """The kernel with stamps, which has a name and a cubin of its own.
+
+        It starts when the grid in front has ended: two runs write the same records.
+        """
+        from wsched.trace.records import SLOTS
+
+        options = replace(
+            self.options,
+            trace_slots=SLOTS[self.params.persistent],
+            programmatic_dependent_launch=False,
+        )
+        named = replace(self.tile_level, name=f"{self.kernel.name}_traced")
+        kernel = run_passes(named, options)
+        return replace(self, options=options, tile_level=named, kernel=kernel)
 
     @once
     def _plans(self) -> Plans:

@@ -13,7 +13,7 @@ from wsched.arguments import Arguments
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MULTIPROCESSORS", "refuse_large", "run_arrays", "run_on_cpu"]
+__all__ = ["MULTIPROCESSORS", "grid_on_cpu", "refuse_large", "run_arrays", "run_on_cpu"]
 
 MULTIPROCESSORS = 4
 """SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
@@ -37,7 +37,7 @@ def run_arrays(
     Raises:
         UnsupportedError: the problem is too large for the machine (with an estimate).
     """
-    return run_kernel(kernel, arrays, extents, _grid(kernel, extents), **options)
+    return run_kernel(kernel, arrays, extents, grid_on_cpu(kernel, extents), **options)
 
 
 def refuse_large(kernel: Kernel, extents: Mapping[str, int]) -> None:
@@ -46,10 +46,11 @@ def refuse_large(kernel: Kernel, extents: Mapping[str, int]) -> None:
     Raises:
         UnsupportedError: the estimated time is over the limit; the text has both.
     """
-    refuse_long_run(kernel, extents, _grid(kernel, extents))
+    refuse_long_run(kernel, extents, grid_on_cpu(kernel, extents))
 
 
-def _grid(kernel: Kernel, extents: Mapping[str, int]) -> int:
+def grid_on_cpu(kernel: Kernel, extents: Mapping[str, int]) -> int:
+    """CTAs of a run on the machine."""
     # A cluster larger than the pretended device still runs: one at a time.
     return evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
 

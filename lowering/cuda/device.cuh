@@ -30,6 +30,12 @@ PTX int cluster_ctarank() {
   return int(rank);
 }
 
+PTX int smid() {
+  unsigned sm;
+  asm("mov.u32 %0, %%smid;" : "=r"(sm));
+  return int(sm);
+}
+
 // True in one lane of the warp, the same one each time. Every lane must get here.
 PTX bool elect() {
   unsigned elected;
@@ -350,6 +356,37 @@ PTX void st_global_v2_f32(float* at, float a, float b, bool inside) {
       " @p st.global.v2.f32 [%0], {%1, %2};\n}" ::"l"(at),
       "f"(a), "f"(b), "r"(int(inside))
       : "memory");
+}
+
+// --- traces: a header (stamps made, 0), then a record (time, code | value << 32) for each stamp -----
+
+PTX void put_record(u64* records, u64 index, u64 low, u64 high) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(records + 2 * index), "l"(low), "l"(high)
+               : "memory");
+}
+
+template <int slots>
+PTX void stamp(u64* records, int& made, u64 now, unsigned code, int value) {
+  if (elect()) {
+    if (made < slots) put_record(records, 1 + made, now, u64(unsigned(value)) << 32 | code);
+    put_record(records, 0, u64(made + 1), 0);
+  }
+  __syncwarp();
+  ++made;
+}
+
+template <int slots>
+PTX void stamp_clock64(u64* records, int& made, unsigned code, int value) {
+  u64 now;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
+  stamp<slots>(records, made, now, code, value);
+}
+
+template <int slots>
+PTX void stamp_globaltimer(u64* records, int& made, unsigned code, int value) {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+  stamp<slots>(records, made, now, code, value);
 }
 
 // --- arithmetic ----------------------------------------------------------------------------------

@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from lowering.cuda import barriers, compute, control, global_memory, movement, pointwise
+from lowering.cuda import (
+    barriers,
+    compute,
+    control,
+    global_memory,
+    movement,
+    pointwise,
+    stamps,
+)
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
@@ -17,7 +25,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
-    **pointwise.RULES,
+    **pointwise.RULES, **stamps.RULES,
 }  # fmt: skip
 
 
@@ -48,6 +56,8 @@ def emit_kernel(kernel: Kernel) -> str:
     frame.call(kernel.name, *_parameters(e), end=" {")
     frame.depth = 1
     _special_registers(e, frame)
+    for line in stamps.frame(e):
+        frame.line(line)
     _storage(e, frame)
     parts.append("\n".join([*frame.lines, *e.out.lines, "}"]))
     return "\n\n".join(parts) + "\n"
@@ -60,11 +70,12 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, then address and stride of each plain tensor, then scalars."""
+    """Tensor maps, address and stride of each plain tensor, trace buffers, scalars."""
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
             for m in e.kernel.tensor_maps]  # fmt: skip
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
-    return [*maps, *global_memory.parameters(e), *scalars]
+    traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
+    return [*maps, *global_memory.parameters(e), *traces, *scalars]
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:

@@ -68,11 +68,15 @@ class Emitter:
             ("global", kernel.globals),
             ("buffer", kernel.shared),
             ("barrier", kernel.mbarriers),
+            ("trace", kernel.traces),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)
         for g in kernel.globals:
             self.names.define("stride", g.name, g.stride)
+        for t in kernel.traces:
+            self.names.define("part", t.name, f"{t.name}_of_warp")
+            self.names.define("made", t.name, f"{t.name}_made")
 
     # --- statements -------------------------------------------------------------------------
 

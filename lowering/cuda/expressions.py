@@ -38,6 +38,7 @@ SPECIAL_REGISTERS = {
     "lane": ("lane", "threadIdx.x % 32"),
     "warpgroup.warp": ("warpgroup_warp", "warp & 3"),
     "cluster.ctarank": ("cluster_ctarank", "ptx::cluster_ctarank()"),
+    "smid": ("smid", "ptx::smid()"),
 }
 """Special register -> (C++ name, how it is read)."""
 

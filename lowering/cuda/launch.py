@@ -132,8 +132,8 @@ class LoadedKernel:
         """Check and pack everything, so that launching needs none of it again.
 
         Args:
-            tensors: the 2-D tensor behind each tensor map and each global tensor, by name, all on
-                one device. Only their addresses are kept: whoever launches keeps the memory alive.
+            tensors: the tensor behind each tensor map, global tensor and trace buffer, by name, all
+                on one device. Only addresses are kept: whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
             grid: CTAs; with 0 nothing will be launched.
 
@@ -160,6 +160,7 @@ class LoadedKernel:
             if device not in (-1, t.device.index):
                 raise UnsupportedError("tensors of several devices", "tensors of one device")
             device = t.device.index
+        places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
         arguments = Arguments(self.kernel, descriptors, places, scalars)

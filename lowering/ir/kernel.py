@@ -10,7 +10,7 @@ from lowering.ir.types import DType, Swizzle
 
 __all__ = [
     "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
-    "SharedBuffer", "TensorMap",
+    "SharedBuffer", "TensorMap", "TraceBuffer",
 ]  # fmt: skip
 
 
@@ -153,6 +153,25 @@ class CircularBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceBuffer:
+    """Where ``stamp`` notes what happened when: words in global memory, a pointer parameter.
+
+    ``[CTAs, warps, 1 + slots, 2]`` words of 64 bits: for each warp a header ``(stamps made, 0)``,
+    then a record for each stamp, ``(clock, code + (value << 32))`` with :meth:`code`. A warp has
+    ``slots`` records; later stamps are counted and dropped. ``events`` are the names that a stamp
+    may have.
+    """
+
+    name: str
+    slots: int
+    events: tuple[str, ...]
+
+    def code(self, event: str, phase: str, clock: str) -> int:
+        """What stands for a stamp's event, phase and clock in its record."""
+        return 4 * self.events.index(event) + 2 * (clock == "globaltimer") + (phase == "end")
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel at any point of the lowering.
 
@@ -175,6 +194,7 @@ class Kernel:
     circular_buffers: tuple[CircularBuffer, ...] = ()
     globals: tuple[GlobalTensor, ...] = ()
     dependent: bool = False
+    traces: tuple[TraceBuffer, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""
@@ -195,6 +215,10 @@ class Kernel:
     def mbarrier(self, name: str) -> MBarrierArray:
         """The mbarrier array of that name."""
         return next(b for b in self.mbarriers if b.name == name)
+
+    def trace(self, name: str) -> TraceBuffer:
+        """The trace buffer of that name."""
+        return next(t for t in self.traces if t.name == name)
 
     def named_barrier(self, name: str) -> NamedBarrierArray:
         """The named-barrier array of that name."""

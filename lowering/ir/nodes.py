@@ -38,6 +38,7 @@ from lowering.ir.memory import (
     TmaStore,
 )
 from lowering.ir.operands import Body, Frag, GmemRef, MBarrierRef, NamedBarrierRef, SmemRef, Stmt
+from lowering.ir.stamp import Stamp
 from lowering.ir.sync import (
     Acquire,
     BarArrive,
@@ -107,6 +108,7 @@ __all__ = [
     "SmemRef",
     "StMatrix",
     "StShared",
+    "Stamp",
     "Stmt",
     "StoreTile",
     "TmaLoad",

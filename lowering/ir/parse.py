@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from lowering.ir import nodes
+from lowering.ir.declarations import DECLARATIONS, Declarations
 from lowering.ir.expr import ONE, Expr, Var
-from lowering.ir.kernel import (
-    CircularBuffer,
-    GlobalTensor,
-    Kernel,
-    MBarrierArray,
-    NamedBarrierArray,
-    SharedBuffer,
-    TensorMap,
-)
-from lowering.ir.lexer import NUMBER_NAMES, IRSyntaxError, Lexer
+from lowering.ir.kernel import Kernel
+from lowering.ir.lexer import NUMBER_NAMES, IRSyntaxError
 from lowering.ir.nodes import (
     Body,
     Carry,
@@ -35,7 +28,7 @@ from lowering.ir.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.ir.types import DType, FragmentType, Swizzle
+from lowering.ir.types import DType, FragmentType
 
 __all__ = ["IRSyntaxError", "parse_kernel"]
 
@@ -45,8 +38,6 @@ _PLAIN: dict[str, type[Stmt]] = {
     for cls in vars(nodes).values()
     if isinstance(cls, type) and issubclass(cls, Stmt) and cls.OP and cls.OP not in _BLOCKS
 }
-
-Value = TypeVar("Value", Var, Frag)
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -58,9 +49,7 @@ def parse_kernel(text: str) -> Kernel:
     return _Parser(text).kernel()
 
 
-class _Parser(Lexer):
-    # --- declarations ---
-
+class _Parser(Declarations):
     def kernel(self) -> Kernel:
         self.expect("kernel")
         name = self.name()
@@ -74,10 +63,10 @@ class _Parser(Lexer):
         while self.peek not in ("{", ""):
             self.at += 1
         self.expect("{")
-        groups: dict[str, list[Any]] = {w: [] for w in _DECLARATIONS}
-        while self.peek in _DECLARATIONS:
+        groups: dict[str, list[Any]] = {w: [] for w in DECLARATIONS}
+        while self.peek in DECLARATIONS:
             word = self.next()
-            groups[word].append(_DECLARATIONS[word](self))
+            groups[word].append(DECLARATIONS[word](self))
         body = self.body()
         self.expect("}")
         if self.peek:
@@ -86,95 +75,21 @@ class _Parser(Lexer):
         self.scope = {p.name: p for p in groups["param"]} | {"sms": Var("sms")}
         grid = self.expr()
         return Kernel(
-            name, threads, grid, tuple(groups["param"]), body=body, cluster=cluster,
+            name,
+            threads,
+            grid,
+            tuple(groups["param"]),
+            body=body,
+            cluster=cluster,
             tensor_maps=tuple(groups["tensormap"]),
             shared=tuple(groups["shared"]),
             mbarriers=tuple(groups["mbarrier"]),
             named_barriers=tuple(groups["named_barrier"]),
             circular_buffers=tuple(groups["circular_buffer"]),
             globals=tuple(groups["global"]),
+            traces=tuple(groups["trace"]),
             dependent=dependent,
-        )  # fmt: skip
-
-    def scalar(self) -> Var:
-        name = self.name()
-        self.expect(":")
-        return self.define(Var(name, self.scalar_type()))
-
-    def define(self, value: Value) -> Value:
-        self.scope[value.name] = value
-        return value
-
-    def swizzle(self) -> Swizzle:
-        if not self.accept("swizzle"):
-            return Swizzle.NONE
-        spans = [str(s.value) for s in Swizzle]
-        if self.peek not in spans:
-            raise self.fail("a swizzle: " + ", ".join(spans))
-        return Swizzle(self.integer())
-
-    def offset(self) -> int | None:
-        return self.integer() if self.accept("at") else None
-
-    def tensor_map(self) -> TensorMap:
-        tensor = self.matrix()
-        box = self.pair() if self.accept("box") else (0, 0)
-        return TensorMap(*tensor, box, self.swizzle())
-
-    def global_tensor(self) -> GlobalTensor:
-        tensor = self.matrix()
-        return GlobalTensor(*tensor, self.integer() if self.accept("align") else 1)
-
-    def matrix(self) -> tuple[str, DType, Expr, Expr]:
-        name = self.name()
-        self.expect(":")
-        dtype = self.dtype()
-        self.expect("[")
-        rows = self.expr()
-        self.expect(",")
-        cols = self.expr()
-        self.expect("]")
-        return name, dtype, rows, cols
-
-    def shared_buffer(self) -> SharedBuffer:
-        name = self.name()
-        self.expect(":")
-        dtype = self.dtype()
-        self.expect("[")
-        stages = self.integer()
-        self.expect("]", "[")
-        rows, cols = self.pair()
-        self.expect("]")
-        return SharedBuffer(name, dtype, stages, rows, cols, self.swizzle(), self.offset())
-
-    def mbarrier(self) -> MBarrierArray:
-        name = self.name()
-        self.expect("[")
-        stages = self.integer()
-        self.expect("]", "arrivals")
-        return MBarrierArray(name, stages, self.integer(), self.offset())
-
-    def named_barrier(self) -> NamedBarrierArray:
-        name = self.name()
-        self.expect("[")
-        count = self.integer()
-        self.expect("]", "id")
-        base = self.integer()
-        self.expect("threads")
-        return NamedBarrierArray(name, count, base, self.integer())
-
-    def circular_buffer(self) -> CircularBuffer:
-        name = self.name()
-        self.expect("(")
-        buffers = self.items(self.name, ")")
-        numbers = []
-        for word in ("stages", "groups", "consumers", "in_flight"):
-            self.expect(word)
-            numbers.append(self.integer())
-        shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
-        stages, groups, consumers, in_flight = numbers
-        prefetch = self.integer() if self.accept("prefetch") else 0
-        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares, prefetch)
+        )
 
     # --- statements ---
 
@@ -377,15 +292,6 @@ class _Parser(Lexer):
         return Roles(tuple(roles))
 
 
-_DECLARATIONS: dict[str, Callable[[_Parser], Any]] = {
-    "param": _Parser.scalar,
-    "tensormap": _Parser.tensor_map,
-    "global": _Parser.global_tensor,
-    "shared": _Parser.shared_buffer,
-    "mbarrier": _Parser.mbarrier,
-    "named_barrier": _Parser.named_barrier,
-    "circular_buffer": _Parser.circular_buffer,
-}
 _CONTROL: dict[str, Callable[[_Parser], Stmt]] = {
     "let": _Parser.let,
     "for": _Parser.for_,

@@ -78,6 +78,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         head = f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
         ahead = f" prefetch {c.prefetch}" if c.prefetch else ""
         yield head + (f" shares{shares}" if shares else "") + ahead
+    for trace in kernel.traces:
+        yield f"trace {trace.name}[{trace.slots}]({', '.join(trace.events)})"
 
 
 def _at(offset: int | None) -> str:

@@ -49,6 +49,7 @@ from lowering.ir.nodes import (
     Section,
     SetMaxNReg,
     SmemRef,
+    Stamp,
     StMatrix,
     Stmt,
     StoreTile,
@@ -61,6 +62,7 @@ from lowering.ir.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
+from lowering.ir.stamp import CLOCKS, PHASES
 from lowering.ir.text import print_stmt
 from lowering.ir.types import FragmentType
 from lowering.ir.verify_values import declared, value_rules
@@ -70,9 +72,8 @@ __all__ = ["verify"]
 
 COLLECTIVE = (
     BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, FragStoreGlobal, GridDepWait,
-    LdMatrix, LdShared,
-    MmaTile, Roles, Section, SetMaxNReg, StMatrix, StShared, StoreTile, Wgmma, WgmmaCommit,
-    WgmmaFence, WgmmaWait,
+    LdMatrix, LdShared, MmaTile, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
+    Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
@@ -200,6 +201,8 @@ class _Verifier:
                     yield from self.fragment(stmt, frag, scope)
         if isinstance(stmt, PrefetchTensorMap):
             yield from self.stored(stmt.map, self.storage[GmemRef])
+        if isinstance(stmt, Stamp):
+            yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
         if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
@@ -213,6 +216,19 @@ class _Verifier:
             yield f"{value.name} is in flight"
         if isinstance(stmt, CONSUMING):
             yield from self.consume(value.name)
+
+    def stamp(self, stmt: Stamp) -> Iterator[str]:
+        traces = {t.name: t.events for t in self.kernel.traces}
+        if stmt.buffer not in traces:
+            yield f"no trace buffer named {stmt.buffer}"
+            return
+        for what, found, legal in (
+            ("event", stmt.event, traces[stmt.buffer]),
+            ("phase", stmt.phase, PHASES),
+            ("clock", stmt.clock, CLOCKS),
+        ):
+            if found not in legal:
+                yield f"no {what} named {found}, but {', '.join(legal)}"
 
     @staticmethod
     def stored(name: str, names: set[str]) -> Iterator[str]:

@@ -195,7 +195,7 @@ class Names:
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
         for storage in (
             kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-            kernel.circular_buffers, kernel.globals,
+            kernel.circular_buffers, kernel.globals, kernel.traces,
         ):  # fmt: skip
             self._taken |= {x.name for x in storage}
         self._taken |= {g.stride for g in kernel.globals}

@@ -14,7 +14,15 @@ from lowering.errors import InternalError, UnsupportedError, WschedError
 from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Stmt
-from lowering.machine import compute, control, global_memory, pointwise, synchronize, transfer
+from lowering.machine import (
+    compute,
+    control,
+    global_memory,
+    pointwise,
+    stamp,
+    synchronize,
+    transfer,
+)
 from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
 from lowering.machine.program import Handler, Program, execute
@@ -55,6 +63,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.StShared: transfer.stshared,
     nodes.LdMatrix: transfer.ldmatrix,
     nodes.LdShared: transfer.ldshared,
+    nodes.Stamp: stamp.stamp,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
     nodes.FragStoreGlobal: global_memory.frag_store_global,
     nodes.FragPointwise: pointwise.frag_pointwise,
@@ -108,7 +117,8 @@ def run_kernel(
     Args:
         kernel: after all passes.
         tensors: a row-major 2-D array for each tensor map and each global tensor (rows may be
-            strided): elements of its type, or their raw bits as unsigned integers.
+            strided): elements of its type, or their raw bits as unsigned integers. For each trace
+            buffer an array of zeros, int64 with the buffer's shape.
         params: a value for each scalar parameter.
         grid: number of CTAs. CTAs of different clusters run one after the other.
         seed: of the adversary's choices.
@@ -125,6 +135,7 @@ def run_kernel(
     """
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [*(t.name for t in kernel.tensor_maps), *(g.name for g in kernel.globals)]
+    declared += [t.name for t in kernel.traces]
     missing += [name for name in declared if name not in tensors]
     if missing:
         raise InternalError("machine", f"no value for {', '.join(missing)}")
@@ -134,6 +145,8 @@ def run_kernel(
     refuse_long_run(kernel, params, grid, limit_seconds)
     arguments = _arguments(kernel, tensors, params)
     plain = _globals(kernel, tensors, params)
+    for t in kernel.traces:
+        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid)
     counters: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
     for first in range(0, grid, kernel.cluster):

@@ -2,8 +2,8 @@
 
 Warps are generators. They yield None where another warp may run first, and Blocked where they
 cannot go on. An asynchronous operation is an Effect that waits in ``effects`` until the adversary
-lets it happen: at once (eager), when nothing else can happen (lazy), or at a random moment. One
-kind of effect may be held back even longer, until no other effect is left.
+lets it happen: at once (eager, fair), when nothing else can happen (lazy), or at a random moment.
+One kind of effect may be held back even longer, until no other effect is left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Scheduler", "Steps", "span"]
 
-Adversary = Literal["eager", "lazy", "random"]
+Adversary = Literal["eager", "lazy", "random", "fair"]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,8 @@ class Scheduler:
 
     Args:
         adversary: when effects happen. ``eager`` and ``lazy`` also let a warp run as far as it can,
-            ``lazy`` holds TMA stores back. ``random`` changes warps at random; how often, and what
+            ``lazy`` holds TMA stores back. ``fair`` is eager, but gives each warp one step in turn,
+            as if they ran side by side. ``random`` changes warps at random; how often, and what
             it holds back, is drawn from the seed as well.
         seed: of all choices.
         step_limit: steps after which a run counts as endless.
@@ -81,17 +82,19 @@ class Scheduler:
         self.held: list[Effect] = []
         chaotic = adversary == "random"
         self._strike = self.rng.choice((0.02, 0.2, 0.7)) if chaotic else 0.0
-        self._stay = self.rng.choice((0.0, 0.6, 0.97)) if chaotic else 1.0
+        self._stay = self.rng.choice((0.0, 0.6, 0.97)) if chaotic else float(adversary != "fair")
         held = ("", "tma.load", "tma.store", "wgmma")
         self._hold = self.rng.choice(held) if chaotic else "tma.store"
 
     def coin(self) -> bool:
         """Whether something that may happen early happens now."""
-        return self.adversary == "eager" or (self.adversary == "random" and self.rng.random() < 0.5)
+        return self.adversary in ("eager", "fair") or (
+            self.adversary == "random" and self.rng.random() < 0.5
+        )
 
     def add(self, effect: Effect) -> None:
         """Take an asynchronous operation into the set of those that may happen next."""
-        if self.adversary == "eager":
+        if self.adversary in ("eager", "fair"):
             self._apply(effect)
         else:
             (self.held if self._hold == effect.stmt.OP else self.effects).append(effect)
@@ -123,7 +126,7 @@ class Scheduler:
         return effects.pop()
 
     def _choose(self) -> Warp:
-        if self.adversary == "eager":
+        if self.adversary in ("eager", "fair"):
             return self.runnable.pop(0)
         last = len(self.runnable) - 1
         chosen = self.rng.randint(0, last) if self.adversary == "random" else last

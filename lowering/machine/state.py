@@ -84,7 +84,7 @@ class Warp:
 
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
     that it wrote through the generic proxy since its last ``fence.proxy.async``, ``waited`` whether
-    it has executed ``griddepcontrol.wait``.
+    it has executed ``griddepcontrol.wait``, ``stamps`` how many it has made for each trace buffer.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
@@ -95,6 +95,7 @@ class Warp:
         self.env.update({
             "%ctaid.x": cta.ctaid, "%nctaid.x": cta.cluster.grid, "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
+            "%smid": cta.ctaid,
         })  # fmt: skip
         self.thread: Iterator[Blocked | None] = iter(())
         self.stmt: Stmt | None = None
@@ -109,6 +110,7 @@ class Warp:
         self.registers = cta.registers_at_entry
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
+        self.stamps: Counter[str] = Counter()
 
     @property
     def place(self) -> str:

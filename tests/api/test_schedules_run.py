@@ -13,8 +13,14 @@ from tests.schedules import SCHEDULES, error_limit
 from wsched.compiled import CompiledFusion
 from wsched.schedule.params import MatmulParams
 
-ORDERS: list[tuple[Adversary, int]] = [("eager", 0), ("lazy", 0), ("random", 0), ("random", 1)]
-"""The eager and the lazy order do not depend on the seed."""
+ORDERS: list[tuple[Adversary, int]] = [
+    ("eager", 0),
+    ("lazy", 0),
+    ("random", 0),
+    ("random", 1),
+    ("fair", 0),
+]
+"""Only the random order depends on the seed."""
 
 
 def problems(params: MatmulParams) -> dict[str, Problem]:

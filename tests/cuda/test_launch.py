@@ -17,6 +17,7 @@ from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.launch_block import LaunchAttribute
 from lowering.cuda.tensormap import layout_of
 from lowering.errors import InternalError, UnsupportedError
+from lowering.ir.kernel import TraceBuffer
 from lowering.ir.text import parse_kernel
 from lowering.ir.types import DType
 from tests.cuda.fake_driver import LAUNCH, Driver, Result, Tensor, fake_torch
@@ -369,3 +370,10 @@ def test_strides_of_single_rows_and_columns_mean_nothing() -> None:
     assert stride((1, 10), (3, 1)) == 32
     assert stride((10, 1), (8, 77)) == 16
     assert stride((0, 0), (1, 1)) == 16
+
+
+def test_a_trace_buffer_is_a_pointer_behind_the_maps(driver: Driver) -> None:
+    kernel = replace(copy_kernel(), traces=(TraceBuffer("spans", 8, ("cta",)),))
+    tensors = {"A": Tensor(), "D": Tensor(address=8192), "spans": Tensor(address=12288)}
+    LoadedKernel(kernel, b"").launch(tensors, {"M": 100, "N": 128}, 2)  # type: ignore[arg-type]
+    assert driver.params == [(b"map1", b"map2", 12288, 100)]

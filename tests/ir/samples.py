@@ -21,6 +21,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   named_barrier turn[2] id 1 threads 256
   circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
   circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
+  trace spans[8](main_loop, cta)
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   prefetch.tensormap A
@@ -75,6 +76,8 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
       stmatrix A_s[0, 0, 0], half
       st.shared D_s[0, 0, 0], part
       fence.proxy.async
+      stamp spans, main_loop, begin, wg * 2
+      stamp spans, cta, end, %smid, clock=globaltimer
       store.tile D[0, 32], part
       frag.store_global sums[0, 32], part
       elect {

@@ -1,0 +1,41 @@
+"""Rule for stamps, and the parameters of the buffers that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.ir.expr import Special
+from lowering.ir.kernel import TraceBuffer
+from lowering.ir.nodes import Stamp, Stmt
+
+__all__ = ["RULES", "frame", "parameters"]
+
+
+def parameters(e: Emitter, t: TraceBuffer) -> list[str]:
+    """The kernel's parameter for a trace buffer: its address."""
+    return [f"u64* __restrict__ {e.names.of('trace', t.name)}"]
+
+
+def frame(e: Emitter) -> list[str]:
+    """Definitions of what a warp keeps for a trace buffer: its part and how many stamps it made."""
+    lines = []
+    for t in e.kernel.traces:
+        words = 2 * (1 + t.slots)
+        warp = Special("ctaid.x") * (e.kernel.threads // 32) + Special("warp")
+        part = e.sum(e.names.of("trace", t.name), warp * words)
+        lines.append(f"u64* const {e.names.of('part', t.name)} = {part};")
+        lines.append(f"int {e.names.of('made', t.name)} = 0;")
+    return lines
+
+
+def _stamp(e: Emitter, s: Stamp) -> None:
+    t = e.kernel.trace(s.buffer)
+    e.special("ctaid.x"), e.special("warp")
+    part, made = (e.names.of(what, t.name) for what in ("part", "made"))
+    code = t.code(s.event, s.phase, s.clock)
+    call = f"ptx::stamp_{s.clock}<{t.slots}>({part}, {made}, {code}, {e.arg(s.value)});"
+    e.out.line(f"{call}  // {s.event} {s.phase}")
+
+
+RULES: Mapping[type[Stmt], Rule] = {Stamp: _stamp}

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.schedules import definition
+from wsched import cli
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+def test_table_and_files(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    json_path, png = tmp_path / "t.json", tmp_path / "t.png"
+    arguments = ["trace", file, "--shape", "512x512x128", "--params", "ping-pong"]
+    arguments += ["--json", json_path, "--plot", png]
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert re.fullmatch(r"matmul_\w+_pingpong_\w+_traced: 4 CTAs, \d+ steps", lines[0])
+    assert lines[1].split()[-7:] == [
+        "load", "turn", "main_loop", "epilogue", "store_wait", "drain", "other",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[2:-1]] == ["compute[0]", "compute[1]", "load[0]"]
+    assert lines[-1].endswith(" % of the epilogue under another group's main loop")
+    assert json.loads(json_path.read_text())["otherData"]["unit"] == "steps"
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "t.json"
+    arguments = ["trace", str(file), "--shape", "64x64x64", "--json", str(path)]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 2
+    text = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+    assert "Invalid value for --json:" in text and "No such file or directory" in text
+
+
+def test_without_torch(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    result = CliRunner().invoke(cli.app, ["trace", str(file)])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "tracing without torch is not supported; supported: torch tensors. Install torch\n"
+    )

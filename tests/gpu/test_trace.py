@@ -1,0 +1,73 @@
+"""Time lines by the clocks of a GPU."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.schedules import SCHEDULES, definition
+from wsched.trace.spans import Trace
+
+pytestmark = pytest.mark.gpu
+
+
+def traced(name: str, m: int, n: int, k: int) -> Trace:
+    """The time line of a matmul whose traced result is that of the kernel without clocks."""
+    import torch
+
+    import wsched
+
+    x, w = (torch.randn(rows, k, device="cuda").bfloat16() for rows in (m, n))
+    kernel = wsched.compile(definition(), [x, w], params=SCHEDULES[name])
+    assert kernel.traced.resources.clean, str(kernel.traced.resources)
+    out: Any = torch.full((m, n), float("nan"), dtype=torch.bfloat16, device="cuda")
+    trace = kernel.trace(x, w, out=out)
+    assert torch.equal(out, kernel(x, w)[0])
+    return trace
+
+
+def by_warp(trace: Trace, name: str) -> dict[tuple[int, int], list[tuple[float, float]]]:
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for s in trace.spans:
+        if s.name == name:
+            found.setdefault((s.cta, s.warp), []).append((s.begin, s.end))
+    return found
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_spans_are_ordered(name: str) -> None:
+    trace = traced(name, 1032, 1032, 520)
+    assert trace.unit == "ns" and trace.dropped == 0
+    lengths = {s.cta: (s.begin, s.end) for s in trace.spans if s.name == "cta"}
+    assert set(lengths) == {s.cta for s in trace.spans}
+    for s in trace.spans:
+        begin, end = lengths[s.cta]
+        assert begin - 1 <= s.begin <= s.end <= end + 1, s
+    for event in ("main_loop", "epilogue", "load", "turn"):
+        for warp, spans in by_warp(trace, event).items():
+            assert all(a[1] <= b[0] for a, b in pairwise(spans)), (event, warp)
+
+
+def test_main_loops_of_ping_pong_are_apart() -> None:
+    loops = [s for s in traced("pingpong_64x128", 2048, 2048, 1024).spans if s.name == "main_loop"]
+    for cta in {s.cta for s in loops}:
+        mine = [s for s in loops if s.cta == cta]
+        for a in (s for s in mine if s.group == 0):
+            for b in (s for s in mine if s.group == 1):
+                assert a.end <= b.begin or b.end <= a.begin, (a, b)
+
+
+def test_epilogues_of_ping_pong_are_under_main_loops() -> None:
+    """512 tiles: four on most CTAs, of which the last one's epilogue has nothing to be under."""
+    overlap = traced("pingpong_64x128", 2048, 2048, 1024).epilogue_overlap()
+    assert overlap is not None and overlap > 0.5
+
+
+def test_ctas_begin_at_about_the_same_time() -> None:
+    """A grid of at most one CTA a multiprocessor: clocks of the SMs are aligned to microseconds."""
+    trace = traced("coop_128x128", 2048, 2048, 512)
+    begins = [s.begin for s in trace.spans if s.name == "cta"]
+    assert max(begins) - min(begins) < 10_000
+    assert len({s.sm for s in trace.spans}) == len(begins)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowering.errors import UnsupportedError
+from tests.trace.test_spans import PING_PONG
+from wsched.trace.spans import Trace
+
+
+@pytest.mark.parametrize("trace", [PING_PONG, Trace("k", "steps", ())], ids=["spans", "none"])
+def test_png(trace: Trace, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    trace.plot(tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(UnsupportedError) as error:
+        PING_PONG.plot(tmp_path / "f.png")
+    assert str(error.value) == (
+        "a plot of a trace without matplotlib is not supported; supported: wsched[bench]. "
+        "pip install 'wsched[bench]'"
+    )
+    assert not (tmp_path / "f.png").exists()

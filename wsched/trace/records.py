@@ -1,0 +1,145 @@
+"""Run a traced kernel and read what its stamps recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Roles
+from wsched.arguments import Arguments
+from wsched.cpu import grid_on_cpu, run_on_cpu
+from wsched.trace.spans import Span, Trace
+
+if TYPE_CHECKING:
+    from wsched.compiled import CompiledFusion
+
+__all__ = ["SLOTS", "decode", "record"]
+
+SLOTS = {True: 512, False: 64}
+"""Stamps of a warp, by whether its CTA has many tiles; 16 bytes each, some 14 for a tile."""
+
+
+def record(traced: CompiledFusion, arguments: Arguments) -> Trace:
+    """Run ``traced`` and read its trace buffer.
+
+    On a GPU it runs twice and the second run is read: in the first one, code and tensor maps are
+    fetched for the first time. On the machine every warp makes one step in turn.
+
+    Args:
+        traced: a kernel with stamps.
+        arguments: of the call, outputs included.
+    """
+    import torch
+
+    kernel, extents, on_cpu = traced.kernel, arguments.extents, traced.simulates(arguments.device)
+    if on_cpu:
+        grid = grid_on_cpu(kernel, extents)
+    else:
+        grid = traced.grid(extents, traced.loaded.resident_ctas(arguments.device.index))
+    buffer = kernel.traces[-1]
+    shape = (grid, kernel.threads // 32, 1 + buffer.slots, 2)
+    records = torch.zeros(shape, dtype=torch.int64, device=arguments.device)
+    if not grid:
+        return decode(kernel, records.cpu().numpy(), on_machine=on_cpu)
+    matrices = arguments.matrices | {buffer.name: records}
+    if on_cpu:
+        run_on_cpu(kernel, replace(arguments, matrices=matrices), adversary="fair")
+    else:
+        launch = traced.loaded.prepare(matrices, extents, grid)
+        for _ in range(2):
+            launch()
+    return decode(kernel, records.cpu().numpy(), on_machine=on_cpu)
+
+
+@dataclass(slots=True)
+class _Cta:
+    """What a CTA recorded: raw spans by the SM's clock, and moments by both clocks."""
+
+    sm: int = 0
+    spans: list[Span] = field(default_factory=list)
+    cycles: dict[int, int] = field(default_factory=dict)
+    nanoseconds: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def both(self) -> bool:
+        """Whether begin and end are known by both clocks."""
+        return len(self.cycles) == len(self.nanoseconds) == 2
+
+
+def decode(kernel: Kernel, records: Any, *, on_machine: bool) -> Trace:
+    """The time line in a trace buffer.
+
+    A clock of an SM is placed among the others by the moments that its CTA has by both clocks. All
+    SMs have one frequency, so that it is taken from all CTAs together, and the timer's resolution
+    counts little.
+
+    Args:
+        kernel: a traced kernel.
+        records: the words of its trace buffer, an int64 array ``[CTAs, warps, 1 + slots, 2]``.
+        on_machine: whether clocks are steps of the machine, the same for all warps.
+    """
+    slots = kernel.traces[-1].slots
+    ctas = [_read(kernel, index, words) for index, words in enumerate(records)]
+    made = records[:, :, 0, 0]
+    dropped = int(np.maximum(made - slots, 0).sum())
+    ticks = sum(c.cycles[1] - c.cycles[0] for c in ctas if c.both)
+    time = sum(c.nanoseconds[1] - c.nanoseconds[0] for c in ctas if c.both)
+    unit = "steps" if on_machine else "ns" if time > 0 else "cycles"
+    rate = ticks / time if unit == "ns" else 1.0
+    spans: list[Span] = []
+    for cta in ctas:
+        start, zero = _origin(cta, rate, unit)
+        for s in cta.spans:
+            begin, end = ((t - start) / rate + zero for t in (s.begin, s.end))
+            spans.append(replace(s, sm=cta.sm, begin=begin, end=end))
+    first = min((s.begin for s in spans), default=0.0)
+    moved = (replace(s, begin=s.begin - first, end=s.end - first) for s in spans)
+    ordered = tuple(sorted(moved, key=lambda s: (s.cta, s.warp, s.begin, -s.end)))
+    return Trace(kernel.name, unit, ordered, dropped)
+
+
+def _origin(cta: _Cta, rate: float, unit: str) -> tuple[int, float]:
+    """A moment of a CTA by its SM's clock, and when that was by the time line's."""
+    if unit == "steps" or not cta.cycles:
+        return 0, 0.0
+    start = cta.cycles[0]
+    if unit == "cycles":
+        return start, 0.0
+    # The mean of what begin and end say: each is off by up to the timer's resolution.
+    moments = [cta.nanoseconds[p] - (cta.cycles[p] - start) / rate for p in cta.nanoseconds]
+    return start, sum(moments) / len(moments)
+
+
+def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
+    """The records of one CTA, ``[warps, 1 + slots, 2]``; a span without an end is left out."""
+    trace, cta = kernel.traces[-1], _Cta()
+    places = dict(_places(kernel))
+    for warp, rows in enumerate(words):
+        open_: list[tuple[str, int]] = []
+        role, group = places[warp]
+        for clock, word in rows[1 : 1 + min(int(rows[0, 0]), trace.slots)].tolist():
+            code, value = word & 0xFFFFFFFF, word >> 32
+            name, by_device, ends = trace.events[code >> 2], bool(code & 2), code & 1
+            if by_device:
+                cta.sm, cta.nanoseconds[ends] = value, clock
+                continue
+            if name == "cta":
+                cta.cycles[ends] = clock
+            if not ends:
+                open_.append((name, clock))
+                continue
+            _, begin = open_.pop()
+            tile = None if name in ("cta", "drain") else value
+            cta.spans.append(Span(name, index, 0, role, group, warp, tile, begin, clock))
+    return cta
+
+
+def _places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Role and group of each warp."""
+    for role in (r for s in kernel.body if isinstance(s, Roles) for r in s.roles):
+        for warp in range(role.warps):
+            yield role.first_warp + warp, (role.name, warp // 4)
