@@ -7,7 +7,8 @@ warpgroup, used in turn. Per chunk, in this order: the issuing thread waits unti
 last read this buffer has read it; a barrier of the warpgroup tells the others; all write; every
 writer fences towards the async proxy; a second barrier; one thread issues and commits. Without the
 first wait *before* a barrier the next chunk may overwrite what a store still reads (nvFuser's
-ping-pong kernel has that race). The role ends only when its stores are done.
+ping-pong kernel has that race). The role ends when its stores have read shared memory; that their
+writes are complete is known when the grid is, and nothing in the kernel reads them.
 
 After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 """
@@ -70,7 +71,7 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
           bar.sync D_store[wg]
           if %warpgroup.warp == 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
         }
-        if %warpgroup.warp == 0 { elect { bulk.wait 0 } }
+        if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
 
     Raises:
         ScheduleError: the number of buffers does not divide the number of chunks.
@@ -117,7 +118,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
         return _store(run, refs, NamedBarrierRef(barrier.name, group), buffers)
 
     body = _body(role.body, put)
-    done = _one_thread(BulkWait(0))
+    done = _one_thread(BulkWait(0, read=True))
     kernel = replace(
         kernel,
         shared=(*kernel.shared, *staged.values()),

@@ -222,11 +222,11 @@ def buffers_are_free_before_they_are_written(kernel: Kernel) -> bool:
     )
 
 
-def stores_are_done_at_the_end(kernel: Kernel) -> bool:
-    """A role that stores ends with its thread waiting for all of its stores."""
+def stores_are_read_at_the_end(kernel: Kernel) -> bool:
+    """A role that stores ends with its thread waiting until all of its stores have read."""
     storing = [r for r in roles(kernel) if any(isinstance(s, TmaStore) for s in walk(r.body))]
     last = [[s for s in walk(r.body[-1:]) if isinstance(s, BulkWait)] for r in storing]
-    return bool(storing) and last == [[BulkWait(0)]] * len(storing)
+    return bool(storing) and last == [[BulkWait(0, read=True)]] * len(storing)
 
 
 def no_step_divides(kernel: Kernel) -> bool:
@@ -288,7 +288,7 @@ RULES: tuple[tuple[Callable[[Kernel], bool], tuple[tuple[str, str], ...]], ...] 
         buffers_are_free_before_they_are_written,
         (("bulk.wait 1, read=true", ""), ("bar.sync STORE\nstmatrix", "stmatrix")),
     ),
-    (stores_are_done_at_the_end, (("bulk.wait 0", ""), ("bulk.wait 0", "bulk.wait 1"))),
+    (stores_are_read_at_the_end, (("bulk.wait 0, read=true", ""), ("bulk.wait 0", "bulk.wait 1"))),
     (no_step_divides, (("[stage_k], parity_k", "[k % 3], parity_k"),)),
     (announced_bytes_are_those_that_land, (("bytes=", "bytes=1"),)),
     (all_stages_start_empty, (("mbarrier.arrive ring_empty[ring_first]", ""),)),

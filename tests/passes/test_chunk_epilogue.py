@@ -51,7 +51,7 @@ roles {
     }
     if %warpgroup.warp == 0 {
       elect {
-        bulk.wait 0
+        bulk.wait 0, read=true
       }
     }
   }

@@ -49,7 +49,7 @@ role compute warps 0 .. 8 as wg {{
     yield total
   }}
   if %warpgroup.warp == 0 {{
-    elect {{ bulk.wait 0 }}
+    elect {{ bulk.wait 0, read=true }}
   }}
 }}
 """
