@@ -109,8 +109,15 @@ class _Span:
     tile: Expr
 
 
-def _stamped(body: Body, name: str, tile: Expr) -> Body:
-    """``body`` with stamps; ``tile`` is the tile that it belongs to, 0 where there is none."""
+def _stamped(body: Body, name: str, tile: Expr, storing: bool = False) -> Body:
+    """``body`` with stamps.
+
+    Args:
+        body: of a role, or within it.
+        name: the trace buffer.
+        tile: the tile that it belongs to, 0 where there is none.
+        storing: whether it is of an epilogue.
+    """
     spans = list(_spans(body, tile))
     computed = next((s.tile for s in spans if s.event == "main_loop"), None)
     tile = tile if computed is None else computed
@@ -122,13 +129,14 @@ def _stamped(body: Body, name: str, tile: Expr) -> Body:
         if any(s.event in ("load", "main_loop") and s.first == i for s in spans):
             out.append(stmt)  # nothing is stamped within
         elif isinstance(stmt, Elect) and isinstance(stmt.body[0], BulkWait):
-            event = "store_wait" if stmt.body[0].read else "drain"
-            value = tile if stmt.body[0].read else ZERO
+            event, value = ("store_wait", tile) if storing else ("drain", ZERO)
             begin, end = (Stamp(name, event, phase, value) for phase in ("begin", "end"))
             out += [begin, stmt, end]
         else:
             inside = stmt.var if isinstance(stmt, For) and computed is None else tile
-            out.append(map_bodies(stmt, partial(_stamped, name=name, tile=inside)))
+            stored = storing or any(s.event == "epilogue" and s.first <= i <= s.last for s in spans)
+            within = partial(_stamped, name=name, tile=inside, storing=stored)
+            out.append(map_bodies(stmt, within))
         for s in sorted((s for s in spans if s.last == i), key=lambda s: -s.first):
             out.append(Stamp(name, s.event, "end", s.tile))
     return tuple(out)

@@ -30,6 +30,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.registers": PACKAGES,
+    "wsched.lowering_options": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
     "wsched.trace.records": PACKAGES,

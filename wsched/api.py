@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.errors import InternalError, UnsupportedError
-from wsched.arguments import InputError, extents_of, reads_pairs, tma_inputs
+from wsched.arguments import extents_of, reads_pairs, tma_inputs
 from wsched.compiled import CompiledFusion, compile_fusion
+from wsched.copies import copies, slower_than_direct
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, epilogue_work
+from wsched.heuristics import Problem, choose_params, epilogue_work, ranked
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
+from wsched.input_error import InputError
 from wsched.layout import laid_out
 from wsched.registers import compile_clean
 from wsched.route import Route, routes
@@ -137,7 +139,7 @@ def execute(
 
 def _first_call(definition: Any, inputs: Sequence[Any], known: _Known) -> list[torch.Tensor]:
     """Run by the first route that takes the inputs, and remember it."""
-    candidates = routes(definition, known.recorded, inputs, compile)
+    candidates = routes(definition, known.recorded, inputs, compile, _slower)
     route = next(candidates)
     while True:
         try:
@@ -168,11 +170,12 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
     known = _known(definition)
     route = known.routes.get(class_key(inputs))
     if route is None:
-        route = next(routes(definition, known.recorded, inputs, compile))
+        route = next(routes(definition, known.recorded, inputs, compile, _slower))
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if route.kernel is None:
         return explain_other(route.name, where, route.refusals)
-    return explain_kernel(route.kernel, _problem(route.kernel.fusion, inputs), where)
+    fusion = route.kernel.fusion
+    return explain_kernel(route.kernel, _problem(fusion, inputs), where, copies(fusion, inputs))
 
 
 def compile(
@@ -205,7 +208,9 @@ def _kernel_key(
     if params is None:
         params = choose_params(_problem(fusion, inputs))
     elif not isinstance(params, MatmulParams):
-        raise InputError(f"params is a {type(params).__name__}, not a MatmulParams")
+        kind = type(params).__name__
+        text = f"params is a {kind}, not a MatmulParams"
+        raise InputError(text, "params", kind, "MatmulParams")
     return fusion, params, params.num_registers == "auto" and _on_hopper(inputs)
 
 
@@ -294,8 +299,20 @@ def _check_sequence(inputs: Any) -> None:
         return
     kind = type(inputs).__name__
     if hasattr(inputs, "data_ptr"):
-        raise InputError(f"inputs is a {kind}, not a list of tensors; write [x] for a tensor x")
-    raise InputError(f"inputs is a {kind}, not a list of tensors and numbers")
+        text = f"inputs is a {kind}, not a list of tensors; write [x] for a tensor x"
+        raise InputError(text, "inputs", kind, "a list of tensors")
+    text = f"inputs is a {kind}, not a list of tensors and numbers"
+    raise InputError(text, "inputs", kind, "a list of tensors and numbers")
+
+
+def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
+    """Why a kernel that needs copies of operands is expected to lose against reading them."""
+    needed = copies(kernel.fusion, inputs)
+    if not needed:
+        return ""
+    problem = _problem(kernel.fusion, inputs)
+    us = ranked(problem)[0][0]
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us)
 
 
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:

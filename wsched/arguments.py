@@ -6,15 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lowering.errors import UnsupportedError, WschedError
+from lowering.errors import UnsupportedError
 from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.input_error import (
+    InputError,
+    no_tensor,
+    several_devices,
+    wrong_number,
+    wrong_rank,
+    wrong_size,
+    wrong_type,
+)
 from wsched.schedule.epilogue_inputs import matrix_inputs
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "InputError", "bind", "extents_of", "torch_dtype"]
+__all__ = ["Arguments", "bind", "extents_of", "torch_dtype"]
 
 ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
 """What to do about tensors of which threads cannot access two elements at once."""
@@ -26,10 +35,6 @@ MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
 
 _DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
-
-
-class InputError(WschedError, ValueError):
-    """The tensors passed do not fit the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
             continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
-            raise InputError(f"input {position} is {tensor.dtype}, the definition says {wanted}")
+            raise wrong_type(f"input {position}", tensor.dtype, wanted)
         if "K" in binding.axes:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         elif binding.tensor in loaded:
@@ -148,9 +153,7 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
     """
     devices = {t.device for t in inputs if not isinstance(t, (int, float))}
     if len(devices) > 1:
-        raise InputError(
-            f"inputs are on {' and '.join(sorted(map(str, devices)))}, not on one device"
-        )
+        raise several_devices(map(str, devices))
     device = devices.pop()
     if device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"running on {device}", "tensors on cuda or cpu")
@@ -230,31 +233,29 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     import torch
 
     if len(inputs) != len(fusion.inputs):
-        raise InputError(f"{len(inputs)} inputs, the definition has {len(fusion.inputs)}")
+        raise wrong_number(len(inputs), len(fusion.inputs))
     extents: dict[str, int] = {}
     origin: dict[str, str] = {}
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
             continue
         if not isinstance(tensor, torch.Tensor):
-            raise InputError(f"input {position} is a {type(tensor).__name__}, not a torch.Tensor")
+            raise no_tensor(f"input {position}", tensor)
         shape = tuple(tensor.shape)
         if len(shape) != len(binding.axes):
-            raise InputError(
-                f"input {position} has shape {list(shape)}, the definition has "
-                f"{len(binding.axes)} dimensions"
-            )
+            raise wrong_rank(f"input {position}", shape, len(binding.axes))
         for axis, (name, size) in enumerate(zip(binding.axes, shape, strict=True)):
             fixed = binding.sizes[axis]
             here = f"dimension {axis} of input {position}"
             if fixed is not None and fixed != size:
-                raise InputError(f"{here} is {size}, the definition says {fixed}")
+                raise wrong_size(f"input {position}", axis, size, fixed)
             if name == "1":
                 continue
             if extents.setdefault(name, size) != size:
                 raise InputError(
-                    f"{name} is {extents[name]} in {origin[name]} and {size} in {here}"
-                )
+                    f"{name} is {extents[name]} in {origin[name]} and {size} in {here}",
+                    f"input {position}", f"{name} {size}", f"{name} {extents[name]}",
+                )  # fmt: skip
             origin.setdefault(name, here)
     return extents
 

@@ -21,7 +21,6 @@ from lowering.pipeline import PASSES, run_passes, steps
 from wsched import __version__
 from wsched.arguments import (
     Arguments,
-    InputError,
     bind,
     matrix,
     new_result,
@@ -29,15 +28,18 @@ from wsched.arguments import (
     stored_matrix,
     torch_dtype,
 )
+from wsched.copies import copied
 from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, fusion_text
 from wsched.host import BoundLaunch, HostPlan, Plans, class_key
+from wsched.input_error import InputError
 from wsched.kernel_name import kernel_name
+from wsched.lowering_options import lowering_options
 from wsched.once import once
 from wsched.schedule.limits import settled
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
-from wsched.schedule.params import CachePolicies, CachePolicy, MatmulParams
+from wsched.schedule.params import MatmulParams
 from wsched.schedule.subdags import subdags_text, to_dot
 
 if TYPE_CHECKING:
@@ -60,15 +62,6 @@ STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
 """What a full dump writes, in this order."""
 
 
-def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, str], ...]:
-    """(tensor, PTX's word) for each policy that is not the default."""
-    words = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_last"}
-    asked = {b.tensor: policies.d for b in fusion.outputs}
-    asked[fusion.source(fusion.mma.b).name] = policies.b
-    asked[fusion.source(fusion.mma.a).name] = policies.a
-    return tuple((name, words[policy]) for name, policy in asked.items() if policy in words)
-
-
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
@@ -81,11 +74,7 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
     """
     scheduled = schedule_matmul(fusion, params)
     params = settled(fusion, params)
-    options = LoweringOptions(
-        store_buffers=params.epilogue_stages,
-        programmatic_dependent_launch=params.programmatic_dependent_launch,
-        cache_policies=_cache_policies(fusion, params.cache_policies),
-    )
+    options = lowering_options(fusion, params)
     name = kernel_name(fusion, params)
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
@@ -137,12 +126,14 @@ class CompiledFusion:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        arguments = self._arguments(inputs)
-        lasting = key is not None and arguments.reads(inputs)
+        read = self._copied(inputs)
+        arguments = self._arguments(read)
+        lasting = key is not None and arguments.reads(read)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
         if key is not None and lasting and not self.simulates(arguments.device):
-            self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
+            copy = None if read is inputs else self._copied
+            self._plans.add(key, HostPlan(self._packer, read, outputs, launch, copy))
         launch()
         return outputs
 
@@ -151,9 +142,10 @@ class CompiledFusion:
     ) -> BoundLaunch:
         """Check and pack a call for these very tensors; calling the result launches it.
 
-        Arguments and errors as for a call.
+        Inputs that the kernel cannot read where they lie are copied again by each launch. Arguments
+        and errors as for a call.
         """
-        arguments = self._arguments(inputs)
+        arguments = self._arguments(self._copied(inputs))
         lasting = arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -161,10 +153,13 @@ class CompiledFusion:
             return BoundLaunch(launch, inputs, outputs)
 
         def launch_on_copies() -> None:
-            copies = self._arguments(inputs)  # held until the launch is on its way
+            copies = self._arguments(self._copied(inputs))  # held until the launch is on its way
             self._pack(copies, outputs)()
 
         return BoundLaunch(launch_on_copies, inputs, outputs)
+
+    def _copied(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        return copied(self.fusion, inputs)
 
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
         return bind(self.fusion, inputs, self.params.supported_vec_size.epilogue)
@@ -178,7 +173,7 @@ class CompiledFusion:
         """
         from wsched.trace.records import record
 
-        arguments = self._arguments(inputs)
+        arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, out))
         return record(self.traced, arguments)
 
@@ -246,7 +241,7 @@ class CompiledFusion:
         """
         import torch
 
-        arguments = self._arguments(inputs)
+        arguments = self._arguments(self._copied(inputs))
         outputs = self._results(replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
@@ -278,9 +273,9 @@ class CompiledFusion:
         if isinstance(out, torch.Tensor):
             out = [out]
         if out is not None and len(out) != len(self.fusion.outputs):
-            raise InputError(
-                f"out has {len(out)} tensors, the definition has {len(self.fusion.outputs)} outputs"
-            )
+            outputs = len(self.fusion.outputs)
+            text = f"out has {len(out)} tensors, the definition has {outputs} outputs"
+            raise InputError(text, "out", str(len(out)), str(outputs))
         results = []
         for position, binding in enumerate(self.fusion.outputs):
             shape = result_shape(binding, arguments.extents)
@@ -292,10 +287,10 @@ class CompiledFusion:
                 continue
             given = out[position]
             if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):
-                raise InputError(
-                    f"out[{position}] is {given.dtype} {list(given.shape)} on {given.device}, the "
-                    f"result is {dtype} {shape} on {arguments.device}"
-                )
+                argument, wanted = f"out[{position}]", f"{dtype} {shape} on {arguments.device}"
+                found = f"{given.dtype} {list(given.shape)} on {given.device}"
+                text = f"{argument} is {found}, the result is {wanted}"
+                raise InputError(text, argument, found, wanted)
             results.append(given)
         return results
 
@@ -340,7 +335,8 @@ class CompiledFusion:
         for step in steps(self.tile_level, self.options):
             if step.name == stage:
                 return print_kernel(step.kernel)
-        raise InputError(f"no stage {stage!r}; there are: {', '.join(self.stages())}")
+        there = ", ".join(self.stages())
+        raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
 
     def stages(self) -> list[str]:
         """Names that :meth:`dump` takes, in the order in which the stages are made.

@@ -11,6 +11,7 @@ from lowering.errors import ScheduleError, UnsupportedError
 from lowering.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
 from wsched.api import import_fusion, recorded
 from wsched.compiled import CompiledFusion, compile_fusion
+from wsched.copies import Copy
 from wsched.fallback import rebuild, unknown_ops
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params, ranked
@@ -122,8 +123,10 @@ class Explanation:
         return "\n".join([*lines, ""])
 
 
-def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
-    """The explanation of a kernel that the heuristic chose for a problem."""
+def explain_kernel(
+    kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...] = ()
+) -> Explanation:
+    """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
     best, *others = ranked(problem)
     facts = _facts(kernel, problem, best[0], others)
     refusals = tuple(
@@ -132,7 +135,11 @@ def explain_kernel(kernel: CompiledFusion, problem: Problem, device: str) -> Exp
     )
     count = len(others) + 1
     choices = _choices(kernel.params, problem, best[0], count, facts.grid, kernel.trials)
-    return Explanation(WSCHED, device, facts, choices, refusals)
+    moved = tuple(
+        Choice(c.argument, "copied", f"{c.reason}; the copy reads and writes {c.bytes} bytes")
+        for c in needed
+    )
+    return Explanation(WSCHED, device, facts, choices + moved, refusals)
 
 
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:

@@ -86,9 +86,11 @@ class HostPlan:
         inputs: of the first call.
         outputs: of the first call; they say what to allocate for the next ones.
         launch: of the first call.
+        copy: makes of the caller's inputs those that the kernel reads, where it cannot read some;
+            ``inputs`` are what it made of the first call's.
     """
 
-    __slots__ = ("_allocate", "_launches", "_lock", "_pack")
+    __slots__ = ("_allocate", "_copy", "_launches", "_lock", "_pack")
 
     def __init__(
         self,
@@ -96,14 +98,17 @@ class HostPlan:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         launch: Callable[[], None],
+        copy: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
-        self._pack = pack
+        self._pack, self._copy = pack, copy
         self._allocate = [_allocator(t) for t in outputs]
         self._launches = {_addresses(inputs, outputs): launch}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Allocate the outputs and launch."""
+        """Copy what has to be copied, allocate the outputs and launch."""
+        if self._copy is not None:
+            inputs = self._copy(inputs)  # held until the launch is on its way
         outputs = [allocate() for allocate in self._allocate]
         key = _addresses(inputs, outputs)
         launch = self._launches.get(key)

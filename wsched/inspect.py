@@ -8,11 +8,11 @@ from typing import Any
 
 from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.api import import_fusion
-from wsched.arguments import InputError
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
 from wsched.heuristics import Problem, choose_params, epilogue_work
+from wsched.input_error import InputError
 from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
 
@@ -76,7 +76,10 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
     found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNK"))
     for axis, size in fixed.items():
         if found.of(axis) != size:
-            raise InputError(f"{axis} is {found.of(axis)} in {found}, the definition says {size}")
+            raise InputError(
+                f"{axis} is {found.of(axis)} in {found}, the definition says {size}",
+                "shape", f"{axis} {found.of(axis)}", f"{axis} {size}",
+            )  # fmt: skip
     return found
 
 

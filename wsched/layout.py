@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lowering.errors import UnsupportedError
-from lowering.hopper import TMA_STRIDE_ALIGN
+from wsched.copies import tma_reads
 from wsched.fusion import Fusion, IterDomain, TensorBinding
 
 if TYPE_CHECKING:
@@ -25,48 +24,32 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     An operand keeps the order that the definition gives it wherever its tensor can be read so. That
     is decided by strides, and those of dimensions of size 1 or of empty tensors mean nothing. What
     is no tensor or has another rank stays as it is, for :func:`~wsched.arguments.bind` to refuse.
-
-    Raises:
-        UnsupportedError: no dimension of a tensor is contiguous.
+    A tensor that TMA cannot read is copied (:mod:`wsched.copies`), in its own order if it has one.
     """
     import torch
 
     orders = []
-    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
+    for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
         if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == 2:
-            order = _order(binding, tensor, declared, f"input {position}")
+            order = _order(binding, tensor, declared)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))
 
 
-def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order, what: str) -> Order:
+def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order) -> Order:
     candidates = (declared, declared[::-1])
-    for fits in (_addressable, _contiguous):  # the second for what bind refuses with its reasons
+    for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
         for order in candidates:
             rows, cols = (binding.axes.index(name) for name in order)
             if fits(tensor, rows, cols):
                 return order
-    strides = ", ".join(map(str, tensor.stride()))
-    raise UnsupportedError(
-        f"{what} with strides [{strides}] along {', '.join(binding.axes)}",
-        f"one dimension contiguous (stride 1), the other a positive multiple of "
-        f"{TMA_STRIDE_ALIGN} bytes apart",
-        "Make the tensor contiguous",
-    )
+    return declared
 
 
 def _contiguous(tensor: torch.Tensor, rows: int, cols: int) -> bool:
     stride: int = tensor.stride(cols)
     return stride == 1 or tensor.shape[cols] == 1 or 0 in tensor.shape
-
-
-def _addressable(tensor: torch.Tensor, rows: int, cols: int) -> bool:
-    """Whether TMA can read the tensor row by row."""
-    row_bytes: int = tensor.stride(rows) * tensor.element_size()
-    apart = row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0
-    single = tensor.shape[rows] == 1 or 0 in tensor.shape
-    return _contiguous(tensor, rows, cols) and (single or apart)
 
 
 def _with_orders(fusion: Fusion, orders: tuple[Order, ...]) -> Fusion:

@@ -55,6 +55,7 @@ def routes(
     recorded: Definition | UnsupportedError,
     inputs: Sequence[Any],
     compile: Callable[[Any, Sequence[Any]], CompiledFusion],
+    slower: Callable[[CompiledFusion, Sequence[Any]], str],
 ) -> Generator[Route, WschedError, None]:
     """The ways that take these inputs, best first; each knows the refusals before it.
 
@@ -63,6 +64,7 @@ def routes(
         recorded: its operations, or why they cannot be read.
         inputs: as passed to ``wsched.execute``.
         compile: ``wsched.compile``.
+        slower: why the next way is expected to be quicker than a kernel; empty if it is not.
 
     Yields:
         The next route; what is sent back is the error with which it has refused to run.
@@ -75,11 +77,14 @@ def routes(
     try:
         kernel = compile(definition, inputs)
         kernel.admit(inputs)
-        # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
-        last = yield Route(WSCHED, _kernel(kernel), kernel)
+        if reason := _on_gpu(inputs) and slower(kernel, inputs):
+            refusals.append(Refusal(WSCHED, reason))
+        else:
+            # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
+            last = yield Route(WSCHED, _kernel(kernel), kernel)
+            refusals.append(Refusal(WSCHED, str(last)))
     except (UnsupportedError, ScheduleError) as e:
-        last = e
-    refusals.append(Refusal(WSCHED, str(last)))
+        refusals.append(Refusal(WSCHED, str(e)))
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
     elif not hasattr(definition, "execute"):

@@ -10,7 +10,7 @@ import pytest
 import wsched
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import cooperative, ping_pong
-from wsched.arguments import InputError
+from wsched.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -12,9 +12,9 @@ from lowering.pipeline import PASSES
 from tests.schedules import definition
 from wsched import explanation
 from wsched.api import import_fusion
-from wsched.arguments import InputError
 from wsched.compiled import STAGES
 from wsched.explanation import explain_definition
+from wsched.input_error import InputError
 from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
 
 FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)

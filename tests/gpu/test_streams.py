@@ -14,7 +14,7 @@ import pytest
 import wsched
 from lowering.cuda.nvrtc import compilations
 from tests.schedules import SCHEDULES, definition
-from wsched.arguments import InputError
+from wsched.input_error import InputError
 
 pytestmark = pytest.mark.gpu
 

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowering.errors import UnsupportedError
-from wsched.arguments import InputError
 from wsched.fallback.torch_ops import torch_dtype
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node
+from wsched.input_error import (
+    InputError,
+    no_tensor,
+    several_devices,
+    wrong_number,
+    wrong_rank,
+    wrong_size,
+    wrong_type,
+)
 
 __all__ = ["check_inputs"]
 
@@ -27,12 +35,13 @@ def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
 
     wanted = [n for n in definition.nodes if _is_input(n)]
     if len(inputs) != len(wanted):
-        raise InputError(f"{len(inputs)} inputs, the definition has {len(wanted)}")
+        raise wrong_number(len(inputs), len(wanted))
     for position, (node, value) in enumerate(zip(wanted, inputs, strict=True)):
         if node.op == "define_tensor":
             _check_tensor(node, value, f"input {position}")
         elif not isinstance(value, bool | int | float):
-            raise InputError(f"input {position} is a {type(value).__name__}, not a number")
+            argument, kind = f"input {position}", type(value).__name__
+            raise InputError(f"{argument} is a {kind}, not a number", argument, kind, "a number")
     tensors = [
         t
         for n, t in zip(wanted, inputs, strict=True)
@@ -40,7 +49,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
     ]
     devices = sorted({str(t.device) for t in tensors})
     if len(devices) > 1:
-        raise InputError(f"inputs are on {' and '.join(devices)}, not on one device")
+        raise several_devices(devices)
     if devices and tensors[0].device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
 
@@ -55,16 +64,14 @@ def _check_tensor(node: Node, value: Any, what: str) -> None:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise InputError(f"{what} is a {type(value).__name__}, not a torch.Tensor")
+        raise no_tensor(what, value)
     dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
     if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype.name):
-        raise InputError(f"{what} is {value.dtype}, the definition says {torch_dtype(dtype.name)}")
+        raise wrong_type(what, value.dtype, torch_dtype(dtype.name))
     if not isinstance(shape, tuple):
         return
     if value.dim() != len(shape):
-        raise InputError(
-            f"{what} has shape {list(value.shape)}, the definition has {len(shape)} dimensions"
-        )
+        raise wrong_rank(what, value.shape, len(shape))
     for axis, (fixed, size) in enumerate(zip(shape, value.shape, strict=True)):
         if isinstance(fixed, int) and fixed >= 0 and fixed != size:
-            raise InputError(f"dimension {axis} of {what} is {size}, the definition says {fixed}")
+            raise wrong_size(what, axis, size, fixed)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.errors import UnsupportedError
-from wsched.arguments import InputError
 from wsched.fallback.torch_ops import PROMOTED, operations, torch_dtype
 from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,8 @@ def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tu
             raise
         shapes = [list(v.shape) for v in operands if isinstance(v, torch.Tensor)]
         text = (str(e) or type(e).__name__).splitlines()[0]
-        raise InputError(f"line {node.line}: fd.ops.{node.op} of {shapes}: {text}") from e
+        where = f"line {node.line}: fd.ops.{node.op}"
+        raise InputError(f"{where} of {shapes}: {text}", where, str(shapes)) from e
     if of_numbers and isinstance(result, torch.Tensor) and result.dim() == 0:
         return (result.item(),)
     if node.op in ("full", "iota") and device is not None:
