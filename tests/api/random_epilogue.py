@@ -47,7 +47,7 @@ class RandomEpilogue:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.generator = torch.Generator().manual_seed(self.seed)
-        x, w = self.integers(self.m, self.k), self.integers(self.n, self.k)
+        x, w = self.operand(self.m), self.operand(self.n)
         self.inputs += [x.to(torch.bfloat16), w.to(torch.bfloat16)]
         y = x.to(F64) @ w.to(F64).T
         self.declared: list[str] = []
@@ -78,6 +78,9 @@ class RandomEpilogue:
         full = [v for v in self.values if v.name[0] in "vf" and v.exact.shape == (self.m, self.n)]
         middle = full[len(full) // 2]
         return [full[-1]] if middle is full[-1] or self.seed % 2 else [full[-1], middle]
+
+    def operand(self, rows: int) -> Any:
+        return self.integers(rows, self.k)
 
     def integers(self, *shape: int) -> Any:
         return torch.randint(-2, 3, shape, generator=self.generator)

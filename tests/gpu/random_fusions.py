@@ -1,0 +1,220 @@
+"""Random fusions x shapes x layouts through ``wsched.execute``, counted by the way they went.
+
+``python -m tests.gpu.random_fusions --count 2000 --seed 1 --seconds 300``
+
+A case is what a user of nvFuser might write: a matmul, an epilogue of up to 12 pointwise operations
+with row, column, matrix and scalar inputs and one or two results, any sizes from 1 on, operands of
+any order of memory, sliced, unaligned; a few with fp32 operands or an operation before the matmul.
+Values are integers of which the product is exact in every type, so that each way has to agree with
+fp64 within the bound that the roundings of the epilogue leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import exp, log
+from time import perf_counter
+from typing import Any
+
+from tests.gpu.watchdog import watchdog
+
+__all__ = ["Outcome", "draw", "main", "run", "summary"]
+
+MOST_OPERATIONS = 12
+LARGEST = 1024
+NONZEROS = 24
+"""Expected elements of a row of an operand that are not 0: sums stay below 256, exact in bf16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case.
+
+    Args:
+        seed: of the case.
+        route: ``wsched``, ``wsched with a copy``, ``nvfuser`` or ``torch``; empty if it failed.
+        wrong: what is wrong; empty if the results are right.
+    """
+
+    seed: int
+    route: str
+    wrong: str
+
+
+def draw(seed: int, largest: int = LARGEST) -> tuple[str, list[Any], list[Any]]:
+    """The definition, the inputs on the CPU, and for each result the exact value and its bound."""
+    import torch
+
+    from tests.api.random_epilogue import RandomEpilogue
+
+    rng = random.Random(f"fusion {seed}")
+
+    def size() -> int:
+        found = round(exp(rng.uniform(0, log(largest))))
+        return 8 * -(-found // 8) if rng.random() < 0.6 else found
+
+    class Sparse(RandomEpilogue):
+        def operand(self, rows: int) -> Any:
+            values = torch.randint(-1, 2, (rows, self.k), generator=self.generator)
+            kept = torch.rand(rows, self.k, generator=self.generator) * self.k < NONZEROS
+            return values * kept
+
+    made = Sparse(seed, size(), size(), size(), MOST_OPERATIONS)
+    text, inputs = made.text, list(made.inputs)
+    kind = rng.random()
+    if kind < 0.2:
+        name, dtype = ("Float", torch.float32) if kind < 0.03 else ("Half", torch.float16)
+        text = text.replace("dtype=DataType.BFloat16", f"dtype=DataType.{name}", 2)
+        inputs[:2] = [t.to(dtype) for t in inputs[:2]]
+    elif kind < 0.24:
+        before = "    xn = fd.ops.neg(x)\n    xm = fd.ops.neg(xn)\n"
+        before += "    xc = fd.ops.cast(xm, dtype=DataType.BFloat16)\n    y = "
+        text = text.replace("    y = ", before, 1).replace("linear(x, w)", "linear(xc, w)")
+    inputs[:2] = [_laid_out(t, rng) for t in inputs[:2]]
+    return text, inputs, made.outputs
+
+
+def _laid_out(tensor: Any, rng: random.Random) -> Any:
+    """The same matrix elsewhere in memory."""
+    import torch
+
+    def slice_of(t: Any, before: int, after: int) -> Any:
+        rows, cols = t.shape
+        whole = torch.full((rows, before + cols + after), float("nan"), dtype=t.dtype)
+        view = whole[:, before : before + cols]
+        view.copy_(t)
+        return view
+
+    layouts: list[Callable[[Any], Any]] = [
+        lambda t: t,
+        lambda t: t,
+        lambda t: t.T.contiguous().T,
+        lambda t: slice_of(t, 8, -t.shape[1] % 8 + 16),
+        lambda t: slice_of(t.T, 0, -t.shape[0] % 8 + 8).T,
+        lambda t: slice_of(t, 1, 2),
+        lambda t: t.repeat_interleave(2, dim=1)[:, ::2],
+    ]
+    weights = [4, 4, 3, 2, 2, 1, 1]
+    return rng.choices(layouts, weights)[0](tensor)
+
+
+def on_device(tensor: Any, device: str) -> Any:
+    """A copy with the same strides and the same alignment."""
+    import torch
+
+    if not tensor.dim() or 0 in tensor.shape:
+        return tensor.to(device)
+    start = tensor.storage_offset() % 8
+    span = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    base = torch.zeros(start + span, dtype=tensor.dtype, device=device)
+    copy = base.as_strided(tensor.shape, tensor.stride(), start)
+    return copy.copy_(tensor)
+
+
+def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
+    """Run a case and judge it."""
+    import wsched
+
+    try:
+        text, inputs, wanted = draw(seed, largest)
+        inputs = [on_device(t, device) for t in inputs]
+        found = wsched.explain(text, inputs)
+        route = found.route
+        if any(c.value == "copied" for c in found.choices):
+            route += " with a copy"
+        results = wsched.execute(text, inputs)
+    except Exception as e:  # whatever it is, it belongs to the case
+        return Outcome(seed, "", f"{type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
+    for number, (got, value) in enumerate(zip(results, wanted, strict=True)):
+        if wrong := _judge(got, value):
+            return Outcome(seed, route, f"result {number}: {wrong}")
+    return Outcome(seed, route, "")
+
+
+def _judge(got: Any, value: Any) -> str:
+    import torch
+
+    rounding = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-10, torch.float32: 2.0**-22}
+    exact, bound = value.exact, value.bound
+    if got.shape != exact.shape:
+        return f"shape {list(got.shape)}, not {list(exact.shape)}"
+    if got.isnan().any():
+        return f"{int(got.isnan().sum())} elements are NaN"
+    largest = {torch.float16: 65504.0}.get(got.dtype, 3e38)
+    limit = bound + rounding[got.dtype] * (exact.abs() + bound) + 2.0**-24
+    off = ((got.double().cpu() - exact).abs() > limit) & (exact.abs() < largest)
+    if not off.any():
+        return ""
+    where = tuple(int(i) for i in off.nonzero()[0])
+    return f"{int(off.sum())} of {off.numel()} beyond the bound, first {where}"
+
+
+def summary(outcomes: list[Outcome], wanted: int, seconds: float) -> str:
+    """``2000 of 2000 fusions in 200 s, none wrong: wsched 1500 (75.0 %), nvfuser ...``."""
+    routes = Counter(o.route or "failed" for o in outcomes)
+    bad = sum(bool(o.wrong) for o in outcomes)
+    total = max(len(outcomes), 1)
+    each = ", ".join(f"{r} {n} ({100 * n / total:.1f} %)" for r, n in routes.most_common())
+    verdict = f"{bad} WRONG" if bad else "none wrong"
+    return f"{len(outcomes)} of {wanted} fusions in {seconds:.0f} s, {verdict}: {each}"
+
+
+def main(arguments: list[str]) -> int:
+    """Run; exit status 1 if a fusion was wrong or not all of them ran."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="fusions")
+    parser.add_argument("--seed", type=int, default=0, help="of the first one; the rest follow")
+    parser.add_argument("--seconds", type=float, default=400, help="stop after this time")
+    parser.add_argument("--hang", type=float, default=60, help="seconds that one may take")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--device", default="cuda", help="cpu: the machine, with small sizes")
+    parser.add_argument("--largest", type=int, default=LARGEST, help="most rows, columns and K")
+    parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker >= 0:
+        return _work(options)
+    begin = perf_counter()
+    command = [sys.executable, "-m", "tests.gpu.random_fusions", *arguments, "--worker"]
+    workers = [
+        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, text=True)
+        for i in range(options.jobs)
+    ]
+    outcomes = [o for w in workers for o in _outcomes(w)]
+    for o in outcomes:
+        if o.wrong:
+            print(f"WRONG seed {o.seed} by {o.route or 'no route'}: {o.wrong}")
+    print(summary(outcomes, options.count, perf_counter() - begin))
+    return 1 if len(outcomes) < options.count or any(o.wrong for o in outcomes) else 0
+
+
+def _outcomes(worker: subprocess.Popen[str]) -> Iterator[Outcome]:
+    text, _ = worker.communicate()
+    return (Outcome(*json.loads(line)) for line in text.splitlines() if line.startswith("["))
+
+
+def _work(options: argparse.Namespace) -> int:
+    """One process: every ``jobs``-th case, a line of JSON for each."""
+    import torch
+
+    torch.set_num_threads(1)
+    begin = perf_counter()
+    for number in range(options.worker, options.count, options.jobs):
+        if perf_counter() - begin > options.seconds:
+            break
+        seed = 1_000_000 * (options.seed + 1) + number
+        with watchdog(options.hang, f"seed {seed}"):
+            o = run(seed, options.device, options.largest)
+        print(json.dumps([o.seed, o.route, o.wrong]), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
