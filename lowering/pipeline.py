@@ -20,6 +20,7 @@ from passes.allocate_shared import allocate_shared
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
 from passes.delinearize import delinearize
+from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.order_pingpong import order_pingpong
@@ -52,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     delinearize,  # the load side's tile*k loop, taken apart where it is only executed
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
+    divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop
     reallocate_registers,  # setmaxnreg, budget checked
     set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them

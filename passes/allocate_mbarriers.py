@@ -13,6 +13,10 @@ their first step, as the proposal does, so that the load side waits with the sam
 consumers. In ping-pong a step has one consuming group, so only group 0 makes those first arrivals,
 whether it has a tile or not.
 
+What ``ld.shared`` or ``ldmatrix`` read is released behind ``fence.proxy.async`` by every thread and
+a ``warp.sync``: the arrival of one thread alone orders neither the other threads' reads nor reads
+against the next copy, which goes through another proxy.
+
 In a cluster whose CTAs fill each other's stages, a stage may be filled only when all its readers in
 all CTAs have released it: each release arrives at the empty barrier of every CTA that multicasts to
 ours, our own included. These arrivals and their waits are relaxed: what they order are reads by
@@ -38,8 +42,11 @@ from lowering.ir.nodes import (
     CtaSync,
     Elect,
     FenceMBarrierInit,
+    FenceProxyAsync,
     For,
     If,
+    LdMatrix,
+    LdShared,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -52,6 +59,7 @@ from lowering.ir.nodes import (
     Stmt,
     TmaLoad,
     WaitFull,
+    WarpSync,
 )
 from lowering.ir.visit import Names, map_bodies, walk
 from lowering.options import LoweringOptions
@@ -88,7 +96,8 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
           }
     """
     names = Names(kernel)
-    rings = [_Barriers.of(ring, names) for ring in kernel.circular_buffers]
+    read = {s.src.buffer for s in walk(kernel.body) if isinstance(s, LdMatrix | LdShared)}
+    rings = [_Barriers.of(ring, names, read) for ring in kernel.circular_buffers]
     if not rings:
         return kernel
     init = (b.each(names, "init", b.initialised, b.full, b.empty) for b in rings)
@@ -115,21 +124,25 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Barriers:
-    """A circular buffer with its mbarriers; ``peers`` are ranks that multicast into its stages."""
+    """A circular buffer with its mbarriers; ``peers`` are ranks that multicast into its stages,
+    ``release`` is what stands in front of the arrivals that release one.
+    """
 
     ring: CircularBuffer
     full: MBarrierArray
     empty: MBarrierArray
     peers: tuple[Expr, ...]
+    release: Body
 
     @staticmethod
-    def of(ring: CircularBuffer, names: Names) -> _Barriers:
+    def of(ring: CircularBuffer, names: Names, read: set[str]) -> _Barriers:
+        """``read`` are the buffers that threads read themselves."""
         peers = _peers(ring)
         full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, 1)
         arrivals = WARPS_PER_GROUP * ring.consumers * (1 + len(peers))
-        return _Barriers(
-            ring, full, MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals), peers
-        )
+        empty = MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals)
+        release = (FenceProxyAsync(), WarpSync()) if read & set(ring.buffers) else ()
+        return _Barriers(ring, full, empty, peers, release)
 
     def each(
         self,
@@ -150,7 +163,7 @@ class _Barriers:
 
     def placed(self, role: Role, names: Names) -> Role:
         """A role with the ring's steps as operations on barriers, and the first arrivals."""
-        body = _place(role.body, self.ring, self.full, self.empty, self.peers)
+        body = _place(role.body, self)
         if not _consumes(role.body, self.ring):
             return replace(role, body=body)
         arrive = self.each(names, "first", lambda bar: _arrive(bar, self.peers), self.empty)
@@ -192,14 +205,9 @@ def _arrive(bar: MBarrierRef, peers: tuple[Expr, ...]) -> Body:
     return (MBarrierArrive(bar), *(MBarrierArrive(bar, cta=peer, order=RELAXED) for peer in peers))
 
 
-def _place(
-    body: Body,
-    ring: CircularBuffer,
-    full: MBarrierArray,
-    empty: MBarrierArray,
-    peers: tuple[Expr, ...],
-) -> Body:
+def _place(body: Body, barriers: _Barriers) -> Body:
     """``body`` with the ring's steps replaced by operations on its barriers."""
+    ring, full, empty = barriers.ring, barriers.full, barriers.empty
     out: list[Stmt] = []
     filling: MBarrierRef | None = None
     order = RELAXED if ring.multicast else "acquire.cta"
@@ -214,9 +222,10 @@ def _place(
                 at = MBarrierRef(full.name, m % ring.stages)
                 out.append(MBarrierWait(at, m // ring.stages % 2))
             case Release(ring=name, step=m) if name == ring.name:
-                out.append(Elect(_arrive(MBarrierRef(empty.name, m % ring.stages), peers)))
+                freed = MBarrierRef(empty.name, m % ring.stages)
+                out += [*barriers.release, Elect(_arrive(freed, barriers.peers))]
             case TmaLoad(dst=dst) if dst.buffer in ring.buffers:
                 out.append(replace(stmt, bar=filling))
             case _:
-                out.append(map_bodies(stmt, lambda b: _place(b, ring, full, empty, peers)))
+                out.append(map_bodies(stmt, lambda b: _place(b, barriers)))
     return tuple(out)

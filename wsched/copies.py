@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Copy", "copied", "copies", "slower_than_direct", "tma_reads"]
 
-COPY_BYTES_PER_US = 2.5e6
-"""Bytes read and written by a copy in a microsecond. An H200 copies aligned rows at 4.3e6; rows at
-odd addresses take longer (``python -m tests.gpu.unaligned``, design/performance.md)."""
+COPY_US, COPY_BYTES_PER_US = 5.0, 1.75e6
+"""What a copy takes on the GPU: its start, and bytes read and written in a microsecond. (Rows at
+multiples of 16 bytes are copied at 4.3e6.) All constants here: ``python -m wsched.bench.unaligned``
+on an H200, design/performance.md."""
 
-COPY_US = 2.5
-"""Least time of a copy: its launch."""
+DIRECT_US, DIRECT_TFLOPS, DIRECT_BYTES_PER_US = 8.0, 130.0, 1.2e6
+"""What cuBLAS takes on the GPU for operands with an odd row stride: its start, 10^12 operations in
+a second, and bytes of operands in a microsecond where they are what takes the time."""
 
-DIRECT_TFLOPS = 400.0
-"""What cuBLAS reaches on operands with an odd row stride (same measurement)."""
-
-DIRECT_BYTES_PER_US = 2.5e6
-"""And how fast it reads operands, where they are what takes the time."""
+CALL_HOST_US, COPY_HOST_US, NVFUSER_HOST_US = 8.0, 10.0, 76.0
+"""What the host takes for a call of a kernel, for each copy in front of it, and for a call of
+nvFuser's ``execute``: the GPU waits for the host where that is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +123,14 @@ def _pitch(tensor: torch.Tensor, cols: int) -> int:
 def _aligned(tensor: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
     import torch
 
-    shape = (tensor.shape[rows], _pitch(tensor, cols))
-    buffer = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
-    view = buffer[:, : tensor.shape[cols]]
-    view = view if (rows, cols) == (0, 1) else view.T
-    view.copy_(tensor)
-    return view
+    strides = [1, 1]
+    strides[rows] = _pitch(tensor, cols)
+    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
 
 
 def slower_than_direct(needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float) -> str:
-    """Why copies and the kernel are expected to take longer than a matmul of operands as they lie.
+    """Why copies and the kernel are expected to take longer than nvFuser, which copies nothing.
 
     Args:
         needed: the copies.
@@ -147,12 +145,14 @@ def slower_than_direct(needed: Sequence[Copy], m: int, n: int, k: int, kernel_us
     if not needed:
         return ""
     copy_us = sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
+    wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copy_us + kernel_us)
     flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
-    direct_us = max(flops_us, 2 * (m * k + n * k) / DIRECT_BYTES_PER_US) + COPY_US
-    if copy_us + kernel_us <= direct_us:
+    bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
+    direct_us = max(NVFUSER_HOST_US, DIRECT_US + max(flops_us, bytes_us))
+    if wsched_us <= direct_us:
         return ""
     which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)
     return (
-        f"a copy of {which} and the kernel are predicted to take {copy_us + kernel_us:.1f} us, the "
+        f"a copy of {which} and the kernel are predicted to take {wsched_us:.1f} us, the "
         f"matmul of the operands as they lie {direct_us:.1f} us"
     )

@@ -21,6 +21,7 @@ from lowering.ir.nodes import (
     MBarrierInval,
     MBarrierWait,
     Stmt,
+    WarpSync,
 )
 
 __all__ = ["RULES"]
@@ -93,6 +94,7 @@ RULES: Mapping[type[Stmt], Rule] = {
     BarArrive: _bar_arrive,
     FenceMBarrierInit: _fixed("ptx::fence_mbarrier_init();"),
     FenceProxyAsync: _fixed("ptx::fence_proxy_async();"),
+    WarpSync: _fixed("__syncwarp();"),
     GridDepWait: _fixed("ptx::griddepcontrol_wait();"),
     GridDepLaunchDependents: _fixed("ptx::griddepcontrol_launch_dependents();"),
     CtaSync: _fixed("__syncthreads();"),

@@ -18,6 +18,7 @@ namespace ptx {
 PTX int div(int a, int b) { return int(unsigned(a) / unsigned(b)); }
 PTX int mod(int a, int b) { return int(unsigned(a) % unsigned(b)); }
 PTX int ceildiv(int a, int b) { return int((unsigned(a) + unsigned(b) - 1u) / unsigned(b)); }
+PTX int mulhi(int a, int b) { return int(__umulhi(2u * unsigned(a), unsigned(b))); }
 PTX long long div(long long a, long long b) { return (long long)(u64(a) / u64(b)); }
 PTX long long mod(long long a, long long b) { return (long long)(u64(a) % u64(b)); }
 PTX long long ceildiv(long long a, long long b) { return (long long)((u64(a) + u64(b) - 1) / u64(b)); }

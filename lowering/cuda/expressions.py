@@ -48,7 +48,10 @@ _INFIX = {
     "<": ("<", 6), "<=": ("<=", 6), "<<": ("<<", 7), "+": ("+", 8), "-": ("-", 8), "*": ("*", 9),
 }  # fmt: skip
 _SHIFT, _AND, _ATOM = 7, 4, 10
-_CALLS = {"//": "ptx::div", "%": "ptx::mod", "ceildiv": "ptx::ceildiv", "min": "min", "max": "max"}
+_CALLS = {
+    "//": "ptx::div", "%": "ptx::mod", "ceildiv": "ptx::ceildiv", "min": "min", "max": "max",
+    "mulhi": "ptx::mulhi",
+}  # fmt: skip
 
 
 def power_of_two(value: int) -> int | None:

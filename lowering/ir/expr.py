@@ -184,6 +184,8 @@ OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
     "ceildiv": (lambda a, b: -(-a // b), 0),
     "min": (min, 0),
     "max": (max, 0),
+    # PTX's mul.hi for non-negative numbers of 31 bits: the product without its low 31 bits.
+    "mulhi": (lambda a, b: a * b >> 31, 0),
 }
 COMPARISONS = frozenset({"==", "!=", "<", "<=", "and", "or"})
 

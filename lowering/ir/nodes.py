@@ -58,6 +58,7 @@ from lowering.ir.sync import (
     Produce,
     Release,
     WaitFull,
+    WarpSync,
 )
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "TmaLoad",
     "TmaStore",
     "WaitFull",
+    "WarpSync",
     "Wgmma",
     "WgmmaCommit",
     "WgmmaFence",

@@ -27,6 +27,7 @@ __all__ = [
     "Produce",
     "Release",
     "WaitFull",
+    "WarpSync",
 ]
 
 
@@ -155,10 +156,20 @@ class FenceMBarrierInit(Stmt):
 @dataclass(frozen=True, slots=True)
 class FenceProxyAsync(Stmt):
     """``fence.proxy.async.shared::cta``: the executing threads' generic-proxy writes to shared
-    memory become visible to the async proxy (TMA, wgmma). Orders only the executing threads.
+    memory become visible to the async proxy (TMA, wgmma), and their reads stay in front of what it
+    writes afterwards. Orders only the executing threads.
     """
 
     OP: ClassVar[str] = "fence.proxy.async"
+
+
+@dataclass(frozen=True, slots=True)
+class WarpSync(Stmt):
+    """``bar.warp.sync``: what any thread of the warp did in memory comes before what any does
+    afterwards; ``elect`` alone does not say so.
+    """
+
+    OP: ClassVar[str] = "warp.sync"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from lowering.ir.nodes import (
     TmaLoad,
     TmaStore,
     WaitFull,
+    WarpSync,
     Wgmma,
     WgmmaCommit,
     WgmmaFence,
@@ -73,7 +74,7 @@ __all__ = ["verify"]
 COLLECTIVE = (
     BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, FragStoreGlobal, GridDepWait,
     LdMatrix, LdShared, MmaTile, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
-    Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    WarpSync, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,

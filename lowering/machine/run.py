@@ -48,6 +48,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.MBarrierWait: synchronize.mbarrier_wait,
     nodes.FenceMBarrierInit: synchronize.fence_mbarrier_init,
     nodes.FenceProxyAsync: synchronize.fence_proxy_async,
+    nodes.WarpSync: synchronize.warp_sync,
     nodes.BarSync: synchronize.bar_sync,
     nodes.BarArrive: synchronize.bar_arrive,
     nodes.CtaSync: synchronize.cta_sync,

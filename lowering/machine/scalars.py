@@ -9,7 +9,8 @@ from lowering.machine.errors import FaultError
 
 __all__ = ["Env", "Scalar", "bind", "compile_scalar"]
 
-_DIVISIONS = frozenset({"//", "%", "ceildiv"})
+# Each operation on non-negative numbers, with what it does to them.
+_NON_NEGATIVE = {"//": "divides", "%": "divides", "ceildiv": "divides", "mulhi": "multiplies"}
 _BITS = {ScalarType.I32: 31, ScalarType.I64: 63, ScalarType.PRED: 1}
 
 
@@ -31,7 +32,7 @@ def compile_scalar(e: Expr) -> Scalar:
     """A function that gives the value of ``e``.
 
     It raises FaultError on a division by a number that is not positive or of a negative one: C++
-    rounds such a quotient the other way.
+    rounds such a quotient the other way. The same goes for ``mulhi``, which divides by 2**31.
     """
     match e:
         case Const(value):
@@ -46,17 +47,19 @@ def compile_scalar(e: Expr) -> Scalar:
             return lambda env: a(env) if c(env) else b(env)
         case Binary(op, lhs, rhs):
             left, right = compile_scalar(lhs), compile_scalar(rhs)
-            f = _division(op, e) if op in _DIVISIONS else OPS[op][0]
+            f = _checked(op, e) if op in _NON_NEGATIVE else OPS[op][0]
             return lambda env: f(left(env), right(env))
     raise TypeError(f"not an expression: {e!r}")
 
 
-def _division(op: str, e: Expr) -> Callable[[int, int], int]:
+def _checked(op: str, e: Expr) -> Callable[[int, int], int]:
     f = OPS[op][0]
 
+    least = 0 if op == "mulhi" else 1
+
     def checked(a: int, b: int) -> int:
-        if a < 0 or b <= 0:
-            raise FaultError(f"{e} divides {a} by {b}")
+        if a < 0 or b < least:
+            raise FaultError(f"{e} {_NON_NEGATIVE[op]} {a} by {b}")
         return f(a, b)
 
     return checked

@@ -6,6 +6,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from lowering.hopper import registers_at_entry
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Frag, Stmt
@@ -79,6 +81,17 @@ class BulkQueue(Resource):
     covered: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class GenericRead:
+    """``ld.shared`` or ``ldmatrix`` of some 16-byte chunks that TMA might overtake; ``fenced`` says
+    whether each thread of the warp has executed ``fence.proxy.async`` behind it.
+    """
+
+    warp: Warp
+    chunks: Array
+    fenced: bool = False
+
+
 class Warp:
     """A warp: 32 threads in lockstep.
 
@@ -132,6 +145,19 @@ class Warp:
         """Raise FaultError inside ``elect``, where ``op`` is not allowed."""
         if self.elected:
             raise FaultError(f"{op} needs all threads of the warp and stands in elect")
+
+    def reads(self, words: Array) -> None:
+        """Note a read of 8-byte words of shared memory through the generic proxy."""
+        self.cta.reads.append(GenericRead(self, words >> 1))
+
+    def fence_reads(self) -> None:
+        """``fence.proxy.async`` by all threads of the warp."""
+        for read in self.cta.reads:
+            read.fenced |= read.warp is self
+
+    def order_reads(self) -> None:
+        """Reads behind which each thread has executed a fence precede what any thread does next."""
+        self.cta.reads = [r for r in self.cta.reads if r.warp is not self or not r.fenced]
 
     def touches_global(self) -> None:
         """Raise FaultError where a kernel that is launched dependently reads or writes too early.
@@ -215,8 +241,8 @@ class Warp:
 class Cta:
     """A CTA: its shared memory, barriers and registers.
 
-    ``landing`` counts loads in flight, ``waited`` says whether one of its warps has executed
-    ``griddepcontrol.wait``.
+    ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
+    says whether one of its warps has executed ``griddepcontrol.wait``.
     """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
@@ -235,11 +261,21 @@ class Cta:
         self.pool = RegisterPool()
         self.running = kernel.threads // 32
         self.landing = 0
+        self.reads: list[GenericRead] = []
         self.waited = False
 
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""
         return self.named.setdefault(hardware_id, NamedBarrier(name, threads))
+
+    def overwrite(self, chunks: Array) -> None:
+        """Raise FaultError if 16-byte chunks that a load overwrites may still be read."""
+        for read in self.reads:
+            if np.isin(read.chunks, chunks).any():
+                raise FaultError(
+                    f"a load overwrites what warp {read.warp.index} may still be reading: no "
+                    f"fence.proxy.async by all its threads and warp.sync behind the read"
+                )
 
     def signalled(self, what: str) -> None:
         """Raise FaultError if ``what`` comes from a peer after the CTA has left."""

@@ -21,6 +21,7 @@ from lowering.ir.nodes import (
     MBarrierInval,
     MBarrierWait,
     NamedBarrierRef,
+    WarpSync,
 )
 from lowering.ir.text import print_stmt
 from lowering.machine.barriers import NamedBarrier
@@ -32,7 +33,7 @@ from lowering.machine.state import Warp
 __all__ = [
     "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",
     "fence_proxy_async", "griddep_launch_dependents", "griddep_wait", "mbarrier_arrive",
-    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_inval", "mbarrier_wait",
+    "mbarrier_expect_tx", "mbarrier_init", "mbarrier_inval", "mbarrier_wait", "warp_sync",
 ]  # fmt: skip
 
 
@@ -136,9 +137,9 @@ def fence_mbarrier_init(stmt: FenceMBarrierInit, program: Program) -> Run:
 
 
 def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
-    """``fence.proxy.async``: publishes the warp's generic writes.
+    """``fence.proxy.async``: publishes the warp's generic writes; nothing overtakes its reads.
 
-    In ``elect`` it covers one thread's writes only; no kernel needs that, so it publishes nothing.
+    In ``elect`` it covers one thread's accesses only; no kernel needs that, so it does nothing.
     """
 
     def run(warp: Warp) -> Steps:
@@ -146,6 +147,18 @@ def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
             for words in warp.unpublished:
                 warp.cta.memory.publish(words)
             warp.unpublished.clear()
+            warp.fence_reads()
+        return PAUSE
+
+    return run
+
+
+def warp_sync(stmt: WarpSync, program: Program) -> Run:
+    """``bar.warp.sync``."""
+
+    def run(warp: Warp) -> Steps:
+        warp.whole(stmt.OP)
+        warp.order_reads()
         return PAUSE
 
     return run
@@ -166,6 +179,7 @@ def bar_arrive(stmt: BarArrive, program: Program) -> Run:
     named = _Named(stmt.bar, program)
 
     def run(warp: Warp) -> Steps:
+        warp.order_reads()
         named.find(warp, stmt.OP).arrive(warp, named.threads, warp.index)
         return PAUSE
 
@@ -242,6 +256,7 @@ class _Named:
 def _meet(warp: Warp, bar: NamedBarrier, threads: int, key: int) -> Iterator[Blocked | None]:
     """Arrive and wait for the rest."""
     yield None
+    warp.order_reads()
     generation = bar.arrive(warp, threads, key)
     while bar.generation == generation:
         yield Blocked(bar, bar.text)

@@ -79,6 +79,7 @@ def _landing(warp: Warp, cta: Cta, bar: MBarrier, chunks: Array, data: Array) ->
     def land() -> None:
         cta.signalled(f"a load that completes on {bar.name}")
         cta.landing -= 1
+        cta.overwrite(chunks)
         cta.memory.land(chunks, data)
         bar.complete(data.nbytes, warp.scheduler)
 
@@ -209,6 +210,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: i
         stage, row, col = place.element(warp.env)
         words = _fragment_words(buffer, type_, warp.index % 4, stage, row, col)
         rows = warp.cta.memory.read_words(words).view(element)
+        warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
         warp.cta.cluster.counters[stmt.OP] += 1
         return PAUSE

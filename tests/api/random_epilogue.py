@@ -73,8 +73,11 @@ class RandomEpilogue:
     def outputs(self) -> list[Value]:
         """The last value, which every other may have a part in, and perhaps the one in the middle.
 
-        Values that are the same along a dimension are none.
+        Values that are the same along a dimension are none; where a dimension has a single element
+        they would look like the others.
         """
+        if 1 in (self.m, self.n):
+            return self.values[-1:]
         full = [v for v in self.values if v.name[0] in "vf" and v.exact.shape == (self.m, self.n)]
         middle = full[len(full) // 2]
         return [full[-1]] if middle is full[-1] or self.seed % 2 else [full[-1], middle]

@@ -10,7 +10,7 @@ import pytest
 import wsched
 from tests.schedules import definition, ping_pong
 from wsched import api
-from wsched.copies import COPY_US, Copy, copied, copies, slower_than_direct
+from wsched.copies import Copy, copied, copies, slower_than_direct
 from wsched.explanation import Explanation
 from wsched.layout import laid_out
 
@@ -109,7 +109,13 @@ def test_a_large_matmul_pays_for_its_copies() -> None:
 def test_a_large_operand_that_is_read_once_does_not() -> None:
     """A weight of 8192 x 8192 for 16 rows: the copy alone moves twice its bytes."""
     needed = (Copy("input 1", "odd rows", 4 * 8192 * 8191),)
-    reason = slower_than_direct(needed, 16, 8192, 8191, 50.0)
-    copy = COPY_US + 4 * 8192 * 8191 / 2.5e6
-    assert reason.startswith("a copy of input 1 (odd rows) and the kernel are predicted to take ")
-    assert f"{copy + 50:.1f} us" in reason
+    assert slower_than_direct(needed, 16, 8192, 8191, 50.0) == (
+        "a copy of input 1 (odd rows) and the kernel are predicted to take 208.4 us, the matmul of "
+        "the operands as they lie 120.1 us"
+    )
+
+
+def test_small_ones_are_a_question_of_the_host() -> None:
+    """The GPU would take 20 us without copies, but nvFuser's execute takes 76 us on the host."""
+    needed = [Copy("input 0", "odd", 4 * 256 * 512)] * 2
+    assert slower_than_direct(needed, 256, 256, 511, 4.0) == ""

@@ -11,7 +11,8 @@ import pytest
 
 from lowering.cuda.sass import count_opcodes
 from lowering.hopper import MBARRIER_BYTES, registers_at_entry
-from lowering.ir.nodes import Body, For, If, TmaLoad, TmaStore, Wgmma
+from lowering.ir.expr import ZERO, Var
+from lowering.ir.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
 from lowering.ir.text import print_stmt
 from lowering.ir.visit import walk
 from tests.api.on_machine import kernel
@@ -117,8 +118,6 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
 def test_no_division_in_the_machine_code_of_a_k_step(
     bf16: CompiledFusion, sass: str, opcode: str
 ) -> None:
-    if not bf16.params.warp_specialized:
-        pytest.skip("warp 0 of a pipelined kernel decodes the tile that it loads ahead for")
     loops = [count_opcodes("\n".join(lines)) for lines in innermost_loops(sass, opcode)]
     assert sum(loop[opcode] for loop in loops) == count_opcodes(sass)[opcode]
     for loop in loops:
@@ -134,33 +133,29 @@ def k_loop(body: Body, step: type) -> For:
     return min(around, key=lambda s: len(list(walk(s.body))))
 
 
-def divisions(loop: For, ahead: bool = True) -> list[str]:
-    """Statements of a loop that divide by something else than a power of two.
-
-    ``ahead``: count also what one warp of a pipelined kernel does to load ahead.
-    """
+def divisions(loop: For) -> list[str]:
+    """Statements of a loop that divide by something else than a power of two."""
     shift = "|".join(str(1 << bits) for bits in range(1, 9))
-    body = loop.body if ahead else tuple(s for s in loop.body if not isinstance(s, If))
-    lines = [print_stmt(s) for s in walk(body)]
+    lines = [print_stmt(s) for s in walk(loop.body)]
     return [x for x in lines if re.search(rf" (//|%) (?!({shift})\b)|ceildiv", x)]
 
 
 def test_the_search_for_divisions_sees_one() -> None:
-    tiles = [
-        s
-        for s in walk(kernel(SCHEDULES["coop_128x64"]).kernel.body)
-        if isinstance(s, For) and any(isinstance(x, For) for x in s.body)
-    ]
-    assert [line.split()[1] for line in divisions(tiles[0])] == ["Mo2:", "No2:"]
-    assert isinstance(k_loop((tiles[0],), Wgmma), For)
+    i, n = Var("i"), Var("n")
+    lets = tuple(Let(Var(f"x{j}"), e) for j, e in enumerate((i // n, i // 4, i % 3, i * n)))
+    assert [line.split()[1] for line in divisions(For(i, ZERO, n, lets))] == ["x0:", "x2:"]
 
 
 @pytest.mark.parametrize("step", [Wgmma, TmaLoad])
 def test_no_division_in_the_loop_of_a_k_step(bf16: CompiledFusion, step: type) -> None:
-    specialized = bf16.params.warp_specialized
-    if not specialized and step is TmaLoad:
-        pytest.skip("warp 0 of a pipelined kernel decodes the tile that it loads ahead for")
-    assert divisions(k_loop(bf16.kernel.body, step), ahead=specialized) == []
+    assert divisions(k_loop(bf16.kernel.body, step)) == []
+
+
+def test_no_division_by_a_run_time_value_in_the_loop_over_tiles(bf16: CompiledFusion) -> None:
+    loops = [s for s in walk(bf16.kernel.body) if isinstance(s, For)]
+    found = {line for loop in loops for line in divisions(loop)}
+    # By a constant, C++ compilers multiply by themselves.
+    assert {x for x in found if re.search(r" (//|%) \D|ceildiv", x)} == set()
 
 
 def test_shared_memory_is_as_predicted(bf16: CompiledFusion) -> None:

@@ -41,6 +41,7 @@ def show(e: Expr) -> str:
         (A // 96, "ptx::div(a, 96)"),
         (A % B, "ptx::mod(a, b)"),
         (ceildiv(A, 64), "ptx::ceildiv(a, 64)"),
+        (Binary("mulhi", A, B), "ptx::mulhi(a, b)"),
         (minimum(A, 8), "min(a, 8)"),
         (minimum(A, WIDE), "min((long long)(a), w)"),
         (maximum(WIDE, 3), "max(w, 3ll)"),

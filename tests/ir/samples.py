@@ -76,6 +76,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
       stmatrix A_s[0, 0, 0], half
       st.shared D_s[0, 0, 0], part
       fence.proxy.async
+      warp.sync
       stamp spans, main_loop, begin, wg * 2
       stamp spans, cta, end, %smid, clock=globaltimer
       store.tile D[0, 32], part

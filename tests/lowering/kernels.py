@@ -22,13 +22,21 @@ SMALL: dict[str, MatmulParams] = {
         circular_buffering_strategy=CircularBufferingStrategy.Pipelined,
     ),
 }
+CLUSTER_2X1 = "cluster_2x1"
+"""Its CTAs share B: each loads half of it for both."""
+_ALL = SMALL | {CLUSTER_2X1: cooperative(128, 128, stages=3, cluster=(2, 1))}
 WARP_SPECIALIZED = tuple(name for name, params in SMALL.items() if params.warp_specialized)
+
+
+def schedule(name: str) -> MatmulParams:
+    """The parameters of a schedule."""
+    return _ALL[name]
 
 
 @lru_cache
 def tile_level(name: str) -> Kernel:
     """The kernel of a schedule before the first pass."""
-    return lower(schedule_matmul(linear(), SMALL[name]), name)
+    return lower(schedule_matmul(linear(), schedule(name)), name)
 
 
 @lru_cache

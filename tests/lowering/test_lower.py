@@ -10,13 +10,13 @@ from lowering.ir.nodes import Consume, Produce, Section
 from lowering.ir.text import print_body
 from lowering.ir.verify import verify
 from lowering.lower import lower
-from tests.lowering.kernels import SMALL, tile_level
+from tests.lowering.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.schedule import schedule_matmul
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, CLUSTER_2X1])
 def test_tile_level(name: str, golden: object) -> None:
     """One loop for the load section, the compute section's own loops beside it."""
     assert print_body(tile_level(name).body) == golden

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowering.machine import run_kernel
 from lowering.machine.trace import TraceRow
 from tests.ir.expressions import budget
-from tests.lowering.kernels import SMALL, final
+from tests.lowering.kernels import CLUSTER_2X1, SMALL, final, schedule
 
 # cta, group (-1 for the load role), (m, n), k, stage, parity
 Visit = tuple[int, int, tuple[int, int], int, int, int]
@@ -21,7 +21,7 @@ DEPTH = 64
 
 def run(name: str, m: int, n: int, k: int, grid: int) -> list[Visit]:
     """Every step of every role of ``m x n`` tiles and ``k`` slices on ``grid`` CTAs."""
-    kernel, tile = final(name), SMALL[name].output_tile
+    kernel, tile = final(name), schedule(name).output_tile
     sizes = {"M": m * tile.m, "N": n * tile.n, "K": k * DEPTH}
     tensors = {
         t.name: np.zeros((sizes[str(t.rows)], sizes[str(t.cols)]), np.uint16)
@@ -81,6 +81,14 @@ def test_pingpong_five_tiles_on_two_ctas(golden: object) -> None:
 
 def test_pingpong_with_an_idle_group(golden: object) -> None:
     assert table(run("ping_pong", 1, 1, 4, grid=1)) == golden
+
+
+def test_cluster_with_three_tiles(golden: object) -> None:
+    """CTA 1 has no second tile (m 3 of 3): it loads its half of B, waits and arrives all the same.
+
+    What it loads and stores of tile m 3 is out of bounds: zeros, and nothing.
+    """
+    assert table(run(CLUSTER_2X1, 3, 1, 2, grid=2)) == golden
 
 
 @budget(12)

@@ -103,6 +103,17 @@ def test_pingpong_steps_have_one_consuming_group() -> None:
     assert lowered(allocate_mbarriers, before) == full(after)
 
 
+def test_threads_fence_what_they_read_before_they_release_it() -> None:
+    """A fence by all threads and a sync of the warp, then one thread arrives."""
+    read = "      t: frag<bf16, 64x64> = ldmatrix A_s[k % 4, 0, 0]\n"
+    fence = "      fence.proxy.async\n      warp.sync\n"
+    before = (HEAD + RING + BEFORE).replace("      release", read + "      release")
+    after = HEAD + BARRIERS + AFTER
+    arrive = "      elect {\n        mbarrier.arrive ring_empty[k"
+    after = after.replace(arrive, read + fence + arrive)
+    assert lowered(allocate_mbarriers, before) == full(after)
+
+
 def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     """CTAs 0 and 1 share the tile: 8 arrivals of each; the waits and syncs are the cluster's."""
     before = HEAD + RING.replace("in_flight 0", "in_flight 0 shares 2x1") + BEFORE

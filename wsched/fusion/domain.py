@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ir.expr import Expr, ceildiv, minimum
+from lowering.ir.expr import Expr, ceildiv, maximum, minimum, select
 from wsched.fusion.types import IterType, ParallelType
 
 __all__ = [
@@ -140,8 +140,12 @@ def unmerge_index(t: Merge, flat: Expr) -> tuple[Expr, Expr]:
         return flat // n_inner, flat % n_inner
     area = n_inner * t.traversal
     group, within = flat // area, flat % area
-    rows = _rows(group, t.outer.extent, t.traversal)
-    return group * t.traversal + within % rows, within // rows
+    # One division for full groups, one for the last, both by what is the same for all tiles; where
+    # no group is narrower, the second one is not chosen, and must not be by 0.
+    full = group < t.outer.extent // t.traversal
+    rows = maximum(t.outer.extent % t.traversal, 1)
+    row = select(full, within % t.traversal, within % rows)
+    return group * t.traversal + row, select(full, within // t.traversal, within // rows)
 
 
 def split_extents(extent: Expr, factor: Expr, inner_split: bool) -> tuple[Expr, Expr]:

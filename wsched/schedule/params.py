@@ -236,7 +236,8 @@ class MatmulParams(_Checked):
         circular_buffer_options: stages and prefetch.
         tile_sizes: tiles of a CTA and of a warpgroup.
         mma_macro: the wgmma.
-        grid_traversal_factor: tiles (rows, columns) that are visited as a group; one of them is 1.
+        grid_traversal_factor: (G, 1): G indices of the slower dimension (rows, or columns with
+            ``ColumnMajor``) are visited as a group, the last group may be narrower.
         use_smem_epilogue: store through shared memory by TMA, else from registers.
         supported_vec_size: elements that a thread accesses at once in global memory.
         promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.

@@ -1,0 +1,184 @@
+"""Divide by multiplying: no division in a loop by a number that stays the same in it.
+
+Requires: nothing. Guarantees: an i32 ``x // d``, ``x % d`` or ``ceildiv(x, d)`` in a loop, with a
+``d`` that is not a constant and does not change in the outermost loop for which that is so, is a
+product with a reciprocal that is computed once, before that loop, and a correction. Constant
+divisors stay: C++ compilers multiply by themselves.
+
+For 0 <= x < 2**31, 1 <= d < 2**31 and the reciprocal ``r = (2**31 - 1) // d``::
+
+    2**31 / d - 1 <= r < 2**31 / d,   so   x / d - 1 < x * r / 2**31 <= x / d
+
+and ``mulhi(x, r)``, the product without its low 31 bits, is the quotient or one less. The rest
+says which. (Division by invariant integers is Granlund and Montgomery, PLDI 1994; with an exact
+multiplier there is no correction, but it takes a division of 64 bits to find one.)
+
+After ``delinearize`` and ``step_stages``, which recognise divisions and take most of them out;
+before ``simplify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from lowering.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    ScalarType,
+    Select,
+    Special,
+    Var,
+    binary,
+    children,
+    free_vars,
+    maximum,
+    select,
+    type_of,
+)
+from lowering.ir.kernel import Kernel
+from lowering.ir.nodes import Body, For, Frag, Let, Stmt
+from lowering.ir.visit import Names, defined, expressions, map_bodies, map_exprs, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["divide_by_reciprocal"]
+
+LARGEST = Const(2**31 - 1)
+_DIVISIONS = ("//", "%", "ceildiv")
+
+
+def divide_by_reciprocal(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Take divisions by what a loop leaves alone out of the loop.
+
+    before::
+
+        for tile in 0 .. tiles {
+          prefetch.tensormap A[tile // n, tile % n]
+        }
+
+    after::
+
+        let reciprocal: i32 = 2147483647 // max(n, 1)
+        for tile in 0 .. tiles {
+          let quotient: i32 = mulhi(tile, reciprocal)
+          let rest: i32 = tile - quotient * n
+          ... A[quotient + select(n <= rest, 1, 0), select(n <= rest, rest - n, rest)]
+        }
+    """
+    return replace(kernel, body=_body(kernel.body, Names(kernel)))
+
+
+def _body(body: Body, names: Names) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, For):
+            before, stmt = _loop(stmt, names)
+            out += before
+        out.append(map_bodies(stmt, lambda b: _body(b, names)))
+    return tuple(out)
+
+
+def _loop(loop: For, names: Names) -> tuple[Body, For]:
+    """What to bind before ``loop``, and the loop without divisions by what it leaves alone."""
+    varying = {n for s in (loop, *walk(loop.body)) for n in defined(s)}
+    before: list[Stmt] = []
+    divisors: dict[Expr, _Divisor] = {}
+    for d in _divisors(loop):
+        if d in divisors or {v.name for v in free_vars(d)} & varying:
+            continue
+        value = d
+        if not isinstance(d, (Var, Special)):
+            value = Var(names.new("divisor"))
+            before.append(Let(value, d))
+        reciprocal = Var(names.new("reciprocal"))
+        # A loop that makes no trips may have a divisor of 0, which must not be divided by here.
+        before.append(Let(reciprocal, LARGEST // maximum(value, 1)))
+        divisors[d] = _Divisor(value, reciprocal)
+    return tuple(before), _Scope(names, divisors).loop(loop) if divisors else loop
+
+
+def _divisors(loop: For) -> Iterator[Expr]:
+    """Divisors in the body and in what it yields, in program order."""
+    own = [y for y in loop.yields if not isinstance(y, Frag)]
+    for e in [*(e for s in walk(loop.body) for e in expressions(s)), *own]:
+        yield from _in(e)
+
+
+def _in(e: Expr) -> Iterator[Expr]:
+    for c in children(e):
+        yield from _in(c)
+    match e:
+        case Binary(op, _, Var() | Special() | Binary() | Select() as d) if op in _DIVISIONS:
+            if type_of(e) is ScalarType.I32:
+                yield d
+
+
+@dataclass(frozen=True, slots=True)
+class _Divisor:
+    value: Expr
+    reciprocal: Var
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A statement list: ``known`` has the dividends and the (dividend, divisor) bound so far."""
+
+    names: Names
+    divisors: Mapping[Expr, _Divisor]
+    known: dict[object, tuple[Expr, ...]] = field(default_factory=dict)
+    out: list[Stmt] = field(default_factory=list)
+
+    def loop(self, loop: For) -> For:
+        """``loop`` with its body and yields rewritten, its bounds left alone."""
+        inner = _Scope(self.names, self.divisors, dict(self.known))
+        inner.body(loop.body)
+        yields = tuple(y if isinstance(y, Frag) else inner.expr(y) for y in loop.yields)
+        return replace(loop, body=tuple(inner.out), yields=yields)
+
+    def body(self, body: Body) -> Body:
+        for stmt in body:
+            if isinstance(stmt, For):
+                bounds = map_exprs(replace(stmt, yields=()), self.expr)
+                assert isinstance(bounds, For)
+                self.out.append(self.loop(replace(bounds, yields=stmt.yields)))
+            else:
+                new = map_exprs(stmt, self.expr)
+                self.out.append(map_bodies(new, self.nested))
+        return tuple(self.out)
+
+    def nested(self, body: Body) -> Body:
+        return _Scope(self.names, self.divisors, dict(self.known)).body(body)
+
+    def expr(self, e: Expr) -> Expr:
+        match e:
+            case Binary(op, a, b):
+                x, divisor = self.expr(a), self.divisors.get(b)
+                if op not in _DIVISIONS or divisor is None or type_of(e) is not ScalarType.I32:
+                    return binary(op, x, self.expr(b))
+                quotient, rest = self.divide(x, divisor)
+                short = divisor.value <= rest
+                if op == "//":
+                    return quotient + select(short, 1, 0)
+                if op == "%":
+                    return select(short, rest - divisor.value, rest)
+                return quotient + select(rest > 0, 1, 0) + select(rest > divisor.value, 1, 0)
+            case Select(c, a, b):
+                return select(self.expr(c), self.expr(a), self.expr(b))
+        return e
+
+    def divide(self, x: Expr, d: _Divisor) -> tuple[Expr, ...]:
+        """The quotient of ``x`` or one less, and what is left of ``x``."""
+        if not isinstance(x, (Var, Const, Special)):
+            if x not in self.known:
+                self.known[x] = (self.let("dividend", x),)
+            (x,) = self.known[x]
+        if (x, d) not in self.known:
+            quotient = self.let("quotient", Binary("mulhi", x, d.reciprocal))
+            self.known[x, d] = quotient, self.let("rest", x - quotient * d.value)
+        return self.known[x, d]
+
+    def let(self, name: str, value: Expr) -> Var:
+        var = Var(self.names.new(name))
+        self.out.append(Let(var, value))
+        return var

@@ -1,0 +1,41 @@
+"""The measurement of copies, with a clock of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from wsched.bench.unaligned import main, measure, report
+
+
+def test_ways_take_turns_for_about_as_long() -> None:
+    ran: list[str] = []
+    took = {"short": 100.0, "long": 5000.0}
+
+    def clock(way: Callable[[], object], calls: int) -> float:
+        for _ in range(calls):
+            way()
+        return took[ran[-1]]
+
+    ways = {name: (lambda name=name: ran.append(name)) for name in took}
+    assert measure(ways, clock) == took
+    turns = [name for i, name in enumerate(ran) if i == 0 or name != ran[i - 1]]
+    assert turns == ["short", "long"] * 12
+    assert ran.count("short") == 2 + 11 * 20
+    assert ran.count("long") == 2 + 11 * 3
+
+
+def test_a_line() -> None:
+    us = {"copies": 10.0, "wsched": 30.0, "cublas": 20.0, "nvfuser": 80.0}
+    line = report({"shape": [16, 4096, 4095], "us": us, "bytes": 25_000_000, "refused": True})
+    assert line.startswith("16x4096x4095     copies     10.0 us ( 2.50 TB/s)")
+    assert line.endswith("predicted faster: nvFuser")
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "measuring copies without a GPU" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""A TMA load may only overwrite what ``ld.shared`` has certainly read.
+
+On an H200 a release right behind ``ld.shared`` let the next load overtake reads that stood in line
+behind stores to global memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowering.ir.text import parse_kernel
+from lowering.ir.verify import verify
+from lowering.machine import MachineError, run_kernel
+from lowering.machine.scheduler import Adversary
+
+KERNEL = """
+kernel read_twice threads 256 cluster 1 grid 1 {
+  param N: i32
+  tensormap x: f32[128, N] box 64x32 swizzle 128
+  global y: f32[128, N]
+  shared x_s: f32[1][64x32] swizzle 128 at 0
+  mbarrier full[1] arrivals 1 at 8192
+  mbarrier empty[1] arrivals 4 at 8200
+  if %warp == 0 { elect {
+    mbarrier.init full[0], 1
+    mbarrier.init empty[0], 4
+    fence.mbarrier_init
+  } }
+  cta.sync
+  roles {
+    role compute warps 0 .. 4 {
+      for step in 0 .. 2 {
+        mbarrier.wait full[0], step
+        t: frag<f32, 64x32> = ld.shared x_s[0, 0, 0]
+        fence.proxy.async
+        warp.sync
+        elect { mbarrier.arrive empty[0] }
+        frag.store_global y[step * 64, 0], t
+      }
+    }
+    role load warps 4 .. 8 {
+      if %warpgroup.warp == 0 {
+        for fill in 0 .. 2 {
+          elect {
+            mbarrier.wait empty[0], (fill + 1) % 2
+            mbarrier.expect_tx full[0], bytes=8192
+            tma.load x_s[0, 0, 0], x[fill * 64, 0], bar=full[0]
+          }
+        }
+      }
+    }
+  }
+  cta.sync
+}
+"""
+
+
+def run(text: str, adversary: Adversary = "lazy", seed: int = 0) -> None:
+    kernel = parse_kernel(text)
+    assert not verify(kernel)
+    x = np.arange(128 * 32, dtype=np.float32).reshape(128, 32)
+    y = np.zeros_like(x)
+    run_kernel(kernel, {"x": x, "y": y}, {"N": 32}, 1, adversary=adversary, seed=seed)
+    np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "random"])
+def test_fence_and_warp_sync(adversary: Adversary) -> None:
+    run(KERNEL, adversary)
+
+
+@pytest.mark.parametrize("missing", ["        fence.proxy.async\n", "        warp.sync\n"])
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "random"])
+def test_one_of_them_is_missing(missing: str, adversary: Adversary) -> None:
+    with pytest.raises(MachineError, match=r"load overwrites what warp [0-3] may still be reading"):
+        run(KERNEL.replace(missing, ""), adversary)
+
+
+def test_a_fence_behind_the_arrival_is_too_late() -> None:
+    late = KERNEL.replace("        fence.proxy.async\n        warp.sync\n", "").replace(
+        "y[step * 64, 0], t\n", "y[step * 64, 0], t\n        fence.proxy.async\n        warp.sync\n"
+    )
+    with pytest.raises(MachineError, match="may still be reading"):
+        for seed in range(200):
+            run(late, "random", seed)
+
+
+def test_a_barrier_of_all_orders_as_well() -> None:
+    text = KERNEL.replace("        warp.sync\n", "        bar.sync readers[0]\n")
+    run(
+        text.replace(
+            "  mbarrier full", "  named_barrier readers[1] id 1 threads 128\n  mbarrier full"
+        )
+    )

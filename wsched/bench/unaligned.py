@@ -1,0 +1,117 @@
+"""Operands that TMA cannot read: copied for wsched's kernel, or read as they lie by cuBLAS.
+
+``python -m wsched.bench.unaligned`` measures what the constants of :mod:`wsched.copies` say: how
+fast a copy is, and how fast cuBLAS is on rows that start at odd addresses. Each line is a shape:
+microseconds of the copies alone, of copies and kernel, of cuBLAS and of nvFuser on the same tensors
+(nvFuser takes cuBLAS; what it adds is on the host), and the way that wsched predicts to be faster.
+The ways take turns on the GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from lowering.errors import UnsupportedError
+from wsched import api
+from wsched.copies import copied, copies
+from wsched.demo import LINEAR
+from wsched.fallback.nvfuser import rebuild
+
+__all__ = ["SHAPES", "main", "measure", "report"]
+
+SHAPES = (
+    (16, 512, 511), (256, 512, 511), (1024, 1024, 1023), (16, 4096, 4095), (16, 8192, 8191),
+    (128, 4096, 4095), (128, 8192, 8191), (512, 4096, 4095), (512, 8192, 8191), (2048, 2048, 2047),
+    (4096, 4096, 4095), (4096, 8192, 511), (8192, 8192, 8191),
+)  # fmt: skip
+"""M, N, K with rows of an odd number of elements, from few rows on."""
+
+_ROUNDS, _LEAST_CALLS, _ROUND_US = 11, 3, 2000.0
+
+
+def measure(
+    ways: Mapping[str, Callable[[], object]], clock: Callable[[Callable[[], object], int], float]
+) -> dict[str, float]:
+    """Median microseconds of each way, which take turns.
+
+    Args:
+        ways: name -> one call.
+        clock: microseconds of a call, from so many of them in a row.
+    """
+    calls = dict.fromkeys(ways, 1)
+    for name, way in ways.items():
+        way()
+        calls[name] = max(_LEAST_CALLS, int(_ROUND_US / max(clock(way, 1), 1.0)))
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(_ROUNDS):
+        for name, way in ways.items():
+            seen[name].append(clock(way, calls[name]))
+    return {name: median(us) for name, us in seen.items()}
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """A line for a shape."""
+    m, n, k = found["shape"]
+    us = found["us"]
+    moved, flops = found["bytes"] / us["copies"] / 1e6, 2 * m * n * k / us["cublas"] / 1e6
+    return (
+        f"{f'{m}x{n}x{k}':16} copies {us['copies']:8.1f} us ({moved:5.2f} TB/s)  copies and kernel "
+        f"{us['wsched']:8.1f}  cuBLAS {us['cublas']:8.1f} ({flops:4.0f} TFLOP/s)  nvFuser "
+        f"{us['nvfuser']:8.1f}  predicted faster: {'nvFuser' if found['refused'] else 'copies'}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m wsched.bench.unaligned", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    import torch
+
+    if not torch.cuda.is_available():
+        error = UnsupportedError("measuring copies without a GPU", "a CUDA device", "use a GPU")
+        parser.exit(2, f"{error}\n")
+    for shape in SHAPES:
+        found = _shape(*shape)
+        print(json.dumps(found) if options.json else report(found), flush=True)
+    return 0
+
+
+def _shape(m: int, n: int, k: int) -> dict[str, Any]:
+    import torch
+
+    x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
+    fusion = api.import_fusion(LINEAR)
+    kernel = api.compile(LINEAR, [x, w])
+    definition = rebuild(api.recorded(LINEAR))
+    ways = {
+        "copies": lambda: copied(fusion, [x, w]),
+        "wsched": lambda: kernel(x, w),
+        "cublas": lambda: torch.nn.functional.linear(x, w),
+        "nvfuser": lambda: definition.execute([x, w]),
+    }
+    moved = sum(c.bytes for c in copies(fusion, [x, w]))
+    refused = api.explain(LINEAR, [x, w]).route != "wsched"
+    us = measure(ways, _microseconds)
+    return {"shape": [m, n, k], "us": us, "bytes": moved, "refused": refused}
+
+
+def _microseconds(way: Callable[[], object], calls: int) -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record(torch.cuda.current_stream())
+    for _ in range(calls):
+        way()
+    end.record(torch.cuda.current_stream())
+    end.synchronize()
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds / calls * 1e3
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
