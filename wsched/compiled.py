@@ -132,8 +132,10 @@ class CompiledFusion:
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
         if key is not None and lasting and not self.simulates(arguments.device):
-            copy = None if read is inputs else self._copied
-            self._plans.add(key, HostPlan(self._packer, read, outputs, launch, copy))
+            copied = [
+                i for i, (r, given) in enumerate(zip(read, inputs, strict=True)) if r is not given
+            ]
+            self._plans.add(key, HostPlan(self._packer, read, outputs, launch, copied))
         launch()
         return outputs
 

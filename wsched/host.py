@@ -86,11 +86,11 @@ class HostPlan:
         inputs: of the first call.
         outputs: of the first call; they say what to allocate for the next ones.
         launch: of the first call.
-        copy: makes of the caller's inputs those that the kernel reads, where it cannot read some;
-            ``inputs`` are what it made of the first call's.
+        copied: positions of the inputs that each call copies, because the kernel cannot read them
+            where they lie; ``inputs`` has the first call's copies there.
     """
 
-    __slots__ = ("_allocate", "_copy", "_launches", "_lock", "_pack")
+    __slots__ = ("_allocate", "_copies", "_launches", "_lock", "_pack")
 
     def __init__(
         self,
@@ -98,17 +98,20 @@ class HostPlan:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         launch: Callable[[], None],
-        copy: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+        copied: Sequence[int] = (),
     ) -> None:
-        self._pack, self._copy = pack, copy
+        self._pack = pack
+        self._copies = [(at, _allocator(inputs[at])) for at in copied]
         self._allocate = [_allocator(t) for t in outputs]
         self._launches = {_addresses(inputs, outputs): launch}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Copy what has to be copied, allocate the outputs and launch."""
-        if self._copy is not None:
-            inputs = self._copy(inputs)  # held until the launch is on its way
+        if self._copies:
+            inputs = list(inputs)  # held until the launch is on its way
+            for at, allocate in self._copies:
+                inputs[at] = allocate().copy_(inputs[at])
         outputs = [allocate() for allocate in self._allocate]
         key = _addresses(inputs, outputs)
         launch = self._launches.get(key)

@@ -149,6 +149,23 @@ def test_plans_keep_no_result_alive(kernel: Any) -> None:
     assert gone() is None
 
 
+def test_a_plan_copies_what_the_first_call_copied() -> None:
+    """Into tensors of the same strides, anew for each call; the other inputs are read in place."""
+    packed: list[list[torch.Tensor]] = []
+
+    def pack(inputs: Any, outputs: Any) -> Any:
+        packed.append(inputs)
+        return lambda: None
+
+    copy = torch.empty_strided((3, 5), (8, 1), dtype=X.dtype)
+    plan = HostPlan(pack, [copy, X], [zeros(2)], lambda: None, [0])
+    given = torch.arange(15, dtype=X.dtype).reshape(3, 5)
+    plan([given, X])
+    ((read, other),) = packed
+    assert read is not given and read.stride() == (8, 1) and torch.equal(read, given)
+    assert other is X
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_LAUNCHES", 3)
     monkeypatch.setattr(host, "_PLANS", 2)
