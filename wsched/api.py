@@ -18,6 +18,7 @@ from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.input_error import InputError
 from wsched.layout import laid_out
+from wsched.problem import H200_L2_BYTES
 from wsched.registers import compile_clean
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
@@ -318,14 +319,17 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     extents = extents_of(fusion, inputs)
     device = next(t.device for t in inputs if hasattr(t, "device"))
-    sms = MULTIPROCESSORS
+    sms, l2_bytes = MULTIPROCESSORS, H200_L2_BYTES
     if device.type == "cuda":
         import torch
 
-        sms = torch.cuda.get_device_properties(device).multi_processor_count
+        properties = torch.cuda.get_device_properties(device)
+        sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
     m, n = (extents[axis] for axis in fusion.result_axes)
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     work = epilogue_work(fusion)
-    return Problem(m, n, extents["K"], operand, results, sms, loaded, work, pairs)
+    return Problem(
+        m, n, extents["K"], operand, results, sms, loaded, work, pairs, l2_bytes=l2_bytes
+    )

@@ -12,9 +12,10 @@ from lowering.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
 from wsched.api import import_fusion, recorded
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.copies import Copy
+from wsched.cost_model import Cost, cost
 from wsched.fallback import rebuild, unknown_ops
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, ranked
+from wsched.heuristics import Candidate, Problem, candidates, choose_params
 from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.schedule.legality import load_relations
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
@@ -24,6 +25,12 @@ __all__ = [
     "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_given",
     "explain_kernel", "explain_other",
 ]  # fmt: skip
+
+
+NO_PREDICTION = "nothing, the cost model describes warp-specialized persistent kernels only"
+
+RUNNERS_UP = 8
+"""Ways not taken that the text shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,9 @@ class KernelFacts:
         grid: CTAs.
         threads: per CTA.
         shared_bytes: dynamic shared memory of a CTA.
-        predicted_us: microseconds on an H200, by the heuristic's cost model; None for a schedule
-            that it has no measurements of.
+        predicted_us: microseconds on an H200, by the cost model; None for a kernel that it does not
+            describe, one that is pipelined or has a CTA for each tile.
+        cost: their parts, and what they follow from.
         others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested.
@@ -60,18 +68,18 @@ class KernelFacts:
     threads: int
     shared_bytes: int
     predicted_us: float | None
+    cost: Cost | None
     others: dict[str, float]
     relation: tuple[str, ...]
     params: dict[str, Any]
 
     def __str__(self) -> str:
         params = str(MatmulParams.from_dict(self.params)).splitlines()
-        us = "no measurements" if self.predicted_us is None else f"{self.predicted_us:.1f} us"
         lines = [
             f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
             "shared memory",
-            f"  predicted: {us}",
+            f"  predicted: {self.cost or NO_PREDICTION}",
             "",
             "legal, because the index of the load loop follows from compute's loops:",
             *(f"  {line}" for line in self.relation),
@@ -119,7 +127,10 @@ class Explanation:
             lines += ["", "chosen:"]
             lines += [f"  {c.name} = {c.value}: {c.reason}" for c in self.choices]
         if self.refusals:
-            lines += ["", "not taken:", *(f"  {r.what}: {r.reason}" for r in self.refusals)]
+            shown = self.refusals[:RUNNERS_UP]
+            lines += ["", "not taken:", *(f"  {r.what}: {r.reason}" for r in shown)]
+            if more := self.refusals[RUNNERS_UP:]:
+                lines.append(f"  and {len(more)} more (all of them: --json)")
         return "\n".join([*lines, ""])
 
 
@@ -127,14 +138,11 @@ def explain_kernel(
     kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...] = ()
 ) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
-    best, *others = ranked(problem)
-    facts = _facts(kernel, problem, best[0], others)
-    refusals = tuple(
-        Refusal(_short(params), f"predicted {us:.1f} us, {us / best[0]:.2f} of the chosen one's")
-        for us, params in others
-    )
+    best, *others = candidates(problem)
+    facts = _facts(kernel, problem, best.cost, others)
+    refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     count = len(others) + 1
-    choices = _choices(kernel.params, problem, best[0], count, facts.grid, kernel.trials)
+    choices = _choices(kernel.params, problem, best.cost.us, count, facts.grid, kernel.trials)
     moved = tuple(
         Choice(c.argument, "copied", f"{c.reason}; the copy reads and writes {c.bytes} bytes")
         for c in needed
@@ -144,9 +152,9 @@ def explain_kernel(
 
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
     """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
-    found = [(us, params, params.matches(kernel.params)) for us, params in ranked(problem)]
-    us = next((us for us, _, same in found if same), None)
-    others = [(us, params) for us, params, same in found if not same]
+    others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
+    described = kernel.params.warp_specialized and kernel.params.persistent
+    us = cost(problem, kernel.params) if described else None
     facts = _facts(kernel, problem, us, others)
     choice = Choice("params", _short(kernel.params), "given, not chosen by the heuristic")
     return Explanation(WSCHED, device, facts, (choice,), ())
@@ -155,8 +163,8 @@ def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Expl
 def _facts(
     kernel: CompiledFusion,
     problem: Problem,
-    us: float | None,
-    others: list[tuple[float, MatmulParams]],
+    cost: Cost | None,
+    others: list[Candidate],
 ) -> KernelFacts:
     rows, cols = kernel.fusion.result_axes
     sizes = {rows: problem.m, cols: problem.n, "K": problem.k}
@@ -167,8 +175,9 @@ def _facts(
         grid=kernel.grid(sizes, problem.sms),
         threads=kernel.kernel.threads,
         shared_bytes=kernel.kernel.shared_bytes,
-        predicted_us=us,
-        others={_short(params): us for us, params in others},
+        predicted_us=None if cost is None else cost.us,
+        cost=cost,
+        others={_short(c.params): c.cost.us for c in others},
         relation=tuple("".join(map(str, load_relations(kernel.fusion))).splitlines()),
         params=kernel.params.to_dict(),
     )
@@ -226,8 +235,18 @@ def explain_definition(
     return explain_other(TORCH, device, tuple(refusals))
 
 
+def _behind(cost: Cost, best: Cost) -> str:
+    """How much longer a schedule is predicted to take, and what takes it."""
+    ratio = cost.us / best.us
+    return f"predicted {cost.us:.1f} us, {ratio:.2f} of the chosen one's: {cost.worse(best)}"
+
+
 def _short(params: MatmulParams) -> str:
-    return f"{'ping-pong' if params.ping_pong else 'cooperative'} {params.output_tile}"
+    """A name that tells the candidates apart."""
+    way = "ping-pong" if params.ping_pong else "cooperative"
+    groups = "" if params.warpgroups == 2 else f", warpgroups {params.warpgroups}"
+    m, n = params.cluster_dims.m, params.cluster_dims.n
+    return f"{way} {params.output_tile}{groups}" + (f", cluster {m}x{n}" if m * n > 1 else "")
 
 
 def _choices(
@@ -263,6 +282,10 @@ def _choices(
                else "a CTA for each tile"),
         Choice("grid_traversal_factor", str(params.grid_traversal_factor),
                "tiles that are visited together share operands in the L2"),
+        Choice("programmatic_dependent_launch", str(params.programmatic_dependent_launch),
+               "it starts while the kernel in front of it ends"
+               if params.programmatic_dependent_launch else
+               "CTAs that start together share what they load"),
         Choice("cluster_dims", f"{params.cluster_dims.m}x{params.cluster_dims.n}",
                "CTAs of a cluster share operand tiles by multicast"
                if params.cluster_dims.m * params.cluster_dims.n > 1

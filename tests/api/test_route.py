@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from lowering.errors import InternalError, UnsupportedError
 from tests.schedules import SCHEDULES, definition
 from wsched import api, explanation, route
 from wsched.compiled import CompiledFusion
+from wsched.cost_model import Cost
 from wsched.explanation import explain_kernel
 from wsched.fusion import DataType
-from wsched.heuristics import Problem
+from wsched.heuristics import Candidate, Problem
 from wsched.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -294,7 +296,10 @@ def test_explanation_of_a_kernel(
 ) -> None:
     """With a ranking of this test's own, so that it does not change with the calibration."""
     chosen, other = SCHEDULES[name], SCHEDULES["coop_128x64"]
-    monkeypatch.setattr(explanation, "ranked", lambda problem: [(1.5, chosen), (2.25, other)])
+    fast = Cost(0.5, 0.5, 0.25, 0.0, 0.25, tiles=64, rounds=1, step="tensor cores")
+    slow = replace(fast, main_us=1.25, rounds=2, step="copies")
+    made = (Candidate(chosen, fast), Candidate(other, slow))
+    monkeypatch.setattr(explanation, "candidates", lambda problem: made)
     inputs = [integers(512, 256), integers(1024, 256)]
     kernel = wsched.compile(definition(), inputs, params=chosen)
     problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)

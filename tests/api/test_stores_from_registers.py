@@ -17,6 +17,8 @@ from tests.api.test_execute import DTYPES, integers, product
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.frames import FAMILIES, Frame, direct
 from tests.schedules import SCHEDULES, cooperative, definition, for_result
+from wsched.fusion import DataType
+from wsched.heuristics import Problem, ranked
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -178,12 +180,14 @@ def test_rows_of_odd_length(row: Any) -> None:
 
 
 def test_more_results_than_shared_memory_holds() -> None:
-    """Their buffers would leave no stages for the operands."""
+    """The buffers of twelve would leave no stages for the operands of a large tile."""
     lines = [f"d{n} = fd.ops.mul(y, {n}.0)" for n in range(12)]
     text = epilogue(*lines, outputs=" ".join(f"d{n}" for n in range(12)))
     w = integers(32, 24, seed=1)
-    kernel = wsched.compile(text, [X, w])
-    assert not kernel.params.use_smem_epilogue
+    problem = Problem(72, 32, 24, DataType.BFloat16, (DataType.BFloat16,) * 12, 4, work=12)
+    params = next(p for _, p in ranked(problem) if p.output_tile.m * p.output_tile.n > 8192)
+    assert not params.use_smem_epilogue
+    kernel = wsched.compile(text, [X, w], params=params)
     y = X.to(F64) @ w.to(F64).T
     for factor, d in enumerate(kernel(X, w)):
         assert torch.equal(d.to(F64), factor * y)

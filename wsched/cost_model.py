@@ -1,0 +1,218 @@
+"""What a schedule costs: microseconds on an H200, part by part (design/0014-heuristics.md).
+
+A kernel's time is that of the SM with most tiles. Each tile costs its k steps and its epilogue; a
+step takes as long as the slowest of what it needs: the tensor cores, reads of shared memory, the
+copies that fill it, or the way to the L2 and back shared by the stages in flight. In ping-pong the
+epilogue of one warpgroup runs under the main loop of the other. The whole is at least what L2 and
+memory take for its bytes, and where its energy would exceed the power limit the clock gives way.
+
+The constants were fitted to 36 schedules on 61 shapes, measured on an H200 at its power limit on
+2026-11-21 (``wsched bench schedules``; tests/data has the times, design/performance.md the method).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsched.problem import Problem
+from wsched.schedule.params import MatmulParams
+
+__all__ = ["Cost", "cost"]
+
+LAUNCH_US = {True: 1.36, False: 2.02}
+"""From one kernel's end to the next one's first copy, by whether it is launched dependently."""
+
+GHZ = 1.904
+"""Clock where power does not limit it."""
+
+START, TILE_END, HAND_OVER = 695, 147, 176
+"""Cycles: prologue; barriers of an epilogue; one warpgroup's main loop behind the other's."""
+
+ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.043, 0.0118
+"""Cycles for an element of a tile on one warpgroup: to convert and store two bytes of it; for an
+instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
+The latter two: bias and gelu took 6.2 us of a cooperative 128x256 tile, 1.6 us of a ping-pong
+128x128 tile (8192x14336x4096)."""
+
+FLOPS_PER_CYCLE = 4096
+"""Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
+MHz with 132 SMs)."""
+
+WGMMA, STEP, SHARED_STEP = 30, 21, 72
+"""Cycles: least time of a wgmma; barriers of a step; more, where two warpgroups share it."""
+
+SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
+"""Bytes in a cycle: shared memory read by wgmma and filled; filled from the L2, by whether the
+kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
+
+LATENCY = 911
+"""Cycles of a copy from the L2 into shared memory."""
+
+CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 38, 493
+"""Cycles that a cluster adds to a copy, to a step and to a kernel."""
+
+L2_BYTES_PER_US, MEMORY_BYTES_PER_US = 18.1e6, 5.95e6
+
+FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
+"""Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
+about the fourth power of the clock, because voltage follows it."""
+
+SHARP = 8
+"""How sharply the larger of two limits wins: the exponent of their norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of a kernel, and what they are made of.
+
+    Args:
+        launch_us: start of the kernel.
+        main_us: the k loops of the SM with most tiles.
+        epilogue_us: epilogues that no main loop hides.
+        memory_us: more, because L2 or memory are slower than that.
+        power_us: more, because the power limit takes clock.
+        tiles: output tiles, with those that a cluster adds at an edge.
+        rounds: tiles of the CTA with most.
+        step: what a step of the k loop waits for: ``tensor cores``, ``shared memory``,
+            ``copies`` or ``latency``.
+    """
+
+    launch_us: float
+    main_us: float
+    epilogue_us: float
+    memory_us: float
+    power_us: float
+    tiles: int
+    rounds: int
+    step: str
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Microseconds by what takes them."""
+        return {
+            "start": self.launch_us,
+            "k loops": self.main_us,
+            "epilogues": self.epilogue_us,
+            "memory": self.memory_us,
+            "power": self.power_us,
+        }
+
+    @property
+    def us(self) -> float:
+        """The sum."""
+        return sum(self.parts.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {us:.1f}" for name, us in self.parts.items())
+        rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
+        return f"{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
+
+    def worse(self, best: Cost) -> str:
+        """What costs more than in a faster schedule: the part with the largest difference."""
+        more = {name: us - best.parts[name] for name, us in self.parts.items()}
+        name = max(more, key=lambda n: more[n])
+        why = {
+            "k loops": f", which wait for {self.step} in {self.rounds} rounds, not {best.rounds}"
+            if self.rounds != best.rounds
+            else f", which wait for {self.step}",
+        }.get(name, "")
+        return f"{more[name]:.1f} us more in {name}{why}"
+
+
+def cost(problem: Problem, params: MatmulParams) -> Cost:
+    """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    ctas = cluster.m * cluster.n
+    tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
+    clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
+    rounds = -(-clusters // max(problem.sms // ctas, 1))
+    steps = -(-problem.k // tile.k)
+    step, limit = _step(params)
+    main = steps * step
+    epilogue = _epilogue(problem, params)
+    exposed = rounds * epilogue
+    if params.ping_pong:
+        main += HAND_OVER + OVERLAPPED_WORK * problem.work * tile.m * tile.n
+        exposed = rounds * max(0.0, (epilogue - main) / 2) + epilogue
+    start = START + (CLUSTER_START if ctas > 1 else 0)
+    clock = GHZ * 1e3
+    alone = (rounds * main + exposed + start) / clock
+    fed = _norm(alone, _memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
+    flops = clusters * ctas * tile.m * tile.n * steps * tile.k
+    energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
+    held = fed * (1 + (energy / fed) ** 6) ** (CLOCK_EXPONENT / 6)
+    return Cost(
+        launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
+        main_us=rounds * main / clock,
+        epilogue_us=exposed / clock,
+        memory_us=fed - alone,
+        power_us=held - fed,
+        tiles=clusters * ctas,
+        rounds=rounds,
+        step=limit,
+    )
+
+
+def _step(params: MatmulParams) -> tuple[float, str]:
+    """Cycles of a step of the k loop, and what takes them."""
+    tile, ctas = params.output_tile, params.cluster_dims.m * params.cluster_dims.n
+    blocks = tile.m // 64
+    tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    shared = not params.ping_pong and params.warpgroups > 1
+    tensor += STEP + (SHARED_STEP if shared else 0)
+    stage = (tile.m + tile.n) * tile.k * 2
+    smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    busy = max(tensor, smem)
+    fill = stage / FILL_BYTES[params.programmatic_dependent_launch]
+    latency = LATENCY + fill + (CLUSTER_LATENCY if ctas > 1 else 0)
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    limits = {
+        "tensor cores" if tensor >= smem else "shared memory": (
+            busy + (CLUSTER_STEP if ctas > 1 else 0)
+        ),
+        "copies": fill,
+        "latency": (latency + 2 * busy) / stages,
+    }
+    slowest = max(limits, key=lambda name: limits[name])
+    return limits[slowest], slowest
+
+
+def _epilogue(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of a tile's epilogue."""
+    tile = params.output_tile
+    warpgroups = 1 if params.ping_pong else params.warpgroups
+    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * problem.work
+    return TILE_END + element * tile.m * tile.n / warpgroups
+
+
+def _memory_us(problem: Problem) -> float:
+    """Microseconds to move everything once."""
+    operands = (problem.m * problem.k + problem.n * problem.k) * problem.operand.bytes
+    return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
+
+
+def _epilogue_bytes(problem: Problem) -> int:
+    matrices = (*problem.results, *(problem.inputs or ()))
+    return problem.m * problem.n * sum(t.bytes for t in matrices)
+
+
+def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
+    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
+    size = problem.operand.bytes
+    b = problem.n * problem.k * size
+    group = params.grid_traversal_factor[0] * params.cluster_dims.m
+    passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
+    return problem.m * problem.k * size + b * max(passes, 1) + _epilogue_bytes(problem)
+
+
+def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
+    """Microseconds of all copies from the L2; a multicast copy counts once."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    a, b = tile.m / cluster.n, tile.n / cluster.m
+    return steps * (a + b) * tile.k * problem.operand.bytes / L2_BYTES_PER_US
+
+
+def _norm(*limits: float) -> float:
+    largest: float = max(limits)
+    power: float = sum((limit / largest) ** SHARP for limit in limits) ** (1 / SHARP)
+    return largest * power

@@ -1,0 +1,67 @@
+"""What the heuristics plan for: extents, types and what the epilogue asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.hopper import TMA_STRIDE_ALIGN
+from wsched.fusion import DataType, Fusion, PointwiseOp
+
+__all__ = ["H200_L2_BYTES", "Problem", "epilogue_work"]
+
+H200_L2_BYTES = 50 * 2**20
+
+FUNCTION, MATRIX = 8, 12
+"""What a function of several instructions, and reading an element of a matrix, count for."""
+
+_FUNCTIONS = frozenset(
+    {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
+    | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` on a device.
+
+    Args:
+        m: rows of the result.
+        n: its columns.
+        k: columns of both operands.
+        operand: type of the operands.
+        results: types of all results.
+        sms: multiprocessors of the device.
+        inputs: types of the matrices that TMA loads for the epilogue, None where threads read them.
+        work: the epilogue's :func:`epilogue_work`.
+        pairs: whether threads can read two columns at once of what they read for it.
+        smem_epilogue: whether results may go through shared memory.
+        l2_bytes: size of the device's L2.
+    """
+
+    m: int
+    n: int
+    k: int
+    operand: DataType
+    results: tuple[DataType, ...]
+    sms: int
+    inputs: tuple[DataType, ...] | None = ()
+    work: int = 0
+    pairs: bool = True
+    smem_epilogue: bool = True
+    l2_bytes: int = H200_L2_BYTES
+
+    @property
+    def unaligned(self) -> DataType | None:
+        """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
+        found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
+        return next(found, None)
+
+
+def epilogue_work(fusion: Fusion) -> int:
+    """What the epilogue does for each element of the result beside its casts, in instructions."""
+    work = 0
+    for e in fusion.exprs:
+        if isinstance(e, PointwiseOp):
+            work += FUNCTION if e.op in _FUNCTIONS else 1
+    whole = [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]
+    return work + MATRIX * len(whole)
