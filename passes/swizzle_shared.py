@@ -5,6 +5,9 @@ number allows it (fewer and larger copies), else of rows. Each CTA loads its sli
 to all that share the tile. Rows are whatever the tile is stored by: M or N of a K-major operand, K
 of an MN-major one.
 
+An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
+last box brings columns of the next tile, too, which nothing reads.
+
 Requires: ``load.tile`` into shared buffers without a swizzle.
 Guarantees: each buffer has the widest swizzle its rows allow (none only where wgmma does not read
 it), each tensor map a box that
@@ -23,7 +26,7 @@ from lowering import hopper
 from lowering.errors import ScheduleError
 from lowering.ir.expr import ZERO, Const, Expr, Special
 from lowering.ir.kernel import Kernel, SharedBuffer, TensorMap
-from lowering.ir.nodes import Body, LoadTile, Stmt, TmaLoad, Wgmma
+from lowering.ir.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
 from lowering.ir.types import DType, Swizzle
 from lowering.ir.visit import rewrite, walk
 from lowering.options import LoweringOptions
@@ -54,10 +57,16 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     buffers: dict[str, SharedBuffer] = {}
     maps: dict[str, TensorMap] = {}
     rows: dict[str, int] = {}
-    operands = {x.buffer for s in walk(kernel.body) if isinstance(s, Wgmma) for x in (s.a, s.b)}
+    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
+    operands = {x.buffer for s in products for x in (s.a, s.b)}
+    n_major = {s.b.buffer for s in products if s.trans_b}
     for load in walk(kernel.body):
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
+            if buffer.name in n_major:
+                buffer = replace(
+                    buffer, cols=hopper.stored_columns(buffer.cols, buffer.dtype.bytes)
+                )
             find = widest_swizzle if buffer.name in operands else store_swizzle
             swizzle = find(buffer.name, buffer.dtype, buffer.cols)
             buffer = replace(buffer, swizzle=swizzle)

@@ -332,5 +332,15 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     work = epilogue_work(fusion)
     return Problem(
-        m, n, extents["K"], operand, results, sms, loaded, work, pairs, l2_bytes=l2_bytes
+        m,
+        n,
+        extents["K"],
+        operand,
+        results,
+        sms,
+        loaded,
+        work,
+        pairs,
+        l2_bytes=l2_bytes,
+        n_major=bool(fusion.source(fusion.mma.b).allocation),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.hopper import stored_columns
 from wsched.problem import Problem
 from wsched.schedule.params import MatmulParams
 
@@ -127,7 +128,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
     rounds = -(-clusters // max(problem.sms // ctas, 1))
     steps = -(-problem.k // tile.k)
-    step, limit = _step(params)
+    step, limit = _step(params, problem.n_major)
     main = steps * step
     epilogue = _epilogue(problem, params)
     exposed = rounds * epilogue
@@ -153,14 +154,14 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     )
 
 
-def _step(params: MatmulParams) -> tuple[float, str]:
-    """Cycles of a step of the k loop, and what takes them."""
+def _step(params: MatmulParams, n_major: bool) -> tuple[float, str]:
+    """Cycles of a step of the k loop, and what takes them; ``n_major`` is B's order."""
     tile, ctas = params.output_tile, params.cluster_dims.m * params.cluster_dims.n
     blocks = tile.m // 64
     tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
-    stage = (tile.m + tile.n) * tile.k * 2
+    stage = (tile.m + (stored_columns(tile.n, 2) if n_major else tile.n)) * tile.k * 2
     smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
     fill = stage / FILL_BYTES[params.programmatic_dependent_launch]

@@ -257,7 +257,11 @@ def _choices(
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
-        params, problem.operand, *problem.results, inputs=problem.inputs or ()
+        params,
+        problem.operand,
+        *problem.results,
+        inputs=problem.inputs or (),
+        n_major=problem.n_major,
     )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES

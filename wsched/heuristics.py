@@ -130,7 +130,8 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         epilogue_input_stages=0 if problem.inputs is None else 2,
     )
     made = with_tile(base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong)
-    return fit_stages(made, problem.operand, problem.results, problem.inputs or ())
+    inputs = problem.inputs or ()
+    return fit_stages(made, problem.operand, problem.results, inputs, n_major=problem.n_major)
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:

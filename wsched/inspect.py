@@ -51,7 +51,9 @@ class Extents:
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
         inputs = types if loaded else None
-        return Problem(m, n, self.k, operand, results, sms, inputs, epilogue_work(fusion))
+        n_major = bool(fusion.source(fusion.mma.b).allocation)
+        work = epilogue_work(fusion)
+        return Problem(m, n, self.k, operand, results, sms, inputs, work, n_major=n_major)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

@@ -36,6 +36,7 @@ class Problem:
         pairs: whether threads can read two columns at once of what they read for it.
         smem_epilogue: whether results may go through shared memory.
         l2_bytes: size of the device's L2.
+        n_major: whether B is N-major in memory.
     """
 
     m: int
@@ -49,6 +50,7 @@ class Problem:
     pairs: bool = True
     smem_epilogue: bool = True
     l2_bytes: int = H200_L2_BYTES
+    n_major: bool = False
 
     @property
     def unaligned(self) -> DataType | None:

@@ -139,6 +139,19 @@ def test_rows_of_16_bytes_only_where_wgmma_does_not_read_them() -> None:
     assert error.value.why == "its rows are 16 bytes, and a swizzle needs a multiple of 32"
 
 
+def test_an_n_major_tile_is_filled_up_to_whole_spans() -> None:
+    """Of 160 columns two and a half boxes of 64 are read; what the third has besides nobody reads."""
+    text = lowered(swizzle_shared, N_MAJOR)
+    assert "tensormap B: bf16[512, 512] box 64x64 swizzle 128\n" in text
+    assert "shared B_s: bf16[1][64x192] swizzle 128\n" in text
+    loads = [line.strip() for line in text.splitlines() if "tma.load B_s" in line]
+    assert loads == [
+        "tma.load B_s[0, 0, 0], B[0, 160]",
+        "tma.load B_s[0, 0, 64], B[0, 224]",
+        "tma.load B_s[0, 0, 128], B[0, 288]",
+    ]
+
+
 def test_a_tile_that_cannot_be_sliced() -> None:
     with pytest.raises(ScheduleError) as error:
         lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "72x64"))

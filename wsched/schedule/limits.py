@@ -43,15 +43,21 @@ def chunk_columns(params: MatmulParams, *types: DataType) -> int:
 
 
 def shared_bytes(
-    params: MatmulParams, operand: DataType, *results: DataType, inputs: tuple[DataType, ...] = ()
+    params: MatmulParams,
+    operand: DataType,
+    *results: DataType,
+    inputs: tuple[DataType, ...] = (),
+    n_major: bool = False,
 ) -> tuple[int, int]:
     """Bytes of shared memory of (one stage of both operands, all epilogue buffers).
 
-    ``inputs`` are the types of the matrices that TMA loads for the epilogue.
+    ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
+    whether B is N-major.
     """
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     columns = chunk_columns(params, *results, *inputs)
-    stage = (tile.m + tile.n) * tile.k * operand.bytes
+    n = hopper.stored_columns(tile.n, operand.bytes) if n_major else tile.n
+    stage = (tile.m + n) * tile.k * operand.bytes
     stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
@@ -95,14 +101,16 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
     results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
-    stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs)
+    n_major = bool(fusion.source(fusion.mma.b).allocation)
+    stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
     if stages > most:
         fitting = range(params.wgmma_in_flight + 1, most + 1)
         unloaded = replace(params, epilogue_input_stages=0)
         legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
-        if inputs and stages <= fitting_stages(*shared_bytes(unloaded, operand, *results)):
+        without = shared_bytes(unloaded, operand, *results, n_major=n_major)
+        if inputs and stages <= fitting_stages(*without):
             legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
@@ -157,6 +165,7 @@ def _fusion_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
 
 def _slice_reasons(axis: str, size: int, k: int, operand: TensorView, ctas: int) -> Reasons:
     """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it."""
+    size = hopper.stored_columns(size, operand.dtype.bytes) if operand.allocation else size
     rows, cols = (k, size) if operand.allocation else (size, k)
     span = gcd(cols * operand.dtype.bytes, hopper.WIDEST_SWIZZLE) // operand.dtype.bytes
     if hopper.multicast_slice(rows, cols, span, ctas) is not None:

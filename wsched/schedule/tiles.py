@@ -120,11 +120,12 @@ def with_tile(
 def _with_most_stages(fusion: Fusion, params: MatmulParams) -> MatmulParams:
     """``params`` with the stages that fit, or so many that the error says why none do."""
     operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
+    n_major = bool(fusion.source(fusion.mma.b).allocation)
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
         tried = params if loaded else replace(params, epilogue_input_stages=0)
         inputs = loaded_types(fusion, tried)
-        found = fit_stages(tried, operand, results, inputs, wanted)
+        found = fit_stages(tried, operand, results, inputs, wanted, n_major)
         if found is not None:
             return found
     return _with_stages(replace(params, epilogue_stages=1), least)
@@ -136,6 +137,7 @@ def fit_stages(
     results: tuple[DataType, ...],
     inputs: tuple[DataType, ...],
     least: int = LEAST_STAGES,
+    n_major: bool = False,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -145,11 +147,13 @@ def fit_stages(
         results: types of the results.
         inputs: types of the matrices that TMA loads for the epilogue.
         least: stages that are worth having; None where fewer fit.
+        n_major: whether B is N-major.
     """
     chunks = params.output_tile.n // chunk_columns(params, *results, *inputs)
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
-        stages = fitting_stages(*shared_bytes(tried, operand, *results, inputs=inputs))
+        found = shared_bytes(tried, operand, *results, inputs=inputs, n_major=n_major)
+        stages = fitting_stages(*found)
         if stages >= least:
             return _with_stages(tried, min(stages, MAX_STAGES))
     return None
