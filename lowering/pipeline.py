@@ -19,6 +19,7 @@ from passes.allocate_mbarriers import allocate_mbarriers
 from passes.allocate_shared import allocate_shared
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
+from passes.clip_boxes import clip_boxes
 from passes.delinearize import delinearize
 from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.expect_tx import expect_tx
@@ -44,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     warp_specialize,  # sections become roles: everything later asks "which role?"
     interleave_loads,  # or, without warp specialization, one role that loads ahead of itself
     swizzle_shared,  # operand layouts, and TMA boxes that fit them
+    clip_boxes,  # no box with more rows than its tensor, where nothing needs the zeros
     circular_buffer,  # stages, and acquire / wait / release around each load step
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops

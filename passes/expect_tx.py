@@ -4,9 +4,11 @@ Requires: in each block, ``mbarrier.expect_tx`` on a barrier stands before the c
 complete on it.
 Guarantees: every ``expect_tx`` announces exactly the bytes of its block's copies. A box counts in
 full where it lies out of bounds, because the hardware completes it in full; a copy that peers
-multicast into this CTA counts here, once for each peer that issues it.
+multicast into this CTA counts here, once for each peer that issues it. A clipped box has as many
+rows as its tensor, up to its own number: those bytes are a scalar, computed once in front of
+everything.
 
-After ``allocate_mbarriers`` (copies name their barrier).
+After ``clip_boxes`` (rows of the boxes) and ``allocate_mbarriers`` (copies name their barrier).
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.errors import InternalError
-from lowering.ir.expr import Binary, Const
+from lowering.ir.expr import ZERO, Binary, Const, Expr, Var, as_expr
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
+from lowering.ir.nodes import Body, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
 from lowering.ir.text import print_stmt
-from lowering.ir.visit import map_bodies
+from lowering.ir.visit import Names, map_bodies
 from lowering.options import LoweringOptions
 
 __all__ = ["expect_tx"]
@@ -38,42 +40,77 @@ def expect_tx(kernel: Kernel, options: LoweringOptions) -> Kernel:
         mbarrier.expect_tx full[s], bytes=49152
         ...
 
+    after (the box of A[M, K] is clipped)::
+
+        let step_bytes: i32 = min(M, 128) * 128 + 32768 once
+        ...
+        mbarrier.expect_tx full[s], bytes=step_bytes
+
     Raises:
         InternalError: a copy without an announcement before it, or an announcement of nothing.
     """
-    return replace(kernel, body=_count(kernel, kernel.body))
+    counter = _Counter(kernel)
+    body = counter.body(kernel.body)
+    lets = tuple(Let(var, value, once=True) for value, var in counter.bound.items())
+    return replace(kernel, body=(*lets, *body))
 
 
-def _count(kernel: Kernel, body: Body) -> Body:
-    out: list[Stmt] = []
-    announced: dict[MBarrierRef, int] = {}
-    for stmt in body:
-        match stmt:
-            case MBarrierExpectTx(bar=bar):
-                announced[bar] = len(out)
-                out.append(replace(stmt, bytes=0))
-            case TmaLoad(bar=bar):
-                if bar is None or bar not in announced:
-                    raise InternalError("expect_tx", f"no expect_tx before: {print_stmt(stmt)}")
-                at = announced[bar]
-                before = out[at]
-                assert isinstance(before, MBarrierExpectTx)
-                out[at] = replace(before, bytes=(before.bytes or 0) + _box_bytes(kernel, stmt))
-                out.append(stmt)
-            case _:
-                out.append(map_bodies(stmt, lambda inner: _count(kernel, inner)))
-    for at in announced.values():
-        stmt = out[at]
-        if isinstance(stmt, MBarrierExpectTx) and not stmt.bytes:
-            raise InternalError("expect_tx", f"nothing lands on: {print_stmt(stmt)}")
-    return tuple(out)
+class _Counter:
+    """``bound`` are the numbers of bytes that are no constants, and their names."""
 
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.names = Names(kernel)
+        self.bound: dict[Expr, Var] = {}
 
-def _box_bytes(kernel: Kernel, load: TmaLoad) -> int:
-    """Bytes that land here for ``load``: the box, once for each CTA that multicasts one to us."""
-    tensor_map = kernel.tensor_map(load.src.map)
-    rows, cols = tensor_map.box
-    return rows * cols * tensor_map.dtype.bytes * _senders(load)
+    def body(self, body: Body) -> Body:
+        out: list[Stmt] = []
+        announced: dict[MBarrierRef, int] = {}
+        landing: dict[int, dict[Expr, int]] = {}
+        for stmt in body:
+            match stmt:
+                case MBarrierExpectTx(bar=bar):
+                    announced[bar] = len(out)
+                    landing[len(out)] = {}
+                    out.append(stmt)
+                case TmaLoad(bar=bar):
+                    if bar is None or bar not in announced:
+                        raise InternalError("expect_tx", f"no expect_tx before: {print_stmt(stmt)}")
+                    lines = landing[announced[bar]]
+                    rows, line = self.box(stmt)
+                    lines[rows] = lines.get(rows, 0) + line
+                    out.append(stmt)
+                case _:
+                    out.append(map_bodies(stmt, self.body))
+        for at, lines in landing.items():
+            stmt = out[at]
+            assert isinstance(stmt, MBarrierExpectTx)
+            if not lines:
+                raise InternalError("expect_tx", f"nothing lands on: {print_stmt(stmt)}")
+            out[at] = replace(stmt, bytes=self.bytes(lines))
+        return tuple(out)
+
+    def bytes(self, lines: dict[Expr, int]) -> Expr:
+        """The sum of rows times bytes of a row: a constant, or a name of it."""
+        fixed = as_expr(sum(r.value * line for r, line in lines.items() if isinstance(r, Const)))
+        total: Expr = ZERO
+        for rows, line in lines.items():
+            if not isinstance(rows, Const):
+                total = total + rows * line
+        total = total + fixed
+        if isinstance(total, Const):
+            return total
+        if total not in self.bound:
+            self.bound[total] = Var(self.names.new("step_bytes"))
+        return self.bound[total]
+
+    def box(self, load: TmaLoad) -> tuple[Expr, int]:
+        """Rows that land here for ``load``, and bytes of a row: counted once for each CTA that
+        multicasts one to us.
+        """
+        tensor_map = self.kernel.tensor_map(load.src.map)
+        line = tensor_map.box[1] * tensor_map.dtype.bytes
+        return tensor_map.box_rows, line * _senders(load)
 
 
 def _senders(load: TmaLoad) -> int:

@@ -55,7 +55,7 @@ def _mbarrier_arrive(e: Emitter, s: MBarrierArrive) -> None:
 def _mbarrier_expect_tx(e: Emitter, s: MBarrierExpectTx) -> None:
     if s.bytes is None:
         raise InternalError("emit_cuda", f"mbarrier.expect_tx on {s.bar.array} has no byte count")
-    e.out.line(f"ptx::mbarrier_arrive_expect_tx({e.mbarrier(s.bar)}, {s.bytes});")
+    e.out.line(f"ptx::mbarrier_arrive_expect_tx({e.mbarrier(s.bar)}, {e.arg(s.bytes)});")
 
 
 def _mbarrier_wait(e: Emitter, s: MBarrierWait) -> None:

@@ -14,7 +14,7 @@ __all__ = ["RULES"]
 
 
 def _let(e: Emitter, s: Let) -> None:
-    value = e.arg(s.value)
+    value = f"ptx::once({e.arg(s.value)})" if s.once else e.arg(s.value)
     e.out.line(f"const {C_TYPES[s.var.type]} {e.names.define('scalar', s.var.name)} = {value};")
 
 

@@ -454,6 +454,12 @@ PTX void wgmma_wait_group() {
 // the leading byte offset above it). Addresses stay below 2^18, so the address field never carries.
 PTX u64 descriptor(unsigned high, unsigned low) { return u64(high) << 32 | low; }
 
+// `x`, which the compiler may not compute a second time where it is used.
+PTX int once(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // The compiler may not move accesses of the registers `d` across this point.
 template <int count>
 PTX void pin(float (&d)[count]) {

@@ -78,7 +78,8 @@ def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
 def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     """The 128 bytes of the descriptor (``cuTensorMapEncodeTiled``); dimensions innermost first.
 
-    An empty matrix is described as one element: the kernel issues no copy for it.
+    An empty matrix is described as one element: the kernel issues no copy for it. The box of a
+    clipped map has no more rows than the matrix; the kernel computes the same number.
 
     Raises:
         InternalError: the driver refuses it.
@@ -87,7 +88,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
         raise InternalError("launch", f"tensor map {m.name} has no box")
     swizzle = "NONE" if m.swizzle is Swizzle.NONE else f"{m.swizzle.value}B"
     dims = [driver.cuuint64_t(max(n, 1)) for n in (layout.cols, layout.rows)]
-    box = [driver.cuuint32_t(n) for n in reversed(m.box)]
+    box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.rows))]
     prefix = "CU_TENSOR_MAP"
     status, descriptor = driver.cuTensorMapEncodeTiled(
         getattr(driver.CUtensorMapDataType, f"{prefix}_DATA_TYPE_{_DRIVER_DTYPES[m.dtype]}"),

@@ -13,11 +13,14 @@ __all__ = ["Carry", "Elect", "For", "If", "Let", "Role", "Roles", "Section", "Se
 
 @dataclass(frozen=True, slots=True)
 class Let(Stmt):
-    """``let var = value``."""
+    """``let var = value``; with ``once`` it is computed here, never again where it is used (else
+    the compiler may do so, in a loop too, to save a register); for i32 only.
+    """
 
     OP: ClassVar[str] = "let"
     var: Var
     value: Expr
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ class Declarations(Lexer):
         """Take a tensor map."""
         tensor = self.matrix()
         box = self.pair() if self.accept("box") else (0, 0)
-        return TensorMap(*tensor, box, self.swizzle())
+        clipped = self.accept("clipped")
+        return TensorMap(*tensor, box, self.swizzle(), clipped)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor."""

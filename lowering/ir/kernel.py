@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ir.expr import Expr, Var
+from lowering.ir.expr import Const, Expr, Var, minimum
 from lowering.ir.nodes import Body
 from lowering.ir.types import DType, Swizzle
 
@@ -20,7 +20,8 @@ class TensorMap:
 
     ``rows`` and ``cols`` are extents in elements (run-time parameters); the row stride is a
     property of the argument, not of the kernel. ``box`` is what one copy moves; (0, 0) until
-    ``swizzle_shared``.
+    ``swizzle_shared``. A ``clipped`` map's box has no more rows than the tensor of a launch, so
+    what lies behind them in shared memory stays as it was, in place of zero.
     """
 
     name: str
@@ -29,6 +30,16 @@ class TensorMap:
     cols: Expr
     box: tuple[int, int] = (0, 0)
     swizzle: Swizzle = Swizzle.NONE
+    clipped: bool = False
+
+    @property
+    def box_rows(self) -> Expr:
+        """Rows of the box at run time; 0 for an empty tensor, of which nothing is copied."""
+        return minimum(self.rows, self.box[0]) if self.clipped else Const(self.box[0])
+
+    def box_of(self, rows: int) -> tuple[int, int]:
+        """The box in a launch whose tensor has ``rows`` rows: at least one, as TMA wants."""
+        return (min(self.box[0], max(rows, 1)) if self.clipped else self.box[0]), self.box[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,9 @@ class _Parser(Declarations):
     def let(self) -> Let:
         var = self.scalar()
         self.expect("=")
-        return Let(var, self.expr())
+        value = self.expr()
+        # A fragment of that name may begin the next statement.
+        return Let(var, value, not self.ahead(":") and self.accept("once"))
 
     def for_(self) -> For:
         var = Var(self.name())

@@ -113,14 +113,15 @@ class MBarrierArrive(Stmt):
 @dataclass(frozen=True, slots=True)
 class MBarrierExpectTx(Stmt):
     """``mbarrier.arrive.expect_tx``: one arrival, and ``bytes`` more must land before the phase
-    can complete: all that TMA writes into *this* CTA for the phase, out-of-bounds boxes in full.
+    can complete: all that TMA writes into *this* CTA for the phase, out-of-bounds boxes in full
+    (of a clipped tensor map: as many rows as its box has at run time).
 
     ``bytes`` is None until the pass ``expect_tx``.
     """
 
     OP: ClassVar[str] = "mbarrier.expect_tx"
     bar: MBarrierRef
-    bytes: int | None = None
+    bytes: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,9 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"param {p.name}: {p.type.value}"
     for t in kernel.tensor_maps:
         box = f" box {t.box[0]}x{t.box[1]}" if t.box != (0, 0) else ""
+        clipped = " clipped" if t.clipped else ""
         swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
-        yield f"tensormap {t.name}: {t.dtype.value}[{t.rows}, {t.cols}]{box}{swizzle}"
+        yield f"tensormap {t.name}: {t.dtype.value}[{t.rows}, {t.cols}]{box}{clipped}{swizzle}"
     for g in kernel.globals:
         align = f" align {g.align}" if g.align != 1 else ""
         yield f"global {g.name}: {g.dtype.value}[{g.rows}, {g.cols}]{align}"
@@ -98,8 +99,8 @@ def _block(head: str, body: Body, last: str = "") -> Iterator[str]:
 
 def _stmt(stmt: Stmt) -> Iterator[str]:
     match stmt:
-        case Let(var, value):
-            yield f"let {_typed(var)} = {value}"
+        case Let(var, value, once):
+            yield f"let {_typed(var)} = {value}{' once' if once else ''}"
         case For():
             yield from _for(stmt)
         case If(cond, then, other):

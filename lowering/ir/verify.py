@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from lowering.ir.control import Elect, For, Let
-from lowering.ir.expr import Expr, Var, children, type_of
+from lowering.ir.expr import Expr, ScalarType, Var, children, type_of
 from lowering.ir.kernel import Kernel
 from lowering.ir.lexer import NUMBER_NAMES
 from lowering.ir.nodes import (
@@ -134,6 +134,8 @@ class _Verifier:
             kind = type_of(stmt.value)
             if kind is not stmt.var.type:
                 yield f"{stmt.var.name} is {stmt.var.type.value}, its value {kind.value}"
+            if stmt.once and stmt.var.type is not ScalarType.I32:
+                yield f"{stmt.var.name} is {stmt.var.type.value}, only i32 is computed once"
             return
         if isinstance(stmt, For):
             yield from self.loop(stmt, scope, inside, one_thread)

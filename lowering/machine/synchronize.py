@@ -94,14 +94,14 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
 
 def mbarrier_expect_tx(stmt: MBarrierExpectTx, program: Program) -> Run:
     """``mbarrier.arrive.expect_tx``; each executing thread announces the bytes and arrives."""
-    find, announced = program.mbarrier(stmt.bar), stmt.bytes
-    if announced is None:
+    find = program.mbarrier(stmt.bar)
+    if stmt.bytes is None:
         raise InternalError("machine", "expect_tx without bytes", print_stmt(stmt))
-    per_thread = announced
+    announced = program.scalar(stmt.bytes)
 
     def run(warp: Warp) -> Steps:
         bar, _ = find(warp.cta, warp.env)
-        bar.arrive(warp.threads, warp.scheduler, per_thread * warp.threads)
+        bar.arrive(warp.threads, warp.scheduler, announced(warp.env) * warp.threads)
         return PAUSE
 
     return run

@@ -61,7 +61,7 @@ class GlobalTensor:
 
     def __init__(self, map: TensorMap, array: Array, rows: int, cols: int) -> None:
         self.map = map
-        self.rows, self.cols = map.box
+        self.box = self.rows, self.cols = map.box_of(rows)
         self.line = self.cols * map.dtype.bytes
         if array.ndim != 2 or array.dtype.name not in _DTYPES[map.dtype]:
             found = f"tensor {map.name} of {array.dtype.name} and {array.ndim} dimensions"
@@ -81,7 +81,7 @@ class GlobalTensor:
     def _check_box(self) -> None:
         name, span = self.map.name, self.map.swizzle.value
         if not all(0 < extent <= TMA_BOX_MAX for extent in self.map.box):
-            found = f"a box of {self.rows}x{self.cols} for tensor map {name}"
+            found = f"a box of {self.map.box[0]}x{self.cols} for tensor map {name}"
             raise UnsupportedError(found, f"1 to {TMA_BOX_MAX} elements in each dimension")
         if self.line % 16 or (span and self.line != span):
             found = f"a box line of {self.line} bytes for tensor map {name}"
@@ -94,7 +94,7 @@ class GlobalTensor:
 
     def load(self, row: int, col: int) -> Array:
         """The box at ``row, col`` as chunks ``[rows, line / 16, 2]``; zero out of bounds."""
-        box = np.zeros(self.map.box, self.raw.dtype)
+        box = np.zeros(self.box, self.raw.dtype)
         inside, source = self._clip(row, col)
         box[inside] = self.raw[source]
         return box.view(np.uint64).reshape(self.rows, self.line // 16, 2)
@@ -102,13 +102,13 @@ class GlobalTensor:
     def store(self, row: int, col: int, chunks: Array) -> None:
         """Write chunks ``[rows, line / 16, 2]`` at ``row, col``; out of bounds is dropped."""
         inside, target = self._clip(row, col)
-        box = np.ascontiguousarray(chunks).view(self.raw.dtype).reshape(self.map.box)
+        box = np.ascontiguousarray(chunks).view(self.raw.dtype).reshape(self.box)
         self.raw[target] = box[inside]
 
     def _clip(self, row: int, col: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
         """Slices of the box and of the tensor where the box at ``row, col`` lies in bounds."""
         box, tensor = [], []
-        for at, extent, size in zip((row, col), self.map.box, self.raw.shape, strict=True):
+        for at, extent, size in zip((row, col), self.box, self.raw.shape, strict=True):
             low, high = max(at, 0), min(at + extent, size)
             high = max(low, high)
             box.append(slice(low - at, high - at))

@@ -126,6 +126,16 @@ def test_no_division_in_the_machine_code_of_a_k_step(
         assert "BAR" not in loop, loop
 
 
+def test_bytes_of_clipped_boxes_are_not_computed_in_a_k_step(
+    bf16: CompiledFusion, sass: str
+) -> None:
+    """ptxas has an instruction for a minimum, and in these loops nothing else needs one."""
+    assert any(m.clipped for m in bf16.kernel.tensor_maps)
+    assert "VIMNMX" in count_opcodes(sass)
+    for lines in innermost_loops(sass, "UTMALDG"):
+        assert "VIMNMX" not in count_opcodes("\n".join(lines))
+
+
 def k_loop(body: Body, step: type) -> For:
     """The shortest loop with a statement of type ``step``."""
     loops = [s for s in walk(body) if isinstance(s, For)]

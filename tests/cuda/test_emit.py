@@ -189,6 +189,18 @@ def test_names_that_cpp_does_not_allow() -> None:
     ]
 
 
+def test_what_is_computed_once() -> None:
+    k = kernel(
+        """
+        let rows: i32 = min(K, 64) * 128 + 8192 once
+        if rows == 0 {
+          cta.sync
+        }
+        """
+    )
+    assert body_of(k)[0] == "const int rows = ptx::once(min(K, 64) * 128 + 8192);"
+
+
 def test_only_the_special_registers_that_are_read() -> None:
     text = emit_kernel(copy_kernel())
     assert "const int ctaid = blockIdx.x;" in text

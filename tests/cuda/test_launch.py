@@ -65,6 +65,16 @@ def test_descriptor_has_the_innermost_dimension_first(driver: Driver) -> None:
     )
 
 
+@pytest.mark.parametrize(("rows", "box"), [(100, 64), (64, 64), (63, 63), (1, 1), (0, 1)])
+def test_a_clipped_box_has_no_more_rows_than_the_tensor(
+    driver: Driver, rows: int, box: int
+) -> None:
+    a, d = copy_kernel().tensor_maps
+    loaded = LoadedKernel(replace(copy_kernel(), tensor_maps=(replace(a, clipped=True), d)), b"")
+    go(loaded, Tensor(shape=(rows, 128)), Tensor(shape=(rows, 128)))
+    assert [args[5] for args in driver.named("encode")] == [[64, box], [64, 64]]
+
+
 def test_second_launch_prepares_nothing(driver: Driver) -> None:
     k = LoadedKernel(copy_kernel(), b"")
     for _ in range(3):

@@ -11,6 +11,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   param K: i64
   tensormap A: bf16[M, K]
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
+  tensormap R: bf16[M, M] box 64x64 clipped
   global bias: bf16[1, M] align 16
   global scale: f32[M, 1]
   global sums: f32[M, M]
@@ -24,6 +25,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   trace spans[8](main_loop, cta)
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
+  let fill: i32 = min(M, 64) * 128 once
   prefetch.tensormap A
   griddepcontrol.wait
   griddepcontrol.launch_dependents
@@ -95,6 +97,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
           mbarrier.init full[0], 1
           mbarrier.expect_tx full[0]
           mbarrier.expect_tx full[0], bytes=16384
+          mbarrier.expect_tx full[0], bytes=fill + 64
           tma.load A_s[0, 0, 0], A[0, 0]
           tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
           tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last

@@ -42,6 +42,13 @@ def test_verbatim() -> None:
     assert print_stmt(let) == "let a: i32 = (M + 0) * 1 - (2 - 1)"
 
 
+def test_a_result_may_have_the_name_of_a_keyword() -> None:
+    """``once`` ends a binding, unless it begins the next statement."""
+    text = "let a: i32 = M * 2\nonce: frag<f32, 64x8> = frag.fill 0.0\n"
+    for body in (text, text.replace("2\n", "2 once\n", 1)):
+        assert print_body(kernel(body).body) == body
+
+
 def test_comments_and_layout_are_free() -> None:
     parsed = kernel("# first\nif M==0{ cta.sync }# last\nelse{}\n\n  # end\n")
     assert print_body(parsed.body) == "if M == 0 {\n  cta.sync\n}\n"

@@ -63,6 +63,8 @@ def test_well_formed() -> None:
         ("for c in 0 .. 2 {", "for wg in 0 .. 2 { let c: i32 = wg",
          "wg is defined twice, in: for wg in 0 .. 2 {"),
         (CAST, "let x: i32 = c < 1", "x is i32, its value pred, in: let x: i32 = c < 1"),
+        (CAST, "let x: pred = c < 1 once",
+         "x is pred, only i32 is computed once, in: let x: pred = c < 1 once"),
         (CAST, "stmatrix A_s[c, 0, 0], sum",
          "sum is in flight, in: stmatrix A_s[c, 0, 0], sum"),
         ("wgmma.commit", "two: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 0, 0]",

@@ -43,6 +43,20 @@ def test_store_drops_what_lies_outside(at: tuple[int, int]) -> None:
     assert np.array_equal(array, want[8:14, 8:24])
 
 
+@pytest.mark.parametrize(("rows", "height"), [(6, 4), (4, 4), (3, 3), (1, 1), (0, 1)])
+def test_a_clipped_box_has_no_more_rows_than_the_tensor(rows: int, height: int) -> None:
+    """It still has every row of the tensor that the whole box had."""
+    array = numbers(rows)
+    map_ = TensorMap("a", DType.F16, Const(rows), Const(16), (4, 8), clipped=True)
+    clipped = GlobalTensor(map_, array, rows, 16)
+    assert clipped.box_bytes == height * 16
+    for at in ((0, 0), (1, 8), (4, 12), (90, 0)):
+        whole = tensor(array).load(*at)
+        assert np.array_equal(clipped.load(*at), whole[:height])
+        assert not whole[height:].any()
+    assert clipped.chunks(1024).shape == (height, 1)
+
+
 def test_box_is_permuted_by_address() -> None:
     """Line 1 of a 128-byte swizzle has its chunks exchanged in pairs."""
     chunks = box_chunks(2048, 2, 128, Swizzle.B128) - 128

@@ -43,6 +43,51 @@ def test_what_peers_multicast_into_this_cta_counts_too() -> None:
     )
 
 
+CLIPPED = """
+param M: i32
+param N: i32
+param k: i32
+tensormap A: bf16[M, 512] box 128x64 clipped swizzle 128
+tensormap B: bf16[N, 512] box 256x64 clipped swizzle 128
+tensormap C: f32[512, 512] box 64x32 clipped swizzle 128
+shared A_s: bf16[2][128x128] swizzle 128
+shared B_s: bf16[2][256x64] swizzle 128
+shared C_s: f32[2][64x32] swizzle 128
+mbarrier full[2] arrivals 1
+"""
+FILLS = """
+for s in 0 .. 2 {
+  mbarrier.expect_tx full[s]
+  tma.load A_s[s, 0, 0], A[0, k], bar=full[s]
+  tma.load A_s[s, 0, 64], A[0, k + 64], bar=full[s]
+  tma.load B_s[s, 0, 0], B[0, k], bar=full[s], multicast=3 << %cluster.ctarank
+  tma.load C_s[s, 0, 0], C[0, k], bar=full[s]
+}
+"""
+
+
+def test_clipped_boxes_are_counted_once_in_front_of_everything() -> None:
+    """Two boxes of A, two senders of B; C has more rows than its box, so nothing is clipped."""
+    bound = "let step_bytes: i32 = min(M, 128) * 256 + min(N, 256) * 256 + 8192 once\n"
+    after = FILLS.replace("full[s]\n", "full[s], bytes=step_bytes\n", 1)
+    assert lowered(expect_tx, CLIPPED + FILLS) == full(CLIPPED + bound + after)
+
+
+def test_equal_numbers_of_bytes_have_one_name() -> None:
+    """The same copies twice, and others."""
+    other = "mbarrier.expect_tx full[0]\ntma.load A_s[0, 0, 0], A[0, k], bar=full[0]\n"
+    twice = FILLS.replace("for s", "for t").replace("[s", "[t")
+    before = CLIPPED + FILLS + twice + other
+    after = before.replace("full[s]\n", "full[s], bytes=step_bytes\n", 1)
+    after = after.replace("full[t]\n", "full[t], bytes=step_bytes\n", 1)
+    after = after.replace("full[0]\n", "full[0], bytes=step_bytes2\n", 1)
+    lets = (
+        "let step_bytes: i32 = min(M, 128) * 256 + min(N, 256) * 256 + 8192 once\n"
+        "let step_bytes2: i32 = min(M, 128) * 128 once\n"
+    )
+    assert lowered(expect_tx, before) == full(after.replace(CLIPPED, CLIPPED + lets))
+
+
 def test_without_copies_nothing_changes() -> None:
     assert unchanged(expect_tx, "for k in 0 .. 4 { cta.sync }")
 
@@ -57,7 +102,7 @@ def test_without_copies_nothing_changes() -> None:
          "for i in 0 .. 2 { tma.load A_s[s, 0, 0], A[0, k], bar=full[s] }",
          "no expect_tx before: tma.load A_s[s, 0, 0], A[0, k], bar=full[s]"),
         ("for i in 0 .. 2 { mbarrier.expect_tx full[i] }",
-         "nothing lands on: mbarrier.expect_tx full[i], bytes=0"),
+         "nothing lands on: mbarrier.expect_tx full[i]"),
         ("mbarrier.expect_tx full[s]\n"
          "tma.load A_s[s, 0, 0], A[0, k], bar=full[s], multicast=s",
          "a mask that is no shifted pattern: s"),

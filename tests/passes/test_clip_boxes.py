@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from passes.clip_boxes import clip_boxes
+from tests.passes.texts import full, lowered, unchanged
+
+MAPS = """
+param M: i32
+param N: i32
+param K: i32
+tensormap A: bf16[M, K] box 64x64 swizzle 128
+tensormap B: bf16[N, K] box 64x64 swizzle 128
+tensormap R: bf16[M, N] box 64x64 swizzle 128
+tensormap D: bf16[M, N]
+shared A_s: bf16[1][64x64] swizzle 128
+shared B_s: bf16[1][64x64] swizzle 128
+shared R_s: bf16[1][64x64] swizzle 128
+"""
+BODY = """
+tma.load A_s[0, 0, 0], A[0, 0]
+tma.load B_s[0, 0, 0], B[0, 0]
+tma.load R_s[0, 0, 0], R[0, 0]
+acc: frag<f32, 64x64> = frag.fill 0.0
+out: frag<f32, 64x64> = mma.tile acc, A_s[0, 0, 0], B_s[0, 0, 0], 64, true
+r: frag<bf16, 64x64> = ldmatrix R_s[0, 0, 0]
+sum: frag<f32, 64x64> = frag.pointwise add, out, r
+store.tile D[0, 0], sum
+"""
+B_BY_K = ("B: bf16[N, K]", "B: bf16[K, N]")
+READ_BY_K = ("64, true", "64, true, trans_b=true")
+
+
+def clipped(text: str, *names: str) -> str:
+    """The text with these tensor maps clipped."""
+    lines = text.splitlines()
+    marked = tuple(f"tensormap {name}:" for name in names)
+    return "\n".join(
+        line.replace("box 64x64", "box 64x64 clipped") if line.startswith(marked) else line
+        for line in lines
+    )
+
+
+def test_rows_of_m_and_n_are_clipped() -> None:
+    """Both operands and the epilogue's matrix; what is only stored has no box yet."""
+    assert lowered(clip_boxes, MAPS + BODY) == full(clipped(MAPS + BODY, "A", "B", "R"))
+
+
+def test_rows_of_k_stay_whole() -> None:
+    text = MAPS.replace(*B_BY_K) + BODY.replace(*READ_BY_K)
+    assert lowered(clip_boxes, text) == full(clipped(text, "A", "R"))
+    text = MAPS.replace("A: bf16[M, K]", "A: bf16[K, M]") + BODY.replace(
+        "64, true", "64, true, trans_a=true"
+    )
+    assert lowered(clip_boxes, text) == full(clipped(text, "B", "R"))
+
+
+def test_one_tensor_whose_rows_are_m_and_k() -> None:
+    """Its map has one box."""
+    text = MAPS + BODY.replace(*READ_BY_K).replace("], B[", "], A[")
+    assert lowered(clip_boxes, text) == full(clipped(text, "R"))
+
+
+def test_without_loads_nothing_changes() -> None:
+    assert unchanged(clip_boxes, "tensormap D: bf16[512, 512] box 64x64\ncta.sync")
