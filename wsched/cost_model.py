@@ -43,14 +43,18 @@ WGMMA, STEP, SHARED_STEP = 30, 21, 72
 """Cycles: least time of a wgmma; barriers of a step; more, where two warpgroups share it."""
 
 SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
-"""Bytes in a cycle: shared memory read by wgmma and filled; filled from the L2, by whether the
+"""Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
 kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
 
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
 
-CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 38, 493
+CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
+
+L2_LINE, ACROSS_LINES = 128, 1.25
+"""Bytes of a line of the L2, and what rows of N-major boxes cost that lie across two of them, as of
+every second tile of 160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
 
 L2_BYTES_PER_US, MEMORY_BYTES_PER_US = 18.1e6, 5.95e6
 
@@ -164,7 +168,7 @@ def _step(params: MatmulParams, n_major: bool) -> tuple[float, str]:
     stage = (tile.m + (stored_columns(tile.n, 2) if n_major else tile.n)) * tile.k * 2
     smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
-    fill = stage / FILL_BYTES[params.programmatic_dependent_launch]
+    fill = _loaded(params, n_major) / FILL_BYTES[params.programmatic_dependent_launch]
     latency = LATENCY + fill + (CLUSTER_LATENCY if ctas > 1 else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     limits = {
@@ -176,6 +180,15 @@ def _step(params: MatmulParams, n_major: bool) -> tuple[float, str]:
     }
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest
+
+
+def _loaded(params: MatmulParams, n_major: bool) -> float:
+    """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    b: float = tile.n
+    if n_major:
+        b = stored_columns(tile.n, 2) * (1.0 if tile.n * 2 % L2_LINE == 0 else ACROSS_LINES)
+    return (tile.m / cluster.n + b / cluster.m) * tile.k * 2
 
 
 def _epilogue(problem: Problem, params: MatmulParams) -> float:
@@ -208,9 +221,7 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
 
 def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
     """Microseconds of all copies from the L2; a multicast copy counts once."""
-    tile, cluster = params.output_tile, params.cluster_dims
-    a, b = tile.m / cluster.n, tile.n / cluster.m
-    return steps * (a + b) * tile.k * problem.operand.bytes / L2_BYTES_PER_US
+    return steps * _loaded(params, problem.n_major) / L2_BYTES_PER_US
 
 
 def _norm(*limits: float) -> float:

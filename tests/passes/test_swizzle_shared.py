@@ -23,6 +23,17 @@ next: frag<f32, 64x8, async> = wgmma acc, B_s[0, 0, 0], A_s[0, 0, 0], trans_b=tr
 wgmma.commit
 """
 
+N_MAJOR = """
+tensormap A: bf16[512, 512]
+tensormap B: bf16[512, 512]
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x160]
+acc: frag<f32, 64x160> = frag.fill 0.0
+load.tile A_s[0, 0, 0], A[0, 0]
+load.tile B_s[0, 0, 0], B[0, 160]
+next: frag<f32, 64x160> = mma.tile acc, A_s[0, 0, 0], B_s[0, 0, 0], 64, true, trans_b=true
+"""
+
 
 def test_a_box_is_as_wide_as_the_swizzle() -> None:
     assert lowered(swizzle_shared, BEFORE) == full("""
@@ -140,7 +151,7 @@ def test_rows_of_16_bytes_only_where_wgmma_does_not_read_them() -> None:
 
 
 def test_an_n_major_tile_is_filled_up_to_whole_spans() -> None:
-    """Of 160 columns two and a half boxes of 64 are read; what the third has besides nobody reads."""
+    """Of 160 columns two and a half boxes are read; nobody reads the rest of the third."""
     text = lowered(swizzle_shared, N_MAJOR)
     assert "tensormap B: bf16[512, 512] box 64x64 swizzle 128\n" in text
     assert "shared B_s: bf16[1][64x192] swizzle 128\n" in text
