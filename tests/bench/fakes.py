@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from wsched.bench.measure import Accuracy
+from lowering.errors import InternalError, ScheduleError, UnsupportedError
+from wsched.bench.measure import Accuracy, OutOfMemory
 from wsched.bench.problem import Problem, Shape
 from wsched.bench.systems import Prepared, Skip
 from wsched.bench.worker import run_job
 
 RIGHT, WRONG = Accuracy(1.7e-3, 0), Accuracy(float("nan"), 12)
+
+
+ERRORS: dict[str, Exception] = {
+    "skip": Skip("not installed: there is no module x"),
+    "unsupported": UnsupportedError("split-K", "no split"),
+    "schedule": ScheduleError("smem", "stages=9", "too much", ("stages=4",)),
+    "internal": InternalError("verify", "a barrier without a wait", "kernel k"),
+    "import": ImportError("x is installed, but cannot be imported: there is no module x.y"),
+}
 
 
 @dataclass(frozen=True)
@@ -27,8 +39,9 @@ class Graph:
 class FakeGpu:
     """``microseconds``: time of a launch by system name; ``bad``: what goes wrong, and when.
 
-    Kinds of ``bad``: skip, wrong, error, broken (at the check), late (wrong after timing), lost
-    (broken in the rounds), hang (at the first shape), memory (of no system).
+    Kinds of ``bad``: skip, unsupported, schedule, internal, import (when it is compiled), wrong,
+    error, broken (at the check), late (wrong after timing), lost (broken in the rounds), hang (at
+    the first shape). Of no system, at the first shape: memory, draw; at the second: interrupt.
     Round r of a system takes (1 + drift·r) times its time.
     """
 
@@ -42,13 +55,22 @@ class FakeGpu:
 
     def allocate(self, problem: Problem, sets: int) -> None:
         self.log.append(f"allocate {problem.shape} {sets}")
-        if self.bad.get("") == "memory":
-            raise RuntimeError("CUDA out of memory")
+        number = sum(word.startswith("allocate") for word in self.log)
+        kind = self.bad.get("")
+        if kind == "memory" and number == 1:
+            raise OutOfMemory("CUDA out of memory. Tried to allocate 96.00 GiB.")
+        if kind == "draw":
+            raise RuntimeError("no random numbers")
+        if kind == "interrupt" and number == 2:
+            time.sleep(0.5)  # until all that was written is read
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(60)
         self.played: dict[str, Any] = {n: itertools.count() for n in self.microseconds}
 
     def prepare(self, name: str, params: dict[str, Any] | None, problem: Problem) -> Prepared:
-        if self.bad.get(name) == "skip":
-            raise Skip("not installed: No module named 'x'")
+        error = ERRORS.get(self.bad.get(name, ""))
+        if error is not None:
+            raise error
         return Prepared(lambda a, b, d: name, {"params": params})
 
     def accuracy(self, launch: Any) -> Accuracy:
@@ -64,15 +86,16 @@ class FakeGpu:
     def capture(self, launch: Any, launches: int) -> Graph:
         return Graph(launch(None, None, None), launches)
 
-    def replay(self, graph: Graph) -> tuple[str, float]:
+    def replay(self, graph: Graph) -> tuple[str, float, bool]:
         self.log.append(graph.name)
         turn = max(next(self.played[graph.name]) - 3, 0)  # two to find the length, one warm-up
         elapsed = self.microseconds[graph.name] * graph.launches * (1 + self.drift * turn)
         self.energy += elapsed * 1e-6 * 700
-        self.lost |= self.bad.get(graph.name) == "lost" and turn > 0
-        return graph.name, elapsed
+        return graph.name, elapsed, self.bad.get(graph.name) == "lost" and turn > 0
 
-    def wait(self, replay: tuple[str, float]) -> float:
+    def wait(self, replay: tuple[str, float, bool]) -> float:
+        self.log.append(f"wait {replay[0]}")
+        self.lost |= replay[2]
         if self.lost:
             raise RuntimeError("unspecified launch failure")
         return replay[1]
@@ -106,12 +129,16 @@ def process(rows: dict[Shape, dict[str, Any]]) -> dict[str, Any]:
             else:
                 records[name] = {"status": "ok", "reason": "", "times_us": value}
         shapes[str(shape)] = {"sets": 1, "systems": records, "clocks": FakeSampler().stop()}
-    device = {"name": "NVIDIA H200"}
-    return {"device": device, "versions": {"torch": "2.10"}, "shapes": shapes}
+    environment = {"gpu": {"name": "NVIDIA H200"}, "versions": {"torch": "2.10"}}
+    return {"seed": 0, "complete": True, "environment": environment, "shapes": shapes}
 
 
 def main() -> None:
-    """A worker: the first argument is JSON, ``{"times": .., "bad": .., "end": ..}``."""
+    """A worker: the first argument is JSON, ``{"times": .., "bad": .., "end": ..}``.
+
+    It ends as ``end`` says: ``refused`` and ``crash`` before it measures, ``linger`` behind that,
+    with its output closed.
+    """
     spec = json.loads(sys.argv[1])
 
     def write(event: dict[str, Any]) -> None:
@@ -123,8 +150,12 @@ def main() -> None:
     if spec.get("end") == "crash":
         sys.exit("no such module")
     job = json.load(sys.stdin)
-    write({"event": "start", "device": {"name": "fake"}, "versions": {}})
+    write({"event": "start", "environment": {"gpu": {"name": "fake"}}})
     run_job(job, FakeGpu(spec["times"], spec.get("bad", {})), FakeSampler(), write)
+    if spec.get("end") == "linger":
+        sys.stdout.flush()
+        os.close(1)
+        time.sleep(60)
 
 
 if __name__ == "__main__":

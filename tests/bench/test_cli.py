@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,12 +15,13 @@ from wsched.bench import watch
 from wsched.bench.cli import app, job_of, read_params
 from wsched.bench.measure import Plan
 from wsched.bench.problem import Shape
+from wsched.bench.results import save
 from wsched.schedule.params import ClusterDims, MatmulParams
 
 
-@pytest.fixture
-def fake_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = {"times": {"cublas": 10.0, "triton": 11.0, "wsched": 8.0}, "bad": {"triton": "skip"}}
+def use_worker(monkeypatch: pytest.MonkeyPatch, bad: dict[str, str]) -> None:
+    """Have the fake worker measure."""
+    spec = {"times": {"cublas": 10.0, "triton": 11.0, "wsched": 8.0}, "bad": bad}
     command = (sys.executable, "-m", "tests.bench.fakes", json.dumps(spec))
     monkeypatch.setattr(watch.run_process, "__defaults__", (command,))
 
@@ -29,18 +31,22 @@ def invoke(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_run_and_show(fake_worker: None, tmp_path: Path) -> None:
+def test_run_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_worker(monkeypatch, {"triton": "skip"})
     saved, table = tmp_path / "f.json", tmp_path / "f.md"
     words = ["gemm", "--shapes", "256x256x256", "--peers", "triton", "--rounds", "2"]
-    words += ["--processes", "2", "--json", str(saved), "--markdown", str(table)]
+    words += ["--processes", "2", "--seed", "5", "--json", str(saved), "--markdown", str(table)]
     code, text = invoke(*words)
     assert code == 0, text
     data = json.loads(saved.read_text())
     assert data["summary"]["geometric_mean"]["wsched"] == {"ratio": 1.25, "shapes": 1}
     assert data["systems"] == ["cublas", "triton", "wsched"]
-    assert len(data["processes"]) == 2
+    assert [(p["seed"], p["complete"]) for p in data["processes"]] == [(5, True), (6, True)]
+    orders = [p["shapes"]["256x256x256"]["orders"] for p in data["processes"]]
+    assert [len(o) for o in orders] == [3, 3]
+    assert data["environment"] == {"gpu": {"name": "fake"}}
     assert "2 rounds after one that is not counted, in 2 fresh processes" in data["method"]
-    assert "triton skipped: not installed: No module named 'x'" in text
+    assert "triton skipped: not installed: there is no module x" in text
     assert "| geometric mean | 1.000 | – | 1.250 | 1.250 |" in table.read_text()
     code, again = invoke("show", str(saved))
     assert (code, again.splitlines()[0].rstrip()) == (
@@ -48,6 +54,61 @@ def test_run_and_show(fake_worker: None, tmp_path: Path) -> None:
         "fake, bf16, TN: TFLOP/s (ratio to cuBLAS)",
     )
     assert again.splitlines()[1:] == text.splitlines()[-len(again.splitlines()) + 1 :]
+
+
+def test_what_was_measured_is_kept_after_each_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_worker(monkeypatch, {})
+    seen: list[int] = []
+
+    def stop(path: Path, data: dict[str, Any]) -> None:
+        save(path, data)
+        seen.append(len(json.loads(path.read_text())["processes"]))
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("wsched.bench.cli.save", stop)
+    saved = tmp_path / "f.json"
+    words = ["gemm", "--shapes", "256x256x256", "--peers", "triton", "--rounds", "2"]
+    code, text = invoke(*words, "--processes", "3", "--json", str(saved))
+    assert (code, seen) == (130, [1, 2])
+    assert "interrupted: 2 of 3 processes were measured to the end" in text
+    assert "geometric mean" in text
+    data = json.loads(saved.read_text())
+    assert (data["command"]["processes"], "in 2 fresh processes" in data["method"]) == (3, True)
+
+
+def test_an_interrupted_process_leaves_its_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_worker(monkeypatch, {"": "interrupt"})
+    saved = tmp_path / "f.json"
+    words = ["gemm", "--shapes", "256x256x256,512x512x512", "--peers", "", "--rounds", "2"]
+    code, text = invoke(*words, "--json", str(saved))
+    assert code == 130
+    assert "wsched missing at 512x512x512: the run ended before it" in text
+    assert "interrupted: 0 of 3 processes were measured to the end" in text
+    process = json.loads(saved.read_text())["processes"][0]
+    assert (process["complete"], list(process["shapes"])) == (False, ["256x256x256"])
+    code, again = invoke("show", str(saved))
+    assert (code, "wsched missing at 512x512x512" in again) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "told"),
+    [
+        ("schedule", 1, "wsched failed: compile: ScheduleError[smem]: stages=9: too much"),
+        ("internal", 1, "wsched failed: compile: InternalError: verify: a barrier without a wait"),
+        ("wrong", 1, "wsched wrong: wrong result: "),
+        ("unsupported", 0, "wsched skipped: split-K is not supported; supported: no split"),
+    ],
+)
+def test_exit_status(monkeypatch: pytest.MonkeyPatch, kind: str, code: int, told: str) -> None:
+    use_worker(monkeypatch, {"wsched": kind})
+    words = ["--shapes", "256x256x256", "--peers", "", "--rounds", "1", "--processes", "1"]
+    found, text = invoke("gemm", *words)
+    assert (found, told in text) == (code, True), text
 
 
 def test_job(tmp_path: Path) -> None:
@@ -66,6 +127,7 @@ def test_job(tmp_path: Path) -> None:
     [
         (("--dtype", "fp8"), "--dtype fp8 is not supported; supported: bf16, fp16"),
         (("--layout", "xx"), "--layout xx is not supported; supported: tn, nt, nn, tt"),
+        (("--json", "/"), "--json / is not supported; supported: a file"),
         (
             ("--shapes", "8"),
             "the shape '8' is not supported; supported: MxNxK, for example 4096x3584x512",

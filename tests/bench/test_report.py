@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from lowering.errors import UnsupportedError
+from tests.bench.fakes import process
 from tests.bench.test_results import BIG, SMALL, SYSTEMS, runs
 from wsched.bench.plot import plot
 from wsched.bench.report import markdown, notes, table
@@ -21,6 +23,25 @@ def test_table(golden: object) -> None:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(table(summarize([BIG, SMALL], SYSTEMS, runs()), "NVIDIA H200"))
     assert console.export_text() == golden
+
+
+def test_what_failed_is_red() -> None:
+    parts = [
+        process(
+            {
+                BIG: {
+                    "cublas": [10.0],
+                    "triton": ("wrong", "off"),
+                    "nvfuser": ("skipped", "no"),
+                    "wsched": ("failed", "ScheduleError"),
+                }
+            }
+        )
+    ]
+    made = table(summarize([BIG], SYSTEMS, parts), "")
+    cells = [next(iter(column.cells)) for column in made.columns]
+    red = [str(cell) for cell in cells if isinstance(cell, Text) and "red" in str(cell.style)]
+    assert red == ["wrong", "failed"]
 
 
 def test_markdown(golden: object) -> None:
@@ -37,6 +58,11 @@ def test_notes_without_clocks() -> None:
         part["shapes"][str(SMALL)]["clocks"] = {"source": "none", "samples": 0}
     lines = notes(summarize([SMALL], SYSTEMS, parts), parts)
     assert lines[-1] == "4096x3584x512: clocks and power not read (neither NVML nor nvidia-smi)"
+
+
+def test_no_clocks_of_what_was_not_measured() -> None:
+    parts = [process({BIG: {"cublas": ("skipped", "out of memory")}})]
+    assert notes(summarize([BIG], ["cublas"], parts), parts) == ["cublas skipped: out of memory"]
 
 
 def test_energy_note() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from lowering.errors import UnsupportedError
 from tests.bench.fakes import process
 from wsched.bench.problem import Shape
-from wsched.bench.results import Cell, from_json, summarize, to_json
+from wsched.bench.results import Cell, check_path, from_json, save, summarize, to_json
 
 BIG, SMALL = Shape(8192, 8192, 8192), Shape(4096, 3584, 512)
 SYSTEMS = ["cublas", "triton", "nvfuser", "wsched"]
@@ -68,6 +69,35 @@ def test_one_failure_in_one_process_shows() -> None:
     assert summary.cells[BIG, "wsched"] == Cell("wrong", "off")
 
 
+def test_a_shape_that_a_process_did_not_reach() -> None:
+    parts = [
+        process({BIG: {"cublas": [10.0], "wsched": [8.0]}}),
+        process({}) | {"complete": False},
+    ]
+    summary = summarize([BIG, SMALL], ["cublas", "wsched"], parts)
+    ratio = summary.cells[BIG, "wsched"].ratio
+    assert ratio is not None and ratio.median == 1.25
+    assert summary.cells[SMALL, "wsched"] == Cell("missing", "the run ended before it")
+    assert summary.mean_ratio("wsched") == (pytest.approx(1.25), 1)
+
+
+@pytest.mark.parametrize(
+    ("system", "status", "broken"),
+    [
+        ("wsched", "failed", True),
+        ("wsched", "wrong", True),
+        ("wsched:x", "failed", True),
+        ("cublas", "failed", True),
+        ("wsched", "skipped", False),
+        ("triton", "failed", False),
+    ],
+)
+def test_what_breaks_a_run(system: str, status: str, broken: bool) -> None:
+    good = {"cublas": [10.0], "triton": [9.0], "wsched": [8.0], "wsched:x": [8.0]}
+    parts = [process({BIG: good | {system: (status, "why")}})]
+    assert summarize([BIG], list(good), parts).broken is broken
+
+
 def test_json_round_trip() -> None:
     summary = summarize([BIG, SMALL], SYSTEMS, runs())
     data = json.loads(json.dumps(to_json({"dtype": "bf16"}, "method", runs(), summary)))
@@ -82,5 +112,38 @@ def test_another_schema() -> None:
     with pytest.raises(UnsupportedError) as error:
         from_json({"schema": "x"})
     assert str(error.value) == (
-        "a file with schema 'x' is not supported; supported: wsched.bench.gemm/1"
+        "a file with schema 'x' is not supported; supported: wsched.bench.gemm/2"
     )
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f.json"
+    save(file, {"runs": 1})
+
+    def full(self: Path, text: str) -> int:
+        self.touch()
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(Path, "write_text", full)
+        save(file, {"runs": 2})
+    assert json.loads(file.read_text()) == {"runs": 1}
+    save(file, {"runs": 3})
+    assert json.loads(file.read_text()) == {"runs": 3}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "f.json")
+    save(tmp_path / "link", {})
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "f.json").read_text() == "{}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "supported"), [("", "a file"), ("no/f", "a file in a folder that can be written")]
+)
+def test_a_path_that_cannot_be_written(tmp_path: Path, name: str, supported: str) -> None:
+    check_path(tmp_path / "new.json")
+    with pytest.raises(UnsupportedError) as error:
+        check_path(tmp_path / name)
+    assert str(error.value) == f"--json {tmp_path / name} is not supported; supported: {supported}"

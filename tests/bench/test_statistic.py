@@ -1,16 +1,21 @@
-"""Medians, ratios, rotation and the length of a replay."""
+"""Medians, ratios, the order of rounds and the length of a replay."""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wsched.bench.statistic import (
     Spread,
     geometric_mean,
     input_sets,
+    orders,
     paired_ratios,
     repetitions,
-    rotated,
 )
 
 
@@ -25,10 +30,22 @@ def test_geometric_mean() -> None:
     assert geometric_mean([2, 8]) == pytest.approx(4)
 
 
-def test_rotation_gives_every_place_to_everyone() -> None:
-    rounds = [rotated("abc", turn) for turn in range(4)]
-    assert rounds == [list("abc"), list("bca"), list("cab"), list("abc")]
-    assert rotated([], 3) == []
+def test_orders_are_permutations_of_a_seed() -> None:
+    names = list("abcd")
+    drawn = orders(names, 200, "7 8x8x8")
+    assert all(sorted(order) == names for order in drawn)
+    assert drawn == orders(names, 200, "7 8x8x8")
+    assert drawn != orders(names, 200, "8 8x8x8")
+    assert orders([], 2, "") == [[], []]
+
+
+def test_every_system_runs_after_every_other() -> None:
+    names = list("abcd")
+    drawn = orders(names, 200, "0")
+    places = Counter((name, place) for order in drawn for place, name in enumerate(order))
+    after = Counter(pair for order in drawn for pair in pairwise(order))
+    assert len(places) == 16 and min(places.values()) > 30  # 50 expected
+    assert len(after) == 12 and min(after.values()) > 30
 
 
 def test_ratios_are_of_the_same_round() -> None:
@@ -38,10 +55,17 @@ def test_ratios_are_of_the_same_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "sets"), [(10 << 20, 12), (60 << 20, 2), (120 << 20, 1), (1 << 30, 1), (1, 16)]
+    ("problem", "sets"), [(10 << 20, 13), (60 << 20, 3), (120 << 20, 2), (1 << 30, 2), (1, 4096)]
 )
 def test_input_sets(problem: int, sets: int) -> None:
     assert input_sets(problem, 60 << 20) == sets
+
+
+@given(problem=st.integers(1 << 15, 1 << 33), cache=st.integers(1 << 20, 60 << 20))
+def test_twice_the_cache_lies_between_two_visits(problem: int, cache: int) -> None:
+    sets = input_sets(problem, cache)
+    assert (sets - 1) * problem >= 2 * cache
+    assert (sets - 2) * problem < 2 * cache  # and no more sets than that takes
 
 
 @pytest.mark.parametrize(

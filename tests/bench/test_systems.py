@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from wsched.bench.gpu import distance
+from lowering.errors import ScheduleError, UnsupportedError
+from wsched.bench.operands import Operands, distance
 from wsched.bench.peer_cutlass import EXAMPLE, _example
-from wsched.bench.problem import Problem, Shape
+from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
 from wsched.bench.systems import Skip, is_own, parse_peers, plain, prepare
 from wsched.schedule.params import ClusterDims, MatmulParams, TilingStrategy
 
@@ -36,18 +38,47 @@ def test_own() -> None:
     assert [is_own(n) for n in ("wsched", "wsched:x", "wschedx", "cublas")] == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("peer", ["nvfuser", "triton", "cutlass"])
-def test_peer_that_is_not_installed(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
+PACKAGES = {"nvfuser": "nvfuser_direct", "triton": "triton", "cutlass": "cutlass"}
 
-    def missing(name: str, package: str | None = None) -> Any:
-        if name in ("nvfuser_direct", "wsched.bench.peer_triton", "cutlass"):
-            raise ImportError(f"No module named {name!r}")
-        return real(name, package)
 
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(Skip, match=r"^not installed: No module named '"):
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the peers' packages imported again; what they left in ``sys.modules`` comes back."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in PACKAGES.values() or name.startswith("wsched.bench.peer_"):
+            monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize("peer", PACKAGES)
+def test_peer_that_is_not_installed(
+    peer: str, fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, PACKAGES[peer], None)  # type: ignore[arg-type]
+    with pytest.raises(Skip) as skip:
         prepare(peer, None, PROBLEM, None, None)
+    assert str(skip.value) == f"not installed: there is no module {PACKAGES[peer]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import not_there.at_all", "there is no module not_there"),
+        ("import PACKAGE.inner", "there is no module PACKAGE.inner"),
+        ("raise ImportError('lib.so: cannot open')", "lib.so: cannot open"),
+    ],
+)
+@pytest.mark.parametrize("peer", PACKAGES)
+def test_peer_that_is_broken(
+    peer: str, text: str, why: str, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = PACKAGES[peer]
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text.replace("PACKAGE", package))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError) as error:
+        prepare(peer, None, PROBLEM, None, None)
+    why = why.replace("PACKAGE", package)
+    assert str(error.value) == f"{package} is installed, but cannot be imported: {why}"
 
 
 @pytest.mark.parametrize(
@@ -88,30 +119,75 @@ def test_plain() -> None:
     }
 
 
-def test_wsched_itself() -> None:
-    torch = pytest.importorskip("torch")
-    draw = torch.Generator().manual_seed(0)
-    problem = Problem(Shape(136, 264, 72))
-    a, b = (torch.randn(n, 72, generator=draw).bfloat16() for n in (136, 264))
-    d = torch.full((136, 264), float("nan")).bfloat16()
-    prepared = prepare("wsched", None, problem, a, b)
-    result = prepared.launch(a, b, d)
-    assert result is d
-    assert distance(d, a.float() @ b.float().t(), 4e-3).complaint(4e-3) == ""
-    params = prepared.details["params"]
-    assert MatmulParams.from_dict(params).to_dict() == params
-    assert prepared.details["resources"]
+def operands(problem: Problem) -> tuple[Any, Any, Any]:
+    pytest.importorskip("torch")
+    return Operands(problem, 1, 0, "cpu").sets[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["wsched", "cublas"])
+def test_every_layout_and_type(name: str, layout: str, dtype: str) -> None:
+    problem = Problem(Shape(136, 264, 72), dtype, layout)
+    a, b, d = operands(problem)
+    assert (a.stride(1) == 1, b.stride(1) == 1) == (problem.a_k_major, problem.b_k_major)
+    prepared = prepare(name, None, problem, a, b)
+    assert prepared.launch(a, b, d) is d
+    limit = problem.tolerance
+    assert distance(d, a.float() @ b.float().t(), limit).complaint(limit) == ""
+
+
+def test_what_wsched_chose_is_kept() -> None:
+    a, b, _ = operands(PROBLEM)
+    details = prepare("wsched", None, PROBLEM, a, b).details
+    assert MatmulParams.from_dict(details["params"]).to_dict() == details["params"]
+    assert details["resources"]
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("params", "kind", "message"),
     [
-        ({"mma_macro": {"n": 20}}, r"^ScheduleError\["),
-        ({"splitk_factor": 2}, "is not supported; supported: "),
+        ({"mma_macro": {"n": 20}}, ScheduleError, r"^ScheduleError\["),
+        ({"splitk_factor": 2}, UnsupportedError, "is not supported; supported: "),
     ],
 )
-def test_wsched_that_refuses(params: dict[str, Any], message: str) -> None:
-    torch = pytest.importorskip("torch")
-    a = b = torch.zeros(8, 8).bfloat16()
-    with pytest.raises(Skip, match=message):
+def test_wsched_that_refuses(params: dict[str, Any], kind: type[Exception], message: str) -> None:
+    a, b, _ = operands(PROBLEM)
+    with pytest.raises(kind, match=message):
         prepare("wsched:x", params, PROBLEM, a, b)
+
+
+class NvFuser:
+    """As much of ``nvfuser_direct`` as the peer uses; it refuses everything, like the real one
+    when it compiles.
+    """
+
+    class DataType:
+        BFloat16 = "bf16"
+
+    class FusionDefinition:
+        def __init__(self) -> None:
+            self.ops = SimpleNamespace(linear=lambda a, b: None)
+            self.orders: list[object] = []
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def define_tensor(self, **words: Any) -> None:
+            self.orders.append(words.get("stride_order"))
+
+        def add_output(self, tensor: Any) -> None:
+            pass
+
+        def execute(self, inputs: Any, **words: Any) -> Any:
+            raise RuntimeError(f"no scheduler for stride orders {self.orders}\nC++ stack")
+
+
+def test_layout_that_nvfuser_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvfuser_direct", NvFuser)  # type: ignore[arg-type]
+    with pytest.raises(Skip) as skip:
+        prepare("nvfuser", None, Problem(Shape(8, 8, 8), layout="nn"), None, None)
+    assert str(skip.value) == "no scheduler for stride orders [[0, 1], None]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from lowering.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
 from wsched.bench.problem import Shape
-from wsched.bench.watch import BenchError, Job, run_process
+from wsched.bench.watch import BenchError, Job, _run, _Worker, run_process
 
 SHAPES = (Shape(256, 256, 256), Shape(512, 512, 512))
 PLAN = {"rounds": 2, "replay_ms": 0.1, "energy_s": 0}
@@ -31,7 +32,8 @@ def run(
 
 def test_all_shapes_in_one_process() -> None:
     found, after, steps = run({})
-    assert found["device"] == {"name": "fake"}
+    assert found["environment"] == {"gpu": {"name": "fake"}}
+    assert (found["seed"], found["complete"]) == (0, True)
     assert list(found["shapes"]) == ["256x256x256", "512x512x512"]
     record = found["shapes"]["256x256x256"]["systems"]["wsched"]
     assert (record["status"], record["times_us"]) == ("ok", [8.0, 8.0])
@@ -64,7 +66,7 @@ def test_known_failures_are_not_tried_again() -> None:
     ("kind", "reason"),
     [
         ("broken", "check: check: RuntimeError: an illegal memory access was encountered"),
-        ("lost", "round 1: unspecified launch failure"),
+        ("lost", "round 2: unspecified launch failure"),
     ],
 )
 def test_a_broken_context_starts_a_fresh_process(kind: str, reason: str) -> None:
@@ -86,8 +88,46 @@ def test_no_gpu() -> None:
 
 def test_an_error_of_no_system() -> None:
     with pytest.raises(BenchError) as error:
-        run({"bad": {"": "memory"}})
-    assert str(error.value) == "256x256x256: inputs: CUDA out of memory"
+        run({"bad": {"": "draw"}})
+    assert str(error.value) == "256x256x256: inputs: no random numbers"
+
+
+def test_a_shape_that_does_not_fit_does_not_end_the_run() -> None:
+    found, after, _ = run({"bad": {"": "memory"}})
+    first, second = (found["shapes"][str(shape)]["systems"] for shape in SHAPES)
+    assert {r["status"] for r in first.values()} == {"skipped"}
+    assert {r["status"] for r in second.values()} == {"ok"}
+    assert after.failures == {}
+
+
+def test_an_interrupt_keeps_the_shapes_before_it() -> None:
+    found, _, _ = run({"bad": {"": "interrupt"}})
+    assert (found["complete"], list(found["shapes"])) == (False, ["256x256x256"])
+    assert found["environment"] == {"gpu": {"name": "fake"}}
+
+
+def test_a_worker_that_hangs_at_its_end_has_measured() -> None:
+    begin = time.monotonic()
+    found, after, _ = run({"end": "linger"}, timeout_s=2)
+    assert time.monotonic() - begin < 30
+    assert (found["complete"], len(found["shapes"]), after.failures) == (True, 2, {})
+
+
+def test_work_that_is_known_to_take_long_is_no_hang() -> None:
+    script = (
+        "import json, time\n"
+        "def write(**event): print(json.dumps(event), flush=True)\n"
+        "at = {'event': 'step', 'shape': '256x256x256', 'system': 'wsched'}\n"
+        "write(**at, step='round 1', seconds=SECONDS)\n"
+        "time.sleep(1.5)\n"
+        "write(**at, step='round 2', seconds=0)\n"
+        "time.sleep(60)\n"
+    )
+    job = Job(SHAPES, "bf16", "tn", {"wsched": None}, PLAN)
+    for seconds, step, patience in ((0.1, "round 1", "1.2"), (5.0, "round 2", "1")):
+        command = (sys.executable, "-c", script.replace("SECONDS", str(seconds)))
+        told = _run(job, 1.0, lambda *_: None, command, _Worker())
+        assert f"hung at '{step}': no sign of life for {patience} s" in told
 
 
 def test_a_worker_that_does_not_start() -> None:

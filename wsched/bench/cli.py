@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from wsched.bench.measure import METHOD, Plan
 from wsched.bench.plot import plot
 from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.report import markdown, notes, table
-from wsched.bench.results import Summary, from_json, summarize, to_json
+from wsched.bench.results import Summary, check_path, from_json, save, summarize, to_json
 from wsched.bench.systems import PEERS, parse_peers
 from wsched.bench.watch import Job, run_process
 
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 _PARAMS = typer.Option([], "--params", help="MatmulParams as JSON; may be given several times.")
-_JSON = typer.Option(None, "--json", help="Write everything that was measured.")
+_JSON = typer.Option(None, "--json", help="Write what was measured, after each process.")
 _PLOT = typer.Option(None, "--plot", help="Write the ratios as a PNG.")
 _MARKDOWN = typer.Option(None, "--markdown", help="Write the table for a document.")
 
@@ -48,23 +48,36 @@ def gemm(
     replay_ms: float = typer.Option(25.0, min=0.1, help="Time of a system in a round."),
     energy: float = typer.Option(0.0, min=0.0, help="Seconds that each runs alone for its energy."),
     timeout: float = typer.Option(60.0, min=1.0, help="Seconds of silence until a hang is told."),
-    seed: int = typer.Option(0, help="Of the operands."),
+    seed: int = typer.Option(0, help="Of operands and order; process i has this plus i."),
     json_path: Path | None = _JSON,
     plot_path: Path | None = _PLOT,
     markdown_path: Path | None = _MARKDOWN,
 ) -> None:
-    """Compare D = A · Bᵀ with cuBLAS, nvFuser, Triton and CUTLASS in interleaved rounds."""
+    """Compare D = A · Bᵀ with cuBLAS, nvFuser, Triton and CUTLASS in interleaved rounds.
+
+    Ctrl-C ends with what was measured. The exit status is 1 if wsched or cuBLAS failed or was
+    wrong, 130 after Ctrl-C.
+    """
     with _told():
         plan = Plan(rounds, replay_ms, energy)
         job = job_of(shapes, dtype, layout, peers, params, plan, seed)
-        runs = _run(job, processes, timeout)
-        summary = summarize(job.shapes, list(job.systems), runs)
-        method = METHOD.format(processes=processes, **asdict(plan))
-        command = job.to_dict() | {"processes": processes}
-        data = to_json(command, method, runs, summary)
         if json_path is not None:
-            json_path.write_text(json.dumps(data, indent=1) + "\n")
-        _show(data, summary, runs, plot_path, markdown_path)
+            check_path(json_path)
+        runs: list[dict[str, Any]] = []
+        with suppress(KeyboardInterrupt):
+            for run in _run(job, processes, timeout):
+                runs.append(run)
+                if json_path is not None:
+                    save(json_path, _data(job, processes, plan, runs)[1])
+        done = sum(run["complete"] for run in runs)
+        if runs:
+            summary, data = _data(job, processes, plan, runs)
+            _show(data, summary, runs, plot_path, markdown_path)
+        if done < processes:
+            _say(f"interrupted: {done} of {processes} processes were measured to the end")
+            raise typer.Exit(130)
+        if summary.broken:
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -158,9 +171,9 @@ class _Shown:
         self._update(finished, f"{where}: {system} {step}")
 
 
-def _run(job: Job, processes: int, timeout_s: float) -> list[dict[str, Any]]:
-    """Run the processes, one after another, under a bar."""
-    runs = []
+def _run(job: Job, processes: int, timeout_s: float) -> Iterator[dict[str, Any]]:
+    """Run the processes, one after another, under a bar; the last one is the interrupted one."""
+    seed = job.seed
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("start", total=processes * len(job.shapes))
@@ -169,11 +182,22 @@ def _run(job: Job, processes: int, timeout_s: float) -> list[dict[str, Any]]:
             [str(s) for s in job.shapes],
             processes,
         )
-        for _ in range(processes):
+        for number in range(processes):
             shown.next_process()
-            run, job = run_process(job, timeout_s, shown)
-            runs.append(run)
-    return runs
+            run, job = run_process(replace(job, seed=seed + number), timeout_s, shown)
+            if run["shapes"]:
+                yield run
+            if not run["complete"]:
+                return
+
+
+def _data(
+    job: Job, processes: int, plan: Plan, runs: list[dict[str, Any]]
+) -> tuple[Summary, dict[str, Any]]:
+    """Summary and JSON of the processes so far; ``processes`` were asked for."""
+    summary = summarize(job.shapes, list(job.systems), runs)
+    method = METHOD.format(processes=len(runs), **asdict(plan))
+    return summary, to_json(job.to_dict() | {"processes": processes}, method, runs, summary)
 
 
 def _show(
@@ -185,7 +209,8 @@ def _show(
 ) -> None:
     console = Console()
     command = data["command"]
-    title = f"{data['device'].get('name', '?')}, {command['dtype']}, {command['layout'].upper()}"
+    gpu = data["environment"]["gpu"].get("name", "?")
+    title = f"{gpu}, {command['dtype']}, {command['layout'].upper()}"
     console.print(table(summary, f"{title}: TFLOP/s (ratio to cuBLAS)"))
     for line in notes(summary, runs):
         console.print(line, markup=False, highlight=False)
@@ -201,5 +226,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except WschedError as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        _say(str(error))
         raise typer.Exit(1) from error
+
+
+def _say(text: str) -> None:
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)

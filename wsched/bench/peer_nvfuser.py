@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from wsched.bench.problem import DTYPES, Problem
-from wsched.bench.systems import Prepared, Skip
+from wsched.bench.systems import Launch, Prepared, Skip
 
 __all__ = ["ENVIRONMENT", "prepare"]
 
@@ -22,17 +22,23 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
 
     Raises:
         ImportError: it is not installed.
-        Skip: nvFuser refuses the problem or the parameters.
+        Skip: nvFuser refuses the problem, its layout or the parameters.
     """
     nvfuser = importlib.import_module("nvfuser_direct")
     definition = _definition(nvfuser, problem)
-    if name == "nvfuser":
-        return Prepared(_automatic(definition))
     try:
-        params = _params(nvfuser, name, definition, a, b)
-        nvfuser.schedule.schedule(definition.fusion, nvfuser.SchedulerType.matmul, params)
+        prepared = _prepared(nvfuser, name, definition, a, b)
+        prepared.launch(a, b, None)  # compiles; before that nvFuser does not say what it refuses
     except RuntimeError as error:
         raise Skip(_first_line(error)) from error
+    return prepared
+
+
+def _prepared(nvfuser: Any, name: str, definition: Any, a: Any, b: Any) -> Prepared:
+    if name == "nvfuser":
+        return Prepared(_automatic(definition))
+    params = _params(nvfuser, name, definition, a, b)
+    nvfuser.schedule.schedule(definition.fusion, nvfuser.SchedulerType.matmul, params)
 
     def launch(a: Any, b: Any, d: Any) -> Any:
         return definition.manual_execute([a, b], params)[0]
@@ -40,7 +46,7 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
     return Prepared(launch, {"params": str(params)})
 
 
-def _automatic(definition: Any) -> Any:
+def _automatic(definition: Any) -> Launch:
     def launch(a: Any, b: Any, d: Any) -> Any:
         return definition.execute(
             [a, b], _enable_options=["fuse_matmul"], _disable_options=["matmul_expr_eval"]

@@ -7,9 +7,10 @@ from statistics import median
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from wsched.bench.problem import Shape
-from wsched.bench.results import Cell, Summary
+from wsched.bench.results import BAD, Cell, Summary
 from wsched.bench.systems import REFERENCE, is_own
 
 __all__ = ["markdown", "notes", "rows", "table"]
@@ -53,13 +54,13 @@ def _mean(mean: tuple[float, int] | None, summary: Summary) -> str:
 
 
 def table(summary: Summary, title: str) -> Table:
-    """Return the table for a terminal."""
+    """Return the table for a terminal; what failed or is wrong is red."""
     head, lines = rows(summary)
     made = Table(*head, title=title, title_justify="left")
     for column in made.columns[1:]:
         column.justify = "right"
     for line in lines[:-1]:
-        made.add_row(*line)
+        made.add_row(*(Text(word, style="bold red" if word in BAD else "") for word in line))
     made.add_section()
     made.add_row(*lines[-1])
     return made
@@ -77,7 +78,7 @@ def notes(summary: Summary, processes: Sequence[dict[str, Any]]) -> list[str]:
     return [
         *_left_out(summary),
         *_energy(summary),
-        *(_clocks(shape, processes) for shape in summary.shapes),
+        *(_clocks(s, processes) for s in summary.shapes if _measured(summary, s)),
     ]
 
 
@@ -107,8 +108,12 @@ def _energy(summary: Summary) -> list[str]:
     return lines
 
 
+def _measured(summary: Summary, shape: Shape) -> bool:
+    return any(summary.cells[shape, name].tflops is not None for name in summary.systems)
+
+
 def _clocks(shape: Shape, processes: Sequence[dict[str, Any]]) -> str:
-    read = [p["shapes"][str(shape)]["clocks"] for p in processes]
+    read = [p["shapes"][str(shape)]["clocks"] for p in processes if str(shape) in p["shapes"]]
     read = [c for c in read if c["samples"]]
     if not read:
         return f"{shape}: clocks and power not read (neither NVML nor nvidia-smi)"

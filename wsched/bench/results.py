@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -12,9 +15,15 @@ from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.statistic import Spread, geometric_mean, paired_ratios
 from wsched.bench.systems import REFERENCE, is_own
 
-__all__ = ["SCHEMA", "Cell", "Summary", "from_json", "summarize", "to_json"]
+__all__ = [
+    "BAD", "SCHEMA", "Cell", "Summary", "check_path", "from_json", "save", "summarize", "to_json",
+]  # fmt: skip
 
-SCHEMA = "wsched.bench.gemm/1"
+SCHEMA = "wsched.bench.gemm/2"
+
+
+BAD = ("failed", "wrong")
+"""What a cell may be that is nobody's decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +31,8 @@ class Cell:
     """A system at a shape.
 
     Args:
-        status: ``ok``, ``skipped``, ``wrong`` or ``failed``: the worst of all processes.
+        status: ``ok``, ``skipped``, ``wrong`` or ``failed``: the worst of all processes;
+            ``missing`` where no process came so far.
         reason: why it is not ok; empty if it is.
         tflops: over all counted rounds of all processes; None if not ok.
         ratio: cuBLAS's time over this one's, the median of the processes' medians; quartiles over
@@ -46,6 +56,14 @@ class Summary:
     shapes: tuple[Shape, ...]
     systems: tuple[str, ...]
     cells: dict[tuple[Shape, str], Cell]
+
+    @property
+    def broken(self) -> bool:
+        """Whether a system of wsched, or the one that ratios refer to, failed or is wrong."""
+        return any(
+            cell.status in BAD and (is_own(name) or name == REFERENCE)
+            for (_, name), cell in self.cells.items()
+        )
 
     def mean_ratio(self, system: str) -> tuple[float, int] | None:
         """Geometric mean of the ratios to cuBLAS and the number of shapes that have one."""
@@ -100,7 +118,9 @@ def summarize(
     """
     cells = {}
     for shape in shapes:
-        records = [p["shapes"][str(shape)]["systems"] for p in processes]
+        records = [
+            p["shapes"][str(shape)]["systems"] for p in processes if str(shape) in p["shapes"]
+        ]
         for name in systems:
             cells[shape, name] = _cell(shape, name, records)
     return Summary(tuple(shapes), tuple(systems), cells)
@@ -110,6 +130,8 @@ _SEVERITY = ("ok", "skipped", "failed", "wrong")
 
 
 def _cell(shape: Shape, name: str, records: Sequence[dict[str, Any]]) -> Cell:
+    if not records:
+        return Cell("missing", "the run ended before it")
     own = [r[name] for r in records]
     worst = max(own, key=lambda record: _SEVERITY.index(record["status"]))
     if worst["status"] != "ok":
@@ -153,17 +175,18 @@ def _right(record: dict[str, Any], name: str) -> bool:
 def to_json(
     command: dict[str, Any], method: str, processes: Sequence[dict[str, Any]], summary: Summary
 ) -> dict[str, Any]:
-    """Return everything that was measured: method, device, versions, raw rounds, summary."""
-    first = processes[0]
+    """Return everything that was measured: method, environment, raw rounds, summary.
+
+    The environment is that of the first process.
+    """
     return {
         "schema": SCHEMA,
         "method": method,
         "command": command,
-        "device": first["device"],
-        "versions": first["versions"],
+        "environment": processes[0]["environment"],
         "shapes": [str(s) for s in summary.shapes],
         "systems": list(summary.systems),
-        "processes": [p["shapes"] for p in processes],
+        "processes": [{n: p[n] for n in ("seed", "complete", "shapes")} for p in processes],
         "summary": summary.to_dict(),
     }
 
@@ -177,8 +200,30 @@ def from_json(data: dict[str, Any]) -> tuple[Summary, list[dict[str, Any]]]:
     schema = data.get("schema")
     if schema != SCHEMA:
         raise UnsupportedError(f"a file with schema {schema!r}", SCHEMA)
-    processes = [{"shapes": shapes} for shapes in data["processes"]]
-    for process in processes:
-        process |= {"device": data["device"], "versions": data["versions"]}
+    processes = [p | {"environment": data["environment"]} for p in data["processes"]]
     shapes = parse_shapes(",".join(data["shapes"]))
     return summarize(shapes, data["systems"], processes), processes
+
+
+def check_path(path: Path) -> None:
+    """See that :func:`save` can write, before anything is measured for it.
+
+    Raises:
+        UnsupportedError: something other than a file, or a folder that cannot be written.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise UnsupportedError(f"--json {path}", "a file")
+    if not os.access(path.parent, os.W_OK):
+        raise UnsupportedError(f"--json {path}", "a file in a folder that can be written")
+
+
+def save(path: Path, data: dict[str, Any]) -> None:
+    """Write JSON so that the file holds the former state or this one, never a part of it."""
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(data, indent=1) + "\n")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

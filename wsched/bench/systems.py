@@ -10,7 +10,10 @@ from typing import Any
 from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.problem import Problem, definition_text
 
-__all__ = ["PEERS", "REFERENCE", "Launch", "Prepared", "Skip", "is_own", "parse_peers", "prepare"]
+__all__ = [
+    "PEERS", "REFERENCE", "Launch", "Prepared", "Skip", "import_failure", "is_own", "parse_peers",
+    "prepare",
+]  # fmt: skip
 
 REFERENCE = "cublas"
 """The peer that ratios refer to."""
@@ -34,16 +37,43 @@ class Prepared:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-# Name on the command line -> module with ``prepare(name, problem, a, b) -> Prepared``. A module is
-# imported when its peer is wanted, so that one that is not installed costs the others nothing.
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a peer is.
+
+    Args:
+        module: has ``prepare(name, problem, a, b) -> Prepared``. It is imported when its peer is
+            wanted, so that one that is not installed costs the others nothing.
+        package: of the peer itself; what is imported of it has this name in front.
+    """
+
+    module: str
+    package: str
+
+
 PEERS = {
-    "cublas": "wsched.bench.peer_cublas",
-    "nvfuser": "wsched.bench.peer_nvfuser",
-    "nvfuser-cooperative": "wsched.bench.peer_nvfuser",
-    "nvfuser-pingpong": "wsched.bench.peer_nvfuser",
-    "triton": "wsched.bench.peer_triton",
-    "cutlass": "wsched.bench.peer_cutlass",
+    "cublas": Peer("wsched.bench.peer_cublas", "torch"),
+    "nvfuser": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
+    "nvfuser-cooperative": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
+    "nvfuser-pingpong": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
+    "triton": Peer("wsched.bench.peer_triton", "triton"),
+    "cutlass": Peer("wsched.bench.peer_cutlass", "cutlass"),
 }
+"""Name on the command line -> where it is."""
+
+
+def import_failure(package: str, error: ImportError) -> str:
+    """Say why a package could not be used: it is not there, or something that it needs is not."""
+    if _not_installed(package, error):
+        return f"not installed: there is no module {package}"
+    what = str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        what = f"there is no module {error.name}"
+    return f"{package} is installed, but cannot be imported: {what}"
+
+
+def _not_installed(package: str, error: ImportError) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name == package
 
 
 def parse_peers(text: str) -> tuple[str, ...]:
@@ -75,14 +105,21 @@ def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, 
         b: CUDA tensor [N, K].
 
     Raises:
-        Skip: not installed, or it refuses the problem.
+        Skip: a peer that is not installed, or refuses the problem.
+        UnsupportedError: wsched refuses the problem or the parameters.
+        ImportError: a peer that is installed, and broken.
+        Exception: whatever else goes wrong; that is a failure, no refusal.
     """
     if is_own(name):
         return _prepare_wsched(params, problem, a, b)
+    peer = PEERS[name]
     try:
-        prepared: Prepared = importlib.import_module(PEERS[name]).prepare(name, problem, a, b)
+        prepared: Prepared = importlib.import_module(peer.module).prepare(name, problem, a, b)
     except ImportError as error:
-        raise Skip(f"not installed: {error}") from error
+        text = import_failure(peer.package, error)
+        if _not_installed(peer.package, error):
+            raise Skip(text) from error
+        raise ImportError(text) from error
     return prepared
 
 
@@ -90,11 +127,8 @@ def _prepare_wsched(params: dict[str, Any] | None, problem: Problem, a: Any, b: 
     import wsched
     from wsched.schedule.params import MatmulParams
 
-    try:
-        chosen = None if params is None else MatmulParams.from_dict(params)
-        kernel = wsched.compile(definition_text(problem), [a, b], params=chosen)
-    except WschedError as error:
-        raise Skip(str(error)) from error
+    chosen = None if params is None else MatmulParams.from_dict(params)
+    kernel = wsched.compile(definition_text(problem), [a, b], params=chosen)
 
     def launch(a: Any, b: Any, d: Any) -> Any:
         kernel(a, b, out=[d])

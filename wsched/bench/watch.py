@@ -1,8 +1,9 @@
 """Worker processes and their watchdog.
 
-A kernel that hangs never gives its process back; so the worker announces every step, and one that
-is silent for too long is killed, by its own process id, with the step's system recorded as failed.
-A fresh worker goes on with the shapes that are left, without that system at that shape.
+A kernel that hangs never gives its process back; so the worker announces every step, with the time
+that its work on the GPU should take, and one that is silent for too long is killed, by its own
+process id, with the step's system recorded as failed. A fresh worker goes on with the shapes that
+are left, without that system at that shape.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ __all__ = ["COMMAND", "BenchError", "Job", "Progress", "run_process"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.worker")
 
+_SLACK = 2.0
+"""A step may take so many times as long as its work took before; clocks fall under load."""
+
 Progress = Callable[[str, str, str], None]
 """Shows what the worker does: (shape, system, step)."""
 
@@ -43,7 +47,7 @@ class Job:
         layout: see :data:`wsched.bench.problem.LAYOUTS`.
         systems: name -> ``MatmulParams`` as a dict, None for peers and for wsched's heuristics.
         plan: fields of :class:`wsched.bench.measure.Plan`.
-        seed: of the operands.
+        seed: of the operands and of the order in the rounds.
         failures: shape text -> system -> why it is not measured there any more.
     """
 
@@ -81,8 +85,9 @@ class _Worker:
     shape: str = ""
     system: str = ""
     step: str = "start"
+    seconds: float = 0.0
     broken: str = ""
-    start: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
 
@@ -93,36 +98,47 @@ def run_process(
 
     Args:
         job: what to measure.
-        timeout_s: longest silence of a worker.
+        timeout_s: longest silence of a worker, beside the time that its step should take.
         progress: told of every step.
         command: the worker; tests have others.
 
     Returns:
-        ``{"device", "versions", "shapes": {shape: result}}``, and the job with the failures added,
-        so that the next process does not run into them again.
+        ``{"seed", "complete", "environment", "shapes": {shape: result}}``, and the job with the
+        failures added, so that the next process does not run into them again. After an interrupt
+        (Ctrl-C) it is not complete, and has the shapes that were measured before.
 
     Raises:
         UnsupportedError: there is no GPU to measure on.
         BenchError: a worker failed outside of any system.
     """
-    found: dict[str, Any] = {"device": {}, "versions": {}, "shapes": {}}
+    found: dict[str, Any] = {"seed": job.seed, "complete": False, "environment": {}, "shapes": {}}
     left = job
     while left.shapes:
         worker = _Worker()
-        reason = _run(left, timeout_s, progress, command, worker)
-        found |= worker.start
-        for shape, result in worker.results.items():
-            failed = job.failures.get(shape, {})
-            for system, why in failed.items():
-                result["systems"][system] = {"status": "failed", "reason": why}
-            found["shapes"][shape] = result
-        if not reason:
-            break
+        try:
+            reason = _run(left, timeout_s, progress, command, worker)
+        except KeyboardInterrupt:
+            _fold(worker, job, found)
+            return found, job
+        _fold(worker, job, found)
+        left = replace(job, shapes=tuple(s for s in job.shapes if str(s) not in found["shapes"]))
+        if not left.shapes:
+            break  # all is measured, however the worker ended
         if not worker.system or worker.system in job.failures.get(worker.shape, {}):
+            reason = reason or "the worker ended before it had measured all shapes"
             raise BenchError(f"{worker.shape}: {reason}" if worker.shape else reason)
         job = job.without(worker.shape, worker.system, reason)
-        left = replace(job, shapes=tuple(s for s in job.shapes if str(s) not in found["shapes"]))
-    return found, job
+        left = replace(left, failures=job.failures)
+    return found | {"complete": True}, job
+
+
+def _fold(worker: _Worker, job: Job, found: dict[str, Any]) -> None:
+    """Add what a worker measured to what is found, with the systems that it was not asked for."""
+    found["environment"] = found["environment"] or worker.environment
+    for shape, result in worker.results.items():
+        for system, why in job.failures.get(shape, {}).items():
+            result["systems"][system] = {"status": "failed", "reason": why}
+        found["shapes"][shape] = result
 
 
 def _run(
@@ -175,17 +191,19 @@ def _follow(
     assert process.stdout is not None
     threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
     while True:
+        patience = timeout_s + _SLACK * worker.seconds
         try:
-            line = lines.get(timeout=timeout_s)
-        except queue.Empty:
+            line = lines.get(timeout=patience)
+            if line is None:
+                # With its output closed a worker can still hang, where CUDA ends its context.
+                process.wait(timeout=timeout_s)
+                return ""
+        except (queue.Empty, subprocess.TimeoutExpired):
             at = f"{worker.shape}: {worker.system}" if worker.system else "the worker"
-            return (
-                f"{at} hung at '{worker.step}': no sign of life for {timeout_s:g} s, "
+            return worker.broken or (
+                f"{at} hung at '{worker.step}': no sign of life for {patience:g} s, "
                 f"process {process.pid} killed"
             )
-        if line is None:
-            process.wait()
-            return ""
         _take(json.loads(line), worker, progress)
 
 
@@ -195,16 +213,16 @@ def _take(event: dict[str, Any], worker: _Worker, progress: Progress) -> None:
     if kind == "refused":
         raise UnsupportedError(f"wsched bench here ({event['reason']})", "a CUDA GPU with torch")
     if kind == "start":
-        worker.start = {"device": event["device"], "versions": event["versions"]}
+        worker.environment = event["environment"]
     elif kind == "shape":
         worker.results[event["shape"]] = event["result"]
-        worker.shape, worker.system, worker.step = "", "", "next shape"
+        worker.shape, worker.system, worker.step, worker.seconds = "", "", "next shape", 0.0
     else:
         worker.shape, worker.system = event["shape"], event["system"]
         if kind == "broken":
             worker.broken = f"{worker.step}: {event['reason']}"
         else:
-            worker.step = event["step"]
+            worker.step, worker.seconds = event["step"], event["seconds"]
             progress(worker.shape, worker.system, worker.step)
 
 

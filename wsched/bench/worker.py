@@ -2,8 +2,9 @@
 
 It reads a job as JSON from standard input and writes one JSON object per line to standard output:
 
-- ``{"event": "start", "device", "versions"}``, or ``{"event": "refused", "reason"}`` and the end;
-- ``{"event": "step", "shape", "system", "step"}`` before everything that may take long or hang;
+- ``{"event": "start", "environment"}``, or ``{"event": "refused", "reason"}`` and the end;
+- ``{"event": "step", "shape", "system", "step", "seconds"}`` before everything that may take long
+  or hang, see :class:`wsched.bench.measure.Tell`;
 - ``{"event": "shape", "shape", "result"}``, see :func:`wsched.bench.measure.measure_shape`;
 - ``{"event": "broken", "shape", "system", "reason"}`` when the CUDA context is lost, and the end.
 
@@ -19,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wsched.bench.clocks import ClockSampler
-from wsched.bench.gpu import CudaGpu, no_gpu_reason, versions
+from wsched.bench.environment import environment
+from wsched.bench.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.measure import Broken, Gpu, Plan, Sampler, measure_shape
 from wsched.bench.peer_nvfuser import ENVIRONMENT
 from wsched.bench.problem import Problem, Shape
@@ -34,7 +36,8 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
 
     Args:
         job: ``shapes`` ([m, n, k] each), ``dtype``, ``layout``, ``systems`` (name -> parameters or
-            None), ``excluded`` (shape text -> names to leave out), ``plan`` (fields of ``Plan``).
+            None), ``excluded`` (shape text -> names to leave out), ``plan`` (fields of ``Plan``),
+            ``seed`` (of the operands and the order).
         gpu: the device.
         sampler: of clocks and power.
         write: takes the events.
@@ -42,9 +45,9 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
     plan = Plan(**job["plan"])
     at = {"shape": "", "system": ""}
 
-    def tell(system: str, step: str) -> None:
+    def tell(system: str, step: str, seconds: float = 0.0) -> None:
         at["system"] = system
-        write({"event": "step", **at, "step": step})
+        write({"event": "step", **at, "step": step, "seconds": seconds})
 
     for sizes in job["shapes"]:
         shape = Shape(*sizes)
@@ -54,7 +57,7 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
         at["shape"] = str(shape)
         tell("", "inputs")
         try:
-            result = measure_shape(gpu, problem, systems, plan, sampler, tell)
+            result = measure_shape(gpu, problem, systems, plan, sampler, tell, job["seed"])
         except (Broken, RuntimeError) as error:
             # An error after the capture is CUDA's: what the systems queued has failed.
             write({"event": "broken", **at, "reason": str(error)})
@@ -78,7 +81,7 @@ def main() -> None:
         write({"event": "refused", "reason": reason})
         return
     gpu = CudaGpu(job["seed"])
-    write({"event": "start", "device": gpu.describe(), "versions": versions()})
+    write({"event": "start", "environment": environment(gpu.describe())})
     run_job(job, gpu, ClockSampler(gpu.uuid), write)
 
 
