@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.measure import METHOD, Plan
+from wsched.bench.pingpong import pingpong
 from wsched.bench.plot import plot
 from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.report import markdown, notes, table
@@ -232,3 +233,6 @@ def _told() -> Iterator[None]:
 
 def _say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+app.command()(_told()(pingpong))
