@@ -20,6 +20,7 @@ from wsched.bench.plot import plot
 from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.report import markdown, notes, table
 from wsched.bench.results import Summary, check_path, from_json, save, summarize, to_json
+from wsched.bench.schedules import schedules
 from wsched.bench.systems import PEERS, parse_peers
 from wsched.bench.watch import Job, run_process
 
@@ -236,3 +237,4 @@ def _say(text: str) -> None:
 
 
 app.command()(_told()(pingpong))
+app.command()(_told()(schedules))

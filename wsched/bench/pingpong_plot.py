@@ -62,6 +62,8 @@ def plot(rows: Sequence[Row], title: str, path: Path) -> None:
         axes.fill_between(ks, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.axhline(1, color="gray", linewidth=1)
     axes.set_xscale("log", base=2)
+    ticks = sorted({k for curve in found.values() for k, _ in curve})
+    axes.set_xticks(ticks, [str(k) for k in ticks])
     axes.set_xlabel("K")
     axes.set_ylabel("time / time of the cooperative kernel")
     axes.set_title(f"{title}, {where}", loc="left")
