@@ -313,7 +313,8 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
         return ""
     problem = _problem(kernel.fusion, inputs)
     us = ranked(problem)[0][0]
-    return slower_than_direct(needed, problem.m, problem.n, problem.k, us)
+    work = bool(problem.work)
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
 
 
 def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:

@@ -29,9 +29,12 @@ DIRECT_US, DIRECT_TFLOPS, DIRECT_BYTES_PER_US = 8.0, 130.0, 1.2e6
 """What cuBLAS takes on the GPU for operands with an odd row stride: its start, 10^12 operations in
 a second, and bytes of operands in a microsecond where they are what takes the time."""
 
-CALL_HOST_US, COPY_HOST_US, NVFUSER_HOST_US = 8.0, 10.0, 76.0
-"""What the host takes for a call of a kernel, for each copy in front of it, and for a call of
-nvFuser's ``execute``: the GPU waits for the host where that is longer."""
+CALL_HOST_US, COPY_HOST_US = 8.0, 7.0
+"""What the host takes for a call of a kernel and for each copy in front of it. The GPU waits for
+the host where that is longer."""
+
+NVFUSER_HOST_US = {False: 19.5, True: 25.0}
+"""And for nvFuser's ``execute``, by whether there is an epilogue, a kernel of its own there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,9 @@ def _aligned(tensor: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
     return copy.copy_(tensor)
 
 
-def slower_than_direct(needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float) -> str:
+def slower_than_direct(
+    needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float, epilogue: bool = False
+) -> str:
     """Why copies and the kernel are expected to take longer than nvFuser, which copies nothing.
 
     Args:
@@ -138,6 +143,7 @@ def slower_than_direct(needed: Sequence[Copy], m: int, n: int, k: int, kernel_us
         n: rows of B.
         k: columns of both, which have 16-bit elements.
         kernel_us: predicted time of wsched's kernel.
+        epilogue: whether something is computed from the product.
 
     Returns:
         The reason, or nothing if the copies pay.
@@ -148,7 +154,7 @@ def slower_than_direct(needed: Sequence[Copy], m: int, n: int, k: int, kernel_us
     wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copy_us + kernel_us)
     flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
     bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
-    direct_us = max(NVFUSER_HOST_US, DIRECT_US + max(flops_us, bytes_us))
+    direct_us = max(NVFUSER_HOST_US[epilogue], DIRECT_US + max(flops_us, bytes_us))
     if wsched_us <= direct_us:
         return ""
     which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)

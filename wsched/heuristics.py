@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 
 from wsched.cost_model import Cost, cost
 from wsched.problem import Problem, epilogue_work
@@ -52,7 +51,7 @@ TILES = (
 )
 """Of ``legal_tiles()`` those that were fastest somewhere (60 shapes of model layers, H200)."""
 
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
+CLUSTERS = (ClusterDims(1, 1), ClusterDims(2, 1), ClusterDims(1, 2))
 """CTAs along M and N. Larger ones were never faster, and none of tiles below ``CLUSTERED``."""
 
 CLUSTERED = 128 * 128
@@ -90,22 +89,24 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """Every candidate, best first; each tile once per cluster."""
     found = [
-        min(_variants(problem, params), key=lambda c: c.cost.us)
-        for tile, cluster in product(TILES, CLUSTERS)
-        if (params := _fitting(problem, tile, ClusterDims(*cluster))) is not None
+        min(_launches(problem, params, cluster), key=lambda c: c.cost.us)
+        for tile in TILES
+        if (params := _fitting(problem, tile)) is not None
+        for cluster in CLUSTERS
+        if _spans(problem, tile, cluster)
     ]
     return tuple(sorted(found, key=lambda c: c.cost.us))
 
 
-def _variants(problem: Problem, params: MatmulParams) -> Iterator[Candidate]:
-    """What can be chosen without another tile; of equals the first is taken."""
+def _launches(problem: Problem, params: MatmulParams, cluster: ClusterDims) -> Iterator[Candidate]:
+    """A tile in a cluster, launched dependently and not; of equals the first is taken."""
     for dependent in (True, False):
-        tried = replace(params, programmatic_dependent_launch=dependent)
+        tried = replace(params, cluster_dims=cluster, programmatic_dependent_launch=dependent)
         yield Candidate(tried, cost(problem, tried))
 
 
-def _fitting(problem: Problem, tile: Tile, cluster: ClusterDims) -> MatmulParams | None:
-    """The parameters of a candidate; None where it is out of the question for the problem.
+def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
+    """The parameters of a tile; None where its accumulators leave the epilogue no registers.
 
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
@@ -114,19 +115,15 @@ def _fitting(problem: Problem, tile: Tile, cluster: ClusterDims) -> MatmulParams
     most = ACCUMULATORS_BESIDE_WORK if problem.work else ACCUMULATORS
     if rows * tile.n > most * 128:
         return None
-    alone = cluster == ClusterDims(1, 1)
-    if not alone and (tile.m * tile.n < CLUSTERED or not _spans(problem, tile, cluster)):
-        return None
     by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
-    made = (_params(way, tile, cluster) for way in ways)
+    made = (_params(way, tile) for way in ways)
     return next((params for params in made if params is not None), None)
 
 
-def _params(problem: Problem, tile: Tile, cluster: ClusterDims) -> MatmulParams | None:
+def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     """The parameters of a candidate; None where shared memory has no room for enough stages."""
     base = MatmulParams(
-        cluster_dims=cluster,
         grid_traversal_factor=TRAVERSAL,
         use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
@@ -137,5 +134,8 @@ def _params(problem: Problem, tile: Tile, cluster: ClusterDims) -> MatmulParams 
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:
-    """Whether the problem has tiles for every CTA of a cluster."""
-    return problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
+    """Whether a cluster of such tiles is a candidate: large ones, and a tile for every CTA."""
+    if cluster == ClusterDims(1, 1):
+        return True
+    fills = problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
+    return fills and tile.m * tile.n >= CLUSTERED

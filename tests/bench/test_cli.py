@@ -16,6 +16,7 @@ from wsched.bench.cli import app, job_of, read_params
 from wsched.bench.measure import Plan
 from wsched.bench.problem import Shape
 from wsched.bench.results import save
+from wsched.bench.statistic import orders
 from wsched.schedule.params import ClusterDims, MatmulParams
 
 
@@ -42,8 +43,9 @@ def test_run_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data["summary"]["geometric_mean"]["wsched"] == {"ratio": 1.25, "shapes": 1}
     assert data["systems"] == ["cublas", "triton", "wsched"]
     assert [(p["seed"], p["complete"]) for p in data["processes"]] == [(5, True), (6, True)]
-    orders = [p["shapes"]["256x256x256"]["orders"] for p in data["processes"]]
-    assert [len(o) for o in orders] == [3, 3]
+    for process in data["processes"]:
+        drawn = orders(["cublas", "wsched"], 3, f"{process['seed']} 256x256x256")
+        assert process["shapes"]["256x256x256"]["orders"] == drawn
     assert data["environment"] == {"gpu": {"name": "fake"}}
     assert "2 rounds after one that is not counted, in 2 fresh processes" in data["method"]
     assert "triton skipped: not installed: there is no module x" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.bench.fakes import FakeSampler
 from wsched.bench.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.measure import OutOfMemory, Plan, measure_shape
+from wsched.bench.operands import Operands
 from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
 
 torch = pytest.importorskip("torch")
@@ -35,6 +37,38 @@ def test_operands_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.value) == "CUDA out of memory. Tried 9 GiB."
     assert error.value.__context__ is None  # it would keep the frames, and so the tensors
     assert len(freed) == 2
+
+
+@pytest.mark.parametrize("lost", [None, 0, 2, 3, 5])
+def test_the_last_result_of_each_set_is_checked(
+    lost: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Graph:
+        """A graph on the CPU, of launches into results of their own, one of which is lost."""
+
+        def __init__(self) -> None:
+            self.calls: list[tuple[Any, Any, Any]] = []
+
+        def replay(self) -> None:
+            for i, (a, b, out) in enumerate(self.calls):
+                if i != lost:
+                    torch.matmul(a, b.t(), out=out)
+
+    graph = Graph()
+
+    def launch(a: Any, b: Any, d: Any) -> Any:
+        graph.calls.append((a, b, torch.matmul(a, b.t())))  # right ones lie there already
+        return graph.calls[-1][2]
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    monkeypatch.setattr(torch.cuda, "graph", nullcontext)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    problem = Problem(Shape(64, 96, 32))
+    gpu = CudaGpu.__new__(CudaGpu)
+    gpu._torch, gpu._operands = torch, Operands(problem, 3, 0, "cpu")
+    found = gpu.accuracy_of_graph(gpu.capture(launch, 6))
+    # Launches 0 to 2 are the first visits of the three sets; 3 and 5 the last of first and last.
+    assert (found.complaint(problem.tolerance) == "") is (lost not in (3, 5))
 
 
 @pytest.mark.gpu

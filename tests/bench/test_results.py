@@ -128,7 +128,9 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(Path, "write_text", full)
         save(file, {"runs": 2})
     assert json.loads(file.read_text()) == {"runs": 1}
-    save(file, {"runs": 3})
+    with file.open() as reader:
+        save(file, {"runs": 3})
+        assert json.load(reader) == {"runs": 1}  # who has it open sees all of the former state
     assert json.loads(file.read_text()) == {"runs": 3}
     assert list(tmp_path.iterdir()) == [file]
 

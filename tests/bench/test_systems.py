@@ -13,8 +13,9 @@ import pytest
 from lowering.errors import ScheduleError, UnsupportedError
 from wsched.bench.operands import Operands, distance
 from wsched.bench.peer_cutlass import EXAMPLE, _example
-from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
+from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape, definition_text
 from wsched.bench.systems import Skip, is_own, parse_peers, plain, prepare
+from wsched.importer import build_fusion, record_text
 from wsched.schedule.params import ClusterDims, MatmulParams, TilingStrategy
 
 PROBLEM = Problem(Shape(8, 8, 8))
@@ -191,3 +192,42 @@ def test_layout_that_nvfuser_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Skip) as skip:
         prepare("nvfuser", None, Problem(Shape(8, 8, 8), layout="nn"), None, None)
     assert str(skip.value) == "no scheduler for stride orders [[0, 1], None]"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nvfuser_is_asked_for_every_layout_and_type(layout: str, dtype: str) -> None:
+    nvfuser = pytest.importorskip("nvfuser_direct")
+    from wsched.bench.peer_nvfuser import _definition
+
+    problem = Problem(Shape(8, 8, 8), dtype, layout)
+    fusion = build_fusion(record_text(repr(_definition(nvfuser, problem))))
+    assert fusion == build_fusion(record_text(definition_text(problem)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_triton_compiles_in_every_layout(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = pytest.importorskip("triton.compiler")
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    from wsched.bench import peer_triton as peer
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    problem = Problem(Shape(8, 8, 8), "fp16", layout)
+    m, n, k = peer._TILE_M, peer._TILE_N, peer._TILE_K
+    a = [m, k] if problem.a_k_major else [k, m]
+    b = [n, k] if problem.b_k_major else [k, n]
+    boxes = {"a_map": a, "b_map": b, "d_map": [m, n // 2]}
+    constants = {"A_K_MAJOR": problem.a_k_major, "B_K_MAJOR": problem.b_k_major}
+    constants |= {"TILE_M": m, "TILE_N": n, "TILE_K": k, "GROUP_M": peer._GROUP_M}
+    signature = {name: f"tensordesc<fp16{box}>" for name, box in boxes.items()}
+    signature |= dict.fromkeys("MNK", "i32") | dict.fromkeys(constants, "constexpr")
+    places = {name: (list(signature).index(name),) for name in constants}
+    source = compiler.ASTSource(
+        peer._KERNEL, signature, {places[name]: value for name, value in constants.items()}
+    )
+    options = {"num_warps": peer._WARPS, "num_stages": peer._STAGES}
+    made = compiler.compile(source, target=target, options=options)
+    assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in made.asm["ptx"]
+    assert made.metadata.shared <= 227 * 1024

@@ -2,6 +2,9 @@
 
 ``python -m tests.gpu.random_fusions --count 2000 --seed 1 --seconds 300``
 
+With ``--schedules`` each is compiled with a schedule drawn from those of the tests, in place of the
+heuristic's choice.
+
 A case is what a user of nvFuser might write: a matmul, an epilogue of up to 12 pointwise operations
 with row, column, matrix and scalar inputs and one or two results, any sizes from 1 on, operands of
 any order of memory, sliced, unaligned; a few with fp32 operands or an operation before the matmul.
@@ -19,7 +22,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import exp, log
 from time import perf_counter
 from typing import Any
@@ -119,8 +123,41 @@ def on_device(tensor: Any, device: str) -> Any:
     return copy.copy_(tensor)
 
 
-def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
-    """Run a case and judge it."""
+def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, str]:
+    """A kernel with a schedule that was drawn, and the name of it.
+
+    What the tensors ask for (how results are stored, how wide threads read) stays as the heuristic
+    has it. Where the schedule has no room for the epilogue it is the heuristic's kernel.
+    """
+    import wsched
+    from lowering.errors import ScheduleError
+    from tests.schedules import SCHEDULES
+    from wsched.schedule.epilogue_inputs import loaded_types
+    from wsched.schedule.tiles import fit_stages
+
+    chosen = wsched.compile(text, inputs)
+    fusion, own = chosen.fusion, chosen.params
+    name = rng.choice(sorted(SCHEDULES))
+    for input_stages in dict.fromkeys((own.epilogue_input_stages, 0)):
+        params = replace(
+            SCHEDULES[name],
+            use_smem_epilogue=own.use_smem_epilogue,
+            supported_vec_size=own.supported_vec_size,
+            epilogue_input_stages=input_stages,
+        )
+        operand, results = fusion.tensor(fusion.mma.a).dtype, [b.dtype for b in fusion.outputs]
+        loaded = loaded_types(fusion, params)
+        fitted = fit_stages(params, operand, tuple(results), loaded, least=3)
+        with suppress(ScheduleError):
+            if fitted is not None:
+                return wsched.compile(text, inputs, params=fitted), name
+    return chosen, "heuristic"
+
+
+def run(
+    seed: int, device: str = "cuda", largest: int = LARGEST, schedules: bool = False
+) -> Outcome:
+    """Run a case and judge it; with ``schedules`` by a schedule that is drawn, too."""
     import wsched
 
     try:
@@ -130,7 +167,11 @@ def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
         route = found.route
         if any(c.value == "copied" for c in found.choices):
             route += " with a copy"
-        results = wsched.execute(text, inputs)
+        if schedules and route.startswith("wsched"):
+            kernel, name = scheduled(text, inputs, random.Random(f"schedule {seed}"))
+            route, results = f"wsched by {name}", kernel(*inputs)
+        else:
+            results = wsched.execute(text, inputs)
     except Exception as e:  # whatever it is, it belongs to the case
         return Outcome(seed, "", f"{type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
     for number, (got, value) in enumerate(zip(results, wanted, strict=True)):
@@ -177,6 +218,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--device", default="cuda", help="cpu: the machine, with small sizes")
     parser.add_argument("--largest", type=int, default=LARGEST, help="most rows, columns and K")
+    parser.add_argument("--schedules", action="store_true", help="draw those, too")
     parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker >= 0:
@@ -211,7 +253,7 @@ def _work(options: argparse.Namespace) -> int:
             break
         seed = 1_000_000 * (options.seed + 1) + number
         with watchdog(options.hang, f"seed {seed}"):
-            o = run(seed, options.device, options.largest)
+            o = run(seed, options.device, options.largest, options.schedules)
         print(json.dumps([o.seed, o.route, o.wrong]), flush=True)
     return 0
 

@@ -27,6 +27,12 @@ def test_the_machine_passes(seed: int) -> None:
     assert outcome.route
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_machine_passes_with_other_schedules(seed: int) -> None:
+    outcome = run(seed, "cpu", 40, schedules=True)
+    assert outcome.wrong == "" and outcome.route.startswith("wsched by ")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", [2000280, 8002085])
 def test_loads_do_not_overtake_reads(seed: int) -> None:

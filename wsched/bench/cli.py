@@ -57,8 +57,9 @@ def gemm(
 ) -> None:
     """Compare D = A · Bᵀ with cuBLAS, nvFuser, Triton and CUTLASS in interleaved rounds.
 
-    Ctrl-C ends with what was measured. The exit status is 1 if wsched or cuBLAS failed or was
-    wrong, 130 after Ctrl-C.
+    Ctrl-C ends with what was measured, and status 130.
+
+    Status 1 means that wsched or cuBLAS failed or was wrong.
     """
     with _told():
         plan = Plan(rounds, replay_ms, energy)
