@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lowering.errors import UnsupportedError
+from tests.bench.fakes import FakeSampler
 from wsched.bench.epilogue import EPILOGUES, parse_epilogues
 from wsched.bench.fused import (
     CHOICE,
@@ -21,6 +22,7 @@ from wsched.bench.fused import (
     parse_peers,
     prepare_fused,
 )
+from wsched.bench.measure import Plan, measure_shape
 from wsched.bench.problem import Problem, Shape
 from wsched.bench.ranking import ranking
 from wsched.bench.systems import Prepared, Skip
@@ -153,3 +155,17 @@ def test_the_gpu_draws_them(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu._torch, gpu._seed, gpu._epilogue = torch, 3, "silu"
     gpu.allocate(PROBLEM, 2)
     assert drawn == [("silu", PROBLEM, 2, 3, "cuda")]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_every_system_is_right_or_says_why_not(epilogue: str) -> None:
+    problem = Problem(Shape(264, 520, 328))
+    systems = dict.fromkeys([*OWN, "cublas", "nvfuser", "nvfuser-pingpong"])
+    plan = Plan(rounds=2, replay_ms=1)
+    gpu = FusedGpu(0, epilogue)
+    result = measure_shape(gpu, problem, systems, plan, FakeSampler(), lambda *_: None)
+    told = {n: (r["status"], r["reason"]) for n, r in result["systems"].items()}
+    assert {told[n] for n in (*OWN, "cublas")} == {("ok", "")}
+    for status, reason in told.values():
+        assert status == "ok" or (status == "skipped" and reason), told

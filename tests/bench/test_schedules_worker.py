@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.fake_schedules import RankedGpu, ranked_here
 from tests.bench.fakes import FakeSampler
+from wsched.bench.gpu import CudaGpu
 from wsched.bench.measure import Plan
 from wsched.bench.problem import Problem, Shape
 from wsched.bench.schedules_worker import FINALISTS, measure_ranking, run_ranking_job
@@ -86,3 +87,15 @@ def test_a_lost_context_is_told() -> None:
         "reason": "check: RuntimeError: an illegal memory access was encountered",
     }
     assert {e["event"] for e in events[:-1]} == {"step"}
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    events: list[dict[str, Any]] = []
+    job = {
+        "shapes": [[264, 520, 328]], "dtype": "bf16", "layout": "tn",
+        "plan": {"rounds": 2, "replay_ms": 1}, "excluded": {}, "seed": 0,
+    }  # fmt: skip
+    run_ranking_job(job, 3, CudaGpu(0), FakeSampler(), events.append)
+    records = events[-1]["result"]["systems"]
+    assert [(r["status"], len(r["times_us"])) for r in records.values()] == [("ok", 2)] * 3
