@@ -13,7 +13,7 @@ import pytest
 from lowering.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
 from wsched.bench.problem import Shape
-from wsched.bench.watch import BenchError, Job, _run, _Worker, run_process
+from wsched.bench.watch import BenchError, Enough, Job, _run, _Worker, run_process
 
 SHAPES = (Shape(256, 256, 256), Shape(512, 512, 512))
 PLAN = {"rounds": 2, "replay_ms": 0.1, "energy_s": 0}
@@ -134,3 +134,18 @@ def test_a_worker_that_does_not_start() -> None:
     with pytest.raises(BenchError) as error:
         run({"end": "crash"})
     assert str(error.value) == "worker ended with 1 (start):\nno such module"
+
+
+def test_results_are_told_at_once_and_may_be_enough() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def finished(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
+        told.append((environment["gpu"]["name"], shape, result["systems"]["wsched"]["status"]))
+        raise Enough
+
+    spec = {"times": {"cublas": 10.0, "wsched": 8.0}}
+    job = Job(SHAPES, "bf16", "tn", dict.fromkeys(spec["times"]), PLAN)
+    command = (sys.executable, "-m", "tests.bench.fakes", json.dumps(spec))
+    found, _ = run_process(job, 30.0, lambda *_: None, command, finished=finished)
+    assert told == [("fake", "256x256x256", "ok")]
+    assert (list(found["shapes"]), found["complete"]) == (["256x256x256"], False)

@@ -15,10 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.measure import METHOD, Plan
+from wsched.bench.pingpong import pingpong
 from wsched.bench.plot import plot
 from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.report import markdown, notes, table
 from wsched.bench.results import Summary, check_path, from_json, save, summarize, to_json
+from wsched.bench.schedules import schedules
 from wsched.bench.systems import PEERS, parse_peers
 from wsched.bench.watch import Job, run_process
 
@@ -233,3 +235,7 @@ def _told() -> Iterator[None]:
 
 def _say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+app.command()(_told()(pingpong))
+app.command()(_told()(schedules))

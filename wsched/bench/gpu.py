@@ -83,12 +83,16 @@ class CudaGpu:
         self._operands, reason = None, ""
         self._torch.cuda.empty_cache()
         try:
-            self._operands = Operands(problem, sets, self._seed, "cuda")
+            self._operands = self.draw(problem, sets)
         except self._torch.cuda.OutOfMemoryError as error:
             reason = str(error).partition("\n")[0]
         if reason:  # behind the handler, whose error keeps what was allocated
             self._torch.cuda.empty_cache()
             raise OutOfMemory(reason)
+
+    def draw(self, problem: Problem, sets: int) -> Operands:
+        """Draw what a problem's systems get."""
+        return Operands(problem, sets, self._seed, "cuda")
 
     @property
     def operands(self) -> Operands:

@@ -10,11 +10,11 @@ from lowering.errors import UnsupportedError
 from wsched.bench.results import Summary
 from wsched.bench.systems import REFERENCE
 
-__all__ = ["plot"]
+__all__ = ["load_pyplot", "plot"]
 
 
-def plot(summary: Summary, title: str, path: Path) -> None:
-    """Write bars of the ratio to cuBLAS per shape, with quartiles, as a PNG.
+def load_pyplot() -> Any:
+    """Return matplotlib.pyplot, for files only.
 
     Raises:
         UnsupportedError: matplotlib is not installed.
@@ -26,7 +26,16 @@ def plot(summary: Summary, title: str, path: Path) -> None:
             "--plot without matplotlib", "wsched[bench]", "pip install 'wsched[bench]'"
         ) from error
     matplotlib.use("Agg")
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    return importlib.import_module("matplotlib.pyplot")
+
+
+def plot(summary: Summary, title: str, path: Path) -> None:
+    """Write bars of the ratio to cuBLAS per shape, with quartiles, as a PNG.
+
+    Raises:
+        UnsupportedError: matplotlib is not installed.
+    """
+    pyplot = load_pyplot()
     names = [n for n in summary.systems if n != REFERENCE]
     figure, axes = pyplot.subplots(figsize=(1.6 * len(summary.shapes) + 2, 4.5))
     width = 0.8 / max(len(names), 1)

@@ -22,7 +22,7 @@ from typing import IO, Any
 from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.problem import Shape
 
-__all__ = ["COMMAND", "BenchError", "Job", "Progress", "run_process"]
+__all__ = ["COMMAND", "BenchError", "Enough", "Finished", "Job", "Progress", "run_process"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.worker")
 
@@ -32,9 +32,21 @@ _SLACK = 2.0
 Progress = Callable[[str, str, str], None]
 """Shows what the worker does: (shape, system, step)."""
 
+Finished = Callable[[dict[str, Any], str, dict[str, Any]], None]
+"""Takes a shape's result as soon as it is there: (environment, shape, result). It may raise
+:class:`Enough`."""
+
 
 class BenchError(WschedError):
     """The benchmark cannot go on: a worker failed outside of any system."""
+
+
+class Enough(Exception):  # noqa: N818  (a wish, not a mistake)
+    """No more shapes are wanted of this run."""
+
+
+def _unheeded(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
+    """Leave a result to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +101,16 @@ class _Worker:
     broken: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    finished: Finished = _unheeded
 
 
 def run_process(
-    job: Job, timeout_s: float, progress: Progress, command: Sequence[str] = COMMAND
+    job: Job,
+    timeout_s: float,
+    progress: Progress,
+    command: Sequence[str] = COMMAND,
+    *,
+    finished: Finished = _unheeded,
 ) -> tuple[dict[str, Any], Job]:
     """Measure all shapes of a job, in one process unless a system hangs or breaks it.
 
@@ -101,11 +119,13 @@ def run_process(
         timeout_s: longest silence of a worker, beside the time that its step should take.
         progress: told of every step.
         command: the worker; tests have others.
+        finished: told of every result.
 
     Returns:
         ``{"seed", "complete", "environment", "shapes": {shape: result}}``, and the job with the
         failures added, so that the next process does not run into them again. After an interrupt
-        (Ctrl-C) it is not complete, and has the shapes that were measured before.
+        (Ctrl-C) or :class:`Enough` it is not complete, and has the shapes that were measured until
+        then.
 
     Raises:
         UnsupportedError: there is no GPU to measure on.
@@ -114,10 +134,10 @@ def run_process(
     found: dict[str, Any] = {"seed": job.seed, "complete": False, "environment": {}, "shapes": {}}
     left = job
     while left.shapes:
-        worker = _Worker()
+        worker = _Worker(finished=finished)
         try:
             reason = _run(left, timeout_s, progress, command, worker)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Enough):
             _fold(worker, job, found)
             return found, job
         _fold(worker, job, found)
@@ -217,6 +237,7 @@ def _take(event: dict[str, Any], worker: _Worker, progress: Progress) -> None:
     elif kind == "shape":
         worker.results[event["shape"]] = event["result"]
         worker.shape, worker.system, worker.step, worker.seconds = "", "", "next shape", 0.0
+        worker.finished(worker.environment, event["shape"], event["result"])
     else:
         worker.shape, worker.system = event["shape"], event["system"]
         if kind == "broken":

@@ -26,9 +26,11 @@ from wsched.bench.measure import Broken, Gpu, Plan, Sampler, measure_shape
 from wsched.bench.peer_nvfuser import ENVIRONMENT
 from wsched.bench.problem import Problem, Shape
 
-__all__ = ["main", "run_job"]
+__all__ = ["Run", "Write", "main", "run_job", "serve"]
 
 Write = Callable[[dict[str, Any]], None]
+
+Run = Callable[[dict[str, Any], CudaGpu, Sampler, Write], None]
 
 
 def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> None:
@@ -65,8 +67,13 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
         write({"event": "shape", "shape": str(shape), "result": result})
 
 
-def main() -> None:
-    """Run the job from standard input."""
+def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:
+    """Run the job from standard input.
+
+    Args:
+        make_gpu: the device from the seed.
+        run: :func:`run_job` or one like it.
+    """
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -80,9 +87,14 @@ def main() -> None:
     if reason:
         write({"event": "refused", "reason": reason})
         return
-    gpu = CudaGpu(job["seed"])
+    gpu = make_gpu(job["seed"])
     write({"event": "start", "environment": environment(gpu.describe())})
-    run_job(job, gpu, ClockSampler(gpu.uuid), write)
+    run(job, gpu, ClockSampler(gpu.uuid), write)
+
+
+def main() -> None:
+    """Compare the systems at each shape."""
+    serve(CudaGpu, run_job)
 
 
 if __name__ == "__main__":

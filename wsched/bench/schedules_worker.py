@@ -1,0 +1,145 @@
+"""A fresh process that measures rankings: ``python -m wsched.bench.schedules_worker TOP``.
+
+TOP is how many of a ranking's first schedules are measured, 0 for all. Standard input and output
+are those of :mod:`wsched.bench.worker`; systems are schedules under their names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, Protocol
+
+from wsched.bench.gpu import CudaGpu
+from wsched.bench.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.problem import Problem, Shape, definition_text
+from wsched.bench.ranking import Ranked, ranking
+from wsched.bench.worker import Write, serve
+
+__all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
+           "run_ranking_job"]  # fmt: skip
+
+FIRST_ROUNDS, FIRST_SHARE = 2, 0.2
+"""Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
+
+FINALISTS = 8
+"""Schedules of the first stage that are measured again, the fastest ones."""
+
+
+class DescribedGpu(Gpu, Protocol):
+    """A device that says what it is."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return at least ``sms``."""
+
+
+def measure_ranking(
+    gpu: Gpu,
+    problem: Problem,
+    found: Sequence[Ranked],
+    excluded: Collection[str],
+    plan: Plan,
+    sampler: Sampler,
+    tell: Tell,
+    seed: int,
+) -> dict[str, Any]:
+    """Measure schedules in two stages.
+
+    All run in a few short rounds; the fastest :data:`FINALISTS` and the first, which is the
+    heuristic's choice, then run as ``plan`` says, in rounds of their own.
+
+    Args:
+        gpu: the device.
+        problem: the matmul.
+        found: schedules, best-ranked first.
+        excluded: names that are not measured.
+        plan: of the second stage.
+        sampler: clocks and power beside the rounds.
+        tell: see :class:`wsched.bench.measure.Tell`.
+        seed: of the order in the rounds.
+
+    Returns:
+        ``{"sets", "choice", "systems": {name: record}, "clocks"}``, the clocks of the second stage.
+        A record has ``rank`` (from 1), ``predicted_us``, ``status``, ``reason``, ``details``;
+        ``first_us``, the median of the first stage, if that ended well, and ``times_us`` of the
+        second one's rounds if it was in that.
+
+    Raises:
+        Broken: the CUDA context is lost.
+    """
+    measured = {r.name: r.params.to_dict() for r in found if r.name not in excluded}
+    short = replace(plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0)
+    first = measure_shape(gpu, problem, measured, short, sampler, _staged(tell, "all"), seed)
+    first_us = {
+        name: median(record["times_us"])
+        for name, record in first["systems"].items()
+        if record["status"] == "ok"
+    }
+    best = sorted(first_us, key=first_us.__getitem__)[:FINALISTS]
+    last = [r.name for r in found if r.name in first_us and (r.name in best or r is found[0])]
+    finalists = {name: measured[name] for name in last}
+    second = measure_shape(gpu, problem, finalists, plan, sampler, _staged(tell, "best"), seed)
+    records: dict[str, Any] = {}
+    for rank, r in enumerate(found, 1):
+        if r.name not in measured:
+            continue
+        outcome = {k: v for k, v in first["systems"][r.name].items() if k != "times_us"}
+        if r.name in first_us:
+            outcome["first_us"] = first_us[r.name]
+        outcome |= second["systems"].get(r.name, {})
+        details = {k: v for k, v in outcome["details"].items() if k != "resources"}
+        records[r.name] = {"rank": rank, "predicted_us": r.us, **outcome, "details": details}
+    choice = found[0].name
+    return {
+        "sets": second["sets"], "choice": choice, "systems": records, "clocks": second["clocks"],
+    }  # fmt: skip
+
+
+def _staged(tell: Tell, stage: str) -> Tell:
+    def say(system: str, step: str, seconds: float = 0.0) -> None:
+        tell(system, f"{stage}: {step}", seconds)
+
+    return say
+
+
+def run_ranking_job(
+    job: dict[str, Any], top: int, gpu: DescribedGpu, sampler: Sampler, write: Write
+) -> None:
+    """Measure the job's shapes one after another; see :func:`wsched.bench.worker.run_job`.
+
+    The job's systems do not matter; what it excludes are names of schedules.
+    """
+    sms, plan = int(gpu.describe()["sms"]), Plan(**job["plan"])
+    at = {"shape": "", "system": ""}
+
+    def tell(system: str, step: str, seconds: float = 0.0) -> None:
+        at["system"] = system
+        write({"event": "step", **at, "step": step, "seconds": seconds})
+
+    for sizes in job["shapes"]:
+        problem = Problem(Shape(*sizes), job["dtype"], job["layout"])
+        at["shape"] = shape = str(problem.shape)
+        tell("", "inputs")
+        found = ranking(definition_text(problem), problem.shape, sms, gpu.l2_bytes)
+        found = found[:top] if top else found
+        excluded = job["excluded"].get(shape, ())
+        try:
+            result = measure_ranking(
+                gpu, problem, found, excluded, plan, sampler, tell, job["seed"]
+            )
+        except (Broken, RuntimeError) as error:
+            write({"event": "broken", **at, "reason": str(error)})
+            return
+        write({"event": "shape", "shape": shape, "result": result})
+
+
+def main() -> None:
+    """Measure the rankings of the job's shapes."""
+    top = int(sys.argv[1])
+    serve(CudaGpu, lambda job, gpu, sampler, write: run_ranking_job(job, top, gpu, sampler, write))
+
+
+if __name__ == "__main__":
+    main()
