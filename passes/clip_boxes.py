@@ -5,15 +5,15 @@ of a box (H200, 2026-11-21). With 16 rows of A and boxes of 64 that is three qua
 loaded. A *clipped* tensor map's box has ``min(box rows, the tensor's rows)`` rows in each launch;
 the descriptor is made for the launch anyway, and the kernel computes the bytes.
 
-*All rows are still loaded.* A box at a row >= 0 that is as high as the whole tensor covers all of
-it that the box had covered before. Boxes that lie wholly outside are loaded as before, clipped as
-well; a tensor map has one box, so a tensor of 100 rows keeps boxes of 64.
+*All rows are still loaded.* A box at a row >= 0 that is as high as the whole tensor covers every
+row of it that the box had covered before. Boxes that lie wholly outside are loaded as before,
+clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes of 64.
 
 *What is not written is not needed.* Behind the clipped rows shared memory holds what was there
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
-stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D: there
-the zeros are needed, and its boxes stay whole.
+stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
+there the zeros are needed, and its boxes stay whole.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
