@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from lowering.hopper import stored_columns
 from wsched.problem import Problem
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.params import ClusterDims, MatmulParams
 
 __all__ = ["Cost", "cost"]
 
@@ -45,6 +45,11 @@ WGMMA, STEP, SHARED_STEP = 30, 21, 72
 SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
 kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
+
+CROWDED_BYTES, CROWDED_SHARE = 35, (0.5, 0.84)
+"""The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
+and not nearly all: those of two kernels in a row share them unevenly (16x4608x3584 with 72 CTAs:
+14.1 us, 11.3 us not dependently)."""
 
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
@@ -132,7 +137,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
     rounds = -(-clusters // max(problem.sms // ctas, 1))
     steps = -(-problem.k // tile.k)
-    step, limit = _step(params, problem.n_major)
+    step, limit = _step(problem, params, min(clusters * ctas, problem.sms))
     main = steps * step
     epilogue = _epilogue(problem, params)
     exposed = rounds * epilogue
@@ -158,22 +163,27 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     )
 
 
-def _step(params: MatmulParams, n_major: bool) -> tuple[float, str]:
-    """Cycles of a step of the k loop, and what takes them; ``n_major`` is B's order."""
-    tile, ctas = params.output_tile, params.cluster_dims.m * params.cluster_dims.n
+def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str]:
+    """Cycles of a step of the k loop of a kernel with so many CTAs, and what takes them."""
+    tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
     blocks = tile.m // 64
     tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
-    stage = (tile.m + (stored_columns(tile.n, 2) if n_major else tile.n)) * tile.k * 2
+    n = stored_columns(tile.n, 2) if problem.n_major else tile.n
+    stage = (tile.m + n) * tile.k * 2
     smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
-    fill = _loaded(params, n_major) / FILL_BYTES[params.programmatic_dependent_launch]
-    latency = LATENCY + fill + (CLUSTER_LATENCY if ctas > 1 else 0)
+    rate = FILL_BYTES[params.programmatic_dependent_launch]
+    low, high = (share * problem.sms for share in CROWDED_SHARE)
+    if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
+        rate = CROWDED_BYTES
+    fill = _loaded(problem, params) / rate
+    latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     limits = {
         "tensor cores" if tensor >= smem else "shared memory": (
-            busy + (CLUSTER_STEP if ctas > 1 else 0)
+            busy + (CLUSTER_STEP if clustered else 0)
         ),
         "copies": fill,
         "latency": (latency + 2 * busy) / stages,
@@ -182,13 +192,13 @@ def _step(params: MatmulParams, n_major: bool) -> tuple[float, str]:
     return limits[slowest], slowest
 
 
-def _loaded(params: MatmulParams, n_major: bool) -> float:
+def _loaded(problem: Problem, params: MatmulParams) -> float:
     """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
     tile, cluster = params.output_tile, params.cluster_dims
-    b: float = tile.n
-    if n_major:
+    a, b = float(min(tile.m, problem.m)), float(min(tile.n, problem.n))
+    if problem.n_major:
         b = stored_columns(tile.n, 2) * (1.0 if tile.n * 2 % L2_LINE == 0 else ACROSS_LINES)
-    return (tile.m / cluster.n + b / cluster.m) * tile.k * 2
+    return (a / cluster.n + b / cluster.m) * tile.k * 2
 
 
 def _epilogue(problem: Problem, params: MatmulParams) -> float:
@@ -221,7 +231,7 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
 
 def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
     """Microseconds of all copies from the L2; a multicast copy counts once."""
-    return steps * _loaded(params, problem.n_major) / L2_BYTES_PER_US
+    return steps * _loaded(problem, params) / L2_BYTES_PER_US
 
 
 def _norm(*limits: float) -> float:
