@@ -231,3 +231,12 @@ def test_triton_compiles_in_every_layout(
     made = compiler.compile(source, target=target, options=options)
     assert "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16" in made.asm["ptx"]
     assert made.metadata.shared <= 227 * 1024
+
+
+def test_a_schedule_under_its_own_name() -> None:
+    """``bench schedules`` gives each schedule the name of its kernel."""
+    torch = pytest.importorskip("torch")
+    a, b = (torch.ones(rows, 32, dtype=torch.bfloat16) for rows in (64, 96))
+    params = MatmulParams().to_dict()
+    made = prepare("128x256x64_cooperative", params, Problem(Shape(64, 96, 32)), a, b)
+    assert made.details["params"]["tile_sizes"] == params["tile_sizes"]

@@ -98,7 +98,7 @@ def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, 
     """Compile a system for a problem.
 
     Args:
-        name: a peer, or a name for which :func:`is_own` holds.
+        name: a peer; any other name is wsched's, with parameters or, if :func:`is_own`, without.
         params: for wsched, ``MatmulParams`` as a dict; None leaves the choice to the heuristics.
         problem: what to compute.
         a: CUDA tensor [M, K], in the problem's layout.
@@ -110,7 +110,7 @@ def prepare(name: str, params: dict[str, Any] | None, problem: Problem, a: Any, 
         ImportError: a peer that is installed, and broken.
         Exception: whatever else goes wrong; that is a failure, no refusal.
     """
-    if is_own(name):
+    if is_own(name) or params is not None:
         return _prepare_wsched(params, problem, a, b)
     peer = PEERS[name]
     try:
