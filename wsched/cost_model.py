@@ -29,11 +29,10 @@ GHZ = 1.904
 START, TILE_END, HAND_OVER = 695, 147, 176
 """Cycles: prologue; barriers of an epilogue; one warpgroup's main loop behind the other's."""
 
-ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.043, 0.0118
+ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.015, 0.003
 """Cycles for an element of a tile on one warpgroup: to convert and store two bytes of it; for an
 instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
-The latter two: bias and gelu took 6.2 us of a cooperative 128x256 tile, 1.6 us of a ping-pong
-128x128 tile (8192x14336x4096)."""
+The latter two from ``wsched bench pingpong``: gelu, residual and silu beside the bare matmul."""
 
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
