@@ -45,13 +45,16 @@ SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
 kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
 
-CROWDED_BYTES, CROWDED_SHARE = 35, (0.5, 0.84)
+CROWDED_BYTES, CROWDED_SHARE = 29, (0.5, 0.84)
 """The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
 and not nearly all: those of two kernels in a row share them unevenly (16x4608x3584 with 72 CTAs:
 14.1 us, 11.3 us not dependently)."""
 
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
+
+HELD_STEPS = 1.5
+"""Steps for which a stage is held from full to empty: its own, and the wait behind its wgmmas."""
 
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
@@ -185,7 +188,7 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
             busy + (CLUSTER_STEP if clustered else 0)
         ),
         "copies": fill,
-        "latency": (latency + 2 * busy) / stages,
+        "latency": (latency + HELD_STEPS * busy) / stages,
     }
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest
