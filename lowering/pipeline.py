@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lowering.dump import Dumper
-from lowering.errors import InternalError
+from lowering.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ir.kernel import Kernel
 from lowering.ir.text import print_kernel
 from lowering.ir.verify import verify
@@ -77,14 +77,34 @@ class Step:
 def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = None) -> Kernel:
     """Lower ``kernel`` through :data:`PASSES`.
 
+    What a pass leaves is verified when it is dumped. Otherwise only the last kernel is, which takes
+    half the time, and if something is wrong all goes once more, to find the pass.
+
     Raises:
         ScheduleError: a pass found the schedule illegal.
         InternalError: a pass left an ill-formed kernel; names the pass and shows the IR.
     """
+    if dump is None:
+        try:
+            last = _lowered(kernel, options)
+            if not verify(last):
+                return last
+        except (ScheduleError, UnsupportedError):
+            raise
+        except Exception:  # a pass stumbled, perhaps over what another one had left
+            for _ in steps(kernel, options):
+                pass
+            raise
     for step in steps(kernel, options):
         kernel = step.kernel
         if dump is not None:
             dump.step(step.name, kernel, options)
+    return kernel
+
+
+def _lowered(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    for run in PASSES:
+        kernel = run(kernel, options)
     return kernel
 
 

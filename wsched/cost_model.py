@@ -53,7 +53,7 @@ and not nearly all: those of two kernels in a row share them unevenly (16x4608x3
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
 
-HELD_STEPS = 1.5
+HELD_STEPS = 1.75
 """Steps for which a stage is held from full to empty: its own, and the wait behind its wgmmas."""
 
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
