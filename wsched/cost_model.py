@@ -53,8 +53,9 @@ and not nearly all: those of two kernels in a row share them unevenly (16x4608x3
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
 
-HELD_STEPS = 1.75
-"""Steps for which a stage is held from full to empty: its own, and the wait behind its wgmmas."""
+HELD_STEPS = {True: 1.5, False: 2.0}
+"""Steps for which a stage is held from full to empty, its own and the wait behind its wgmmas, by
+whether the kernel is ping-pong: of two warpgroups that share it the later one counts."""
 
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
@@ -188,7 +189,7 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
             busy + (CLUSTER_STEP if clustered else 0)
         ),
         "copies": fill,
-        "latency": (latency + HELD_STEPS * busy) / stages,
+        "latency": (latency + HELD_STEPS[params.ping_pong] * busy) / stages,
     }
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest

@@ -8,7 +8,7 @@ import lowering.pipeline as pipeline
 from lowering.errors import InternalError
 from lowering.ir.expr import ZERO, Var
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Let
+from lowering.ir.nodes import CtaSync, If, Let
 from lowering.ir.text import print_kernel
 from lowering.options import LoweringOptions
 from lowering.pipeline import PASSES, run_passes
@@ -36,8 +36,8 @@ def test_the_last_pass_leaves_nothing_to_do(name: str) -> None:
 
 
 def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
-    """A pass with a defect: it binds an undefined name."""
-    return replace(kernel, body=(Let(Var("x"), Var("nowhere")), *kernel.body))
+    """A pass with a defect: it reads an undefined name."""
+    return replace(kernel, body=(If(Var("nowhere").eq(0), (CtaSync(),)), *kernel.body))
 
 
 def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.Monk
         run_passes(tile_level("cooperative"), LoweringOptions())
     assert (error.value.where, error.value.ir) == ("break_it", print_kernel(left))
     assert str(error.value) == (
-        "break_it: nowhere is used before it is defined, in: let x: i32 = nowhere\n"
+        "break_it: nowhere is used before it is defined, in: if nowhere == 0 {\n"
         "This is a defect of wsched, please report it with the dump.\n" + print_kernel(left)
     )
 
