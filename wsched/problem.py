@@ -9,7 +9,7 @@ from wsched.fusion import DataType, Fusion, PointwiseOp
 
 __all__ = ["H200_L2_BYTES", "Problem", "epilogue_work"]
 
-H200_L2_BYTES = 50 * 2**20
+H200_L2_BYTES = 60 * 2**20
 
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""
