@@ -1,7 +1,8 @@
 """The whole lowering from tile level to the final kernel: read :data:`PASSES` from top to bottom.
 
 Every pass is a pure function ``pass(kernel, options) -> kernel`` in the file of its name. The loop
-below runs them, verifies the kernel after each, and dumps it where ``WSCHED_DUMP`` asks for it.
+below runs them, verifies what comes out of the last (of each, when it is dumped or when something
+is wrong), and dumps where ``WSCHED_DUMP`` asks for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lowering.dump import Dumper
-from lowering.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 from lowering.ir.text import print_kernel
 from lowering.ir.verify import verify
@@ -37,7 +38,7 @@ from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
 
-__all__ = ["PASSES", "Step", "run_passes"]
+__all__ = ["PASSES", "Step", "run_passes", "steps"]
 
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
@@ -81,7 +82,7 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
     half the time, and if something is wrong all goes once more, to find the pass.
 
     Raises:
-        ScheduleError: a pass found the schedule illegal.
+        ScheduleError, UnsupportedError: a pass found the schedule illegal, or beyond what is built.
         InternalError: a pass left an ill-formed kernel; names the pass and shows the IR.
     """
     if dump is None:
@@ -89,9 +90,7 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
             last = _lowered(kernel, options)
             if not verify(last):
                 return last
-        except (ScheduleError, UnsupportedError):
-            raise
-        except Exception:  # a pass stumbled, perhaps over what another one had left
+        except Exception:  # a pass refuses, or stumbles, perhaps over what another one had left
             for _ in steps(kernel, options):
                 pass
             raise

@@ -13,7 +13,7 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.copies import copies, slower_than_direct
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, epilogue_work, ranked
+from wsched.heuristics import Problem, choose_params, ranked
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.input_error import InputError
@@ -326,21 +326,6 @@ def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
 
         properties = torch.cuda.get_device_properties(device)
         sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
-    operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
-    m, n = (extents[axis] for axis in fusion.result_axes)
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
-    work = epilogue_work(fusion)
-    return Problem(
-        m,
-        n,
-        extents["K"],
-        operand,
-        results,
-        sms,
-        loaded,
-        work,
-        pairs,
-        l2_bytes=l2_bytes,
-        n_major=bool(fusion.source(fusion.mma.b).allocation),
-    )
+    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes)

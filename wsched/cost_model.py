@@ -6,7 +6,7 @@ copies that fill it, or the way to the L2 and back shared by the stages in fligh
 epilogue of one warpgroup runs under the main loop of the other. The whole is at least what L2 and
 memory take for its bytes, and where its energy would exceed the power limit the clock gives way.
 
-The constants were fitted to 36 schedules on 61 shapes, measured on an H200 at its power limit on
+The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at its power limit on
 2026-11-21 (``wsched bench schedules``; tests/data has the times, design/performance.md the method).
 """
 
@@ -55,7 +55,8 @@ LATENCY = 911
 
 HELD_STEPS = {True: 1.5, False: 2.0}
 """Steps for which a stage is held from full to empty, its own and the wait behind its wgmmas, by
-whether the kernel is ping-pong: of two warpgroups that share it the later one counts."""
+whether the kernel is ping-pong. Of two warpgroups that share it the later one counts; one alone
+was fitted with the same."""
 
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
@@ -198,9 +199,11 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
 def _loaded(problem: Problem, params: MatmulParams) -> float:
     """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
     tile, cluster = params.output_tile, params.cluster_dims
-    a, b = float(min(tile.m, problem.m)), float(min(tile.n, problem.n))
-    if problem.n_major:
-        b = stored_columns(tile.n, 2) * (1.0 if tile.n * 2 % L2_LINE == 0 else ACROSS_LINES)
+    a = float(tile.m if problem.m_major else min(tile.m, problem.m))
+    b = float(stored_columns(tile.n, 2) if problem.n_major else min(tile.n, problem.n))
+    line = tile.n * 2
+    if problem.n_major and cluster.m == 1 and line > L2_LINE and line % L2_LINE:
+        b *= ACROSS_LINES
     return (a / cluster.n + b / cluster.m) * tile.k * 2
 
 
@@ -219,7 +222,7 @@ def _memory_us(problem: Problem) -> float:
 
 
 def _epilogue_bytes(problem: Problem) -> int:
-    matrices = (*problem.results, *(problem.inputs or ()))
+    matrices = (*problem.results, *problem.matrices)
     return problem.m * problem.n * sum(t.bytes for t in matrices)
 
 

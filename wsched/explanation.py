@@ -260,7 +260,7 @@ def _choices(
         params,
         problem.operand,
         *problem.results,
-        inputs=problem.inputs or (),
+        inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
         n_major=problem.n_major,
     )
     stages = options.smem_circular_buffer_stage
@@ -273,7 +273,8 @@ def _choices(
                f"{tiles} tiles of {tile} take {us:.1f} us, the least of {candidates} schedules"),
         Choice("buffering_loop_level", params.buffering_loop_level.name,
                "each warpgroup has tiles of its own: one computes while the other stores"
-               if params.ping_pong else "the warpgroups share each tile"),
+               if params.ping_pong else "the warpgroups share each tile"
+               if params.warpgroups > 1 else "one warpgroup computes each tile"),
         Choice("mma_macro", str(params.mma_macro), "the widest wgmma that the warpgroup's tile "
                "takes, so that shared memory is read least often"),
         Choice("smem_circular_buffer_stage", str(stages),
@@ -309,6 +310,13 @@ def _choices(
 def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     """Why threads access what TMA accesses as a rule, and why one element at a time."""
     found = []
+    if problem.matrices:
+        by_tma = params.loads_epilogue_inputs
+        why = "TMA loads them ahead of the epilogue" if by_tma else "threads read them: TMA cannot"
+        if problem.inputs and not by_tma:
+            why = "threads read them: their buffers leave no shared memory for the operands"
+        found.append(Choice("epilogue_input_stages", str(params.epilogue_input_stages),
+                            f"matrices of the epilogue: {why}"))  # fmt: skip
     if not params.use_smem_epilogue:
         why = "their buffers leave no shared memory for the operands"
         if problem.unaligned is not None:

@@ -11,7 +11,7 @@ from wsched.api import import_fusion
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, epilogue_work
+from wsched.heuristics import Problem, choose_params
 from wsched.input_error import InputError
 from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
@@ -45,15 +45,12 @@ class Extents:
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents."""
-        operand = fusion.tensor(fusion.mma.a).dtype
-        results = tuple(b.dtype for b in fusion.outputs)
-        m, n = (self.of(axis) for axis in fusion.result_axes)
+        n = self.of(fusion.result_axes[1])
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
         inputs = types if loaded else None
-        n_major = bool(fusion.source(fusion.mma.b).allocation)
-        work = epilogue_work(fusion)
-        return Problem(m, n, self.k, operand, results, sms, inputs, work, n_major=n_major)
+        extents = {axis: self.of(axis) for axis in "MNK"}
+        return Problem.of(fusion, extents, sms, inputs)
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"

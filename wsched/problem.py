@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowering.hopper import TMA_STRIDE_ALIGN
-from wsched.fusion import DataType, Fusion, PointwiseOp
+from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
 
 __all__ = ["H200_L2_BYTES", "Problem", "epilogue_work"]
 
@@ -36,6 +37,8 @@ class Problem:
         pairs: whether threads can read two columns at once of what they read for it.
         smem_epilogue: whether results may go through shared memory.
         l2_bytes: size of the device's L2.
+        matrices: types of all matrices that the epilogue reads, whoever loads them.
+        m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
     """
 
@@ -50,7 +53,37 @@ class Problem:
     pairs: bool = True
     smem_epilogue: bool = True
     l2_bytes: int = H200_L2_BYTES
+    matrices: tuple[DataType, ...] = ()
+    m_major: bool = False
     n_major: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        fusion: Fusion,
+        extents: Mapping[str, int],
+        sms: int,
+        inputs: tuple[DataType, ...] | None,
+        pairs: bool = True,
+        l2_bytes: int = H200_L2_BYTES,
+    ) -> Problem:
+        """The problem of a fusion, for extents by the names of its axes."""
+        m, n = (extents[axis] for axis in fusion.result_axes)
+        return cls(
+            m,
+            n,
+            extents["K"],
+            operand=fusion.tensor(fusion.mma.a).dtype,
+            results=tuple(b.dtype for b in fusion.outputs),
+            sms=sms,
+            inputs=inputs,
+            work=epilogue_work(fusion),
+            pairs=pairs,
+            l2_bytes=l2_bytes,
+            matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
+            m_major=fusion.m_major,
+            n_major=fusion.n_major,
+        )
 
     @property
     def unaligned(self) -> DataType | None:
@@ -65,5 +98,8 @@ def epilogue_work(fusion: Fusion) -> int:
     for e in fusion.exprs:
         if isinstance(e, PointwiseOp):
             work += FUNCTION if e.op in _FUNCTIONS else 1
-    whole = [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]
-    return work + MATRIX * len(whole)
+    return work + MATRIX * len(_matrices(fusion))
+
+
+def _matrices(fusion: Fusion) -> list[TensorBinding]:
+    return [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]

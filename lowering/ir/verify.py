@@ -1,4 +1,4 @@
-"""What every well-formed kernel satisfies; run before the first pass and after every pass.
+"""What every well-formed kernel satisfies; run on the last one, on all to find a culprit.
 
 Rules: names are defined once and before use, with their type; references name storage that
 exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but

@@ -212,17 +212,21 @@ def main(arguments: list[str]) -> int:
     """Run; exit status 1 if a fusion was wrong or not all of them ran."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2000, help="fusions")
-    parser.add_argument("--seed", type=int, default=0, help="of the first one; the rest follow")
+    parser.add_argument("--seed", type=int, default=0, help="which series of them")
     parser.add_argument("--seconds", type=float, default=400, help="stop after this time")
     parser.add_argument("--hang", type=float, default=60, help="seconds that one may take")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--device", default="cuda", help="cpu: the machine, with small sizes")
     parser.add_argument("--largest", type=int, default=LARGEST, help="most rows, columns and K")
     parser.add_argument("--schedules", action="store_true", help="draw those, too")
+    parser.add_argument("--only", type=int, help="the number after `seed` in a line of WRONG")
     parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker >= 0:
         return _work(options)
+    if options.only is not None:
+        print(run(options.only, options.device, options.largest, options.schedules))
+        return 0
     begin = perf_counter()
     command = [sys.executable, "-m", "tests.gpu.random_fusions", *arguments, "--worker"]
     workers = [

@@ -95,6 +95,16 @@ class Fusion:
         return self.tensor(name)
 
     @property
+    def m_major(self) -> bool:
+        """Whether A lies M-major in memory."""
+        return bool(self.source(self.mma.a).allocation)
+
+    @property
+    def n_major(self) -> bool:
+        """Whether B lies N-major in memory."""
+        return bool(self.source(self.mma.b).allocation)
+
+    @property
     def mma(self) -> MmaOp:
         """The one matrix multiplication; InternalError if there is not exactly one."""
         found = [e for e in self.exprs if isinstance(e, MmaOp)]

@@ -101,7 +101,7 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand = fusion.tensor(fusion.mma.a).dtype
     results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
-    n_major = bool(fusion.source(fusion.mma.b).allocation)
+    n_major = fusion.n_major
     stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
