@@ -1,8 +1,9 @@
 """The schedules that every end-to-end test runs: one for each way in which a kernel can differ.
 
 ``SCHEDULES`` has them by name. Each is legal for 16-bit operands and for every result type, so a
-test may combine them freely; where shared memory does not hold the fp32 epilogue, ``for_result``
-takes fewer stages.
+test may combine them freely, but for ``coop_narrow``, whose 24 columns an N-major B cannot have
+(swizzle spans are 16 elements at least); where shared memory does not hold the fp32 epilogue,
+``for_result`` takes fewer stages.
 """
 
 from __future__ import annotations
