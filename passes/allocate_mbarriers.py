@@ -61,7 +61,7 @@ from lowering.ir.nodes import (
     WaitFull,
     WarpSync,
 )
-from lowering.ir.visit import Names, map_bodies, walk
+from lowering.ir.visit import Names, consumes, map_bodies, walk
 from lowering.options import LoweringOptions
 
 __all__ = ["allocate_mbarriers"]
@@ -164,7 +164,7 @@ class _Barriers:
     def placed(self, role: Role, names: Names) -> Role:
         """A role with the ring's steps as operations on barriers, and the first arrivals."""
         body = _place(role.body, self)
-        if not _consumes(role.body, self.ring):
+        if not consumes(role.body, self.ring.name):
             return replace(role, body=body)
         arrive = self.each(names, "first", lambda bar: _arrive(bar, self.peers), self.empty)
         first: Stmt = Elect((arrive,))
@@ -181,10 +181,6 @@ def _invalidated(bar: MBarrierRef) -> Body:
 
 def _one_thread(*stmts: Stmt) -> Stmt:
     return If(Special("warp").eq(0), (Elect(stmts),))
-
-
-def _consumes(body: Body, ring: CircularBuffer) -> bool:
-    return any(isinstance(s, WaitFull) and s.ring == ring.name for s in walk(body))
 
 
 def _peers(ring: CircularBuffer) -> tuple[Expr, ...]:

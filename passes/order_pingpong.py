@@ -35,7 +35,7 @@ from lowering.ir.nodes import (
     Stmt,
     WaitFull,
 )
-from lowering.ir.visit import Names, map_roles, walk
+from lowering.ir.visit import Names, consumes, map_roles, walk
 from lowering.options import LoweringOptions
 
 __all__ = ["order_pingpong"]
@@ -95,7 +95,7 @@ def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     order = NamedBarrierArray(names.new("order"), 2, base, 2 * hopper.WARPGROUP)
 
     def role(r: Role) -> Role:
-        if not _consumes(r.body, ring):
+        if not consumes(r.body, ring.name):
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
@@ -110,15 +110,12 @@ def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     return map_roles(kernel, role)
 
 
-def _consumes(body: Body, ring: CircularBuffer) -> bool:
-    return any(isinstance(s, WaitFull) and s.ring == ring.name for s in walk(body))
-
-
 def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: Var) -> Body:
     out: list[Stmt] = []
     for stmt in body:
         inside = stmt.body if isinstance(stmt, For) else ()
-        main = [i for i, s in enumerate(inside) if isinstance(s, For) and _consumes(s.body, ring)]
+        loops = ((i, s) for i, s in enumerate(inside) if isinstance(s, For))
+        main = [i for i, s in loops if consumes(s.body, ring.name)]
         if not (isinstance(stmt, For) and main):
             out.append(stmt)
             continue

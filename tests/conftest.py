@@ -14,10 +14,12 @@ from __future__ import annotations
 import ctypes
 import difflib
 import hashlib
+import importlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +196,16 @@ def skip_without_gpu(items: list[pytest.Item]) -> None:
     for item in gpu:
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if matplotlib were not installed."""
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)

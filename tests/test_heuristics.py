@@ -13,13 +13,12 @@ from wsched.demo import LINEAR
 from wsched.fusion import DataType
 from wsched.heuristics import (
     TILES,
-    Problem,
     Tile,
     candidates,
     choose_params,
-    epilogue_work,
     ranked,
 )
+from wsched.problem import Problem, epilogue_work
 from wsched.registers import compile_clean
 from wsched.schedule.params import ClusterDims
 

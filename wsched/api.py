@@ -13,12 +13,12 @@ from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.copies import copies, slower_than_direct
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params, ranked
+from wsched.heuristics import choose_params, ranked
 from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.input_error import InputError
 from wsched.layout import laid_out
-from wsched.problem import H200_L2_BYTES
+from wsched.problem import H200_L2_BYTES, Problem
 from wsched.registers import compile_clean
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams

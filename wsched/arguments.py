@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.errors import UnsupportedError
 from lowering.hopper import TMA_STRIDE_ALIGN
+from wsched.copies import tma_reads
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.input_error import (
     InputError,
@@ -102,7 +103,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         elif binding.tensor in loaded:
             # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
             view = _as_result(fusion, tensor)
-            if not _tma_addresses(view):
+            if not tma_reads(view, 0, 1):
                 tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
@@ -119,7 +120,7 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
     """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
     by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
-    if not all(_tma_addresses(_as_result(fusion, by_name[name])) for name in names):
+    if not all(tma_reads(_as_result(fusion, by_name[name]), 0, 1) for name in names):
         return None
     return tuple(fusion.tensor(name).dtype for name in names)
 
@@ -128,15 +129,6 @@ def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
     """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
     by_row, by_col = fusion.result_axes
     return tensor.T if by_row > by_col else tensor
-
-
-def _tma_addresses(tensor: torch.Tensor) -> bool:
-    """Whether TMA can address a matrix where it lies."""
-    (rows, cols), (row, col) = tensor.shape, tensor.stride()
-    row_bytes = row * tensor.element_size()
-    adjacent = col == 1 or cols <= 1
-    aligned = rows <= 1 or (row_bytes > 0 and row_bytes % TMA_STRIDE_ALIGN == 0)
-    return bool(adjacent and aligned and tensor.data_ptr() % TMA_STRIDE_ALIGN == 0)
 
 
 def _loaded(fusion: Fusion) -> frozenset[str]:

@@ -15,7 +15,8 @@ from wsched.copies import Copy
 from wsched.cost_model import Cost, cost
 from wsched.fallback import rebuild, unknown_ops
 from wsched.fusion import Fusion
-from wsched.heuristics import Candidate, Problem, candidates, choose_params
+from wsched.heuristics import Candidate, candidates, choose_params
+from wsched.problem import Problem
 from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.schedule.legality import load_relations
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from wsched.cost_model import Cost, cost
-from wsched.problem import Problem, epilogue_work
+from wsched.problem import Problem
 from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
 
 __all__ = [
-    "CLUSTERS", "TILES", "Candidate", "Problem", "Tile", "candidates", "choose_params",
-    "epilogue_work", "ranked",
+    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "ranked",
 ]  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from wsched.api import import_fusion
 from wsched.compiled import CompiledFusion, compile_fusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import Fusion
-from wsched.heuristics import Problem, choose_params
+from wsched.heuristics import choose_params
 from wsched.input_error import InputError
+from wsched.problem import Problem
 from wsched.schedule.epilogue_inputs import matrix_inputs
 from wsched.schedule.params import MatmulParams
 

@@ -45,6 +45,5 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
 
 def _layout_word(fusion: Fusion) -> str:
     """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
-    a, b = (fusion.source(name) for name in (fusion.mma.a, fusion.mma.b))
-    letters = ("n" if a.allocation else "t") + ("t" if b.allocation else "n")
+    letters = ("n" if fusion.m_major else "t") + ("t" if fusion.n_major else "n")
     return "" if letters == "tn" else f"_{letters}"

@@ -10,10 +10,12 @@ from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section
 from lowering.ir.expr import Binary, Expr, Select, Var, substitute
 from lowering.ir.kernel import Kernel
 from lowering.ir.operands import Body, Frag, Stmt
+from lowering.ir.sync import WaitFull
 
 __all__ = [
     "Names",
     "bodies",
+    "consumes",
     "defined",
     "expressions",
     "map_bodies",
@@ -134,6 +136,11 @@ def expressions(stmt: Stmt) -> list[Expr]:
 
     map_exprs(stmt, note)
     return [e for e in found if not (isinstance(e, Var) and e.name in bound)]
+
+
+def consumes(body: Body, ring: str) -> bool:
+    """Whether ``body`` waits for steps of a circular buffer, at any depth."""
+    return any(isinstance(s, WaitFull) and s.ring == ring for s in walk(body))
 
 
 def defined(stmt: Stmt) -> list[str]:

@@ -13,7 +13,8 @@ from tests.epilogues import RESIDUAL, WHERE, epilogue
 from wsched.api import import_fusion
 from wsched.arguments import bind, tma_inputs
 from wsched.fusion import DataType
-from wsched.heuristics import Problem, choose_params, ranked
+from wsched.heuristics import choose_params, ranked
+from wsched.problem import Problem
 from wsched.schedule.limits import shared_bytes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -17,8 +17,9 @@ from wsched.compiled import CompiledFusion
 from wsched.cost_model import Cost
 from wsched.explanation import explain_kernel
 from wsched.fusion import DataType
-from wsched.heuristics import Candidate, Problem
+from wsched.heuristics import Candidate
 from wsched.input_error import InputError
+from wsched.problem import Problem
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

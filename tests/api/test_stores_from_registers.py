@@ -18,7 +18,8 @@ from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.frames import FAMILIES, Frame, direct
 from tests.schedules import SCHEDULES, cooperative, definition, for_result
 from wsched.fusion import DataType
-from wsched.heuristics import Problem, ranked
+from wsched.heuristics import ranked
+from wsched.problem import Problem
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -80,15 +78,8 @@ def test_plot(tmp_path: Path) -> None:
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_plot_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
-
-    def missing(name: str, package: str | None = None) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, package)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
+@pytest.mark.usefixtures("no_matplotlib")
+def test_plot_without_matplotlib(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as error:
         plot(summarize([BIG], SYSTEMS, runs()), "", tmp_path / "f.png")
     assert str(error.value) == (

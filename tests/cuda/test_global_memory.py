@@ -36,14 +36,19 @@ def value(text: str, env: dict[str, Any]) -> int:
     return int(eval(text.replace("&&", "and").replace("true", "True"), {}, env))
 
 
+def emitted(k: Kernel, warp: int, lane: int) -> tuple[list[str], dict[str, Any]]:
+    """Lines of a kernel, a statement on each, and what a thread knows when it begins."""
+    text = re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", emit_kernel(k))
+    env = {"lane": lane, "warpgroup_warp": warp, "M": ROWS, "N": COLS, "T": 0, "T_stride": STRIDE}
+    return text.splitlines(), env
+
+
 def loads(k: Kernel, warp: int, lane: int) -> dict[int, list[tuple[str, int, bool]]]:
     """By register: (form, offset, whether in bounds) of the loads that fill it, low part first."""
-    text = re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", emit_kernel(k))
-    env: dict[str, Any] = {"lane": lane, "warpgroup_warp": warp, "M": ROWS, "N": COLS}
-    env |= {"T": 0, "T_stride": STRIDE}
+    lines, env = emitted(k, warp, lane)
     found: dict[int, list[tuple[str, int, bool]]] = {}
     steps = 0
-    for line in text.splitlines():
+    for line in lines:
         if match := re.search(r"const int (row|col) = (.*);", line):
             env[match[1]] = value(match[2], env)
         elif match := re.search(r"\* at = (.*);", line):
@@ -159,13 +164,11 @@ def storing(dtype: str, shape: str, align: str) -> Kernel:
 
 def stores(k: Kernel, warp: int, lane: int) -> list[tuple[str, int, list[tuple[int, int]], bool]]:
     """(form, offset, register and half of each value, whether in bounds) of each store."""
-    text = re.sub(r"\(\n\s+|,\n\s+", lambda m: m[0][0] + " ", emit_kernel(k))
-    env: dict[str, Any] = {"lane": lane, "warpgroup_warp": warp, "M": ROWS, "N": COLS}
-    env |= {"T": 0, "T_stride": STRIDE}
+    lines, env = emitted(k, warp, lane)
     found = []
     body: list[str] = []
     steps = 0
-    for line in text.splitlines():
+    for line in lines:
         if match := re.search(r"const int (row|col) = (.*);", line):
             env[match[1]] = value(match[2], env)
         elif match := re.search(r"\* at = (.*);", line):

@@ -14,7 +14,8 @@ from tests.schedules import SCHEDULES, definition, error_limit, for_result
 from wsched.compiled import CompiledFusion
 from wsched.cpu import MULTIPROCESSORS
 from wsched.fusion import DataType
-from wsched.heuristics import Problem, choose_params
+from wsched.heuristics import choose_params
+from wsched.problem import Problem
 from wsched.schedule.params import MatmulParams
 
 __all__ = ["HEURISTIC", "Case", "check", "difference", "draw", "prepare"]

@@ -20,11 +20,13 @@ from wsched.schedule.schedule import Schedule
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, params: MatmulParams | None = None, **patches: object
+) -> UnsupportedError:
     """What ``lower`` says of a schedule made with parts of the matmul scheduler replaced."""
     for name, value in patches.items():
         monkeypatch.setattr(matmul, name, value)
-    scheduled = matmul.schedule_matmul(import_fusion(definition()), MatmulParams())
+    scheduled = matmul.schedule_matmul(import_fusion(definition()), params or MatmulParams())
     with pytest.raises(UnsupportedError) as error:
         lower(scheduled, "k")
     assert "The nest is:\n" in error.value.hint
@@ -91,15 +93,8 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- results from registers -----------------------------------------------------------------------
 
 
-def direct_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
-    """The same without shared memory behind the accumulator."""
-    for name, value in patches.items():
-        monkeypatch.setattr(matmul, name, value)
-    params = MatmulParams(use_smem_epilogue=False)
-    with pytest.raises(UnsupportedError) as error:
-        lower(matmul.schedule_matmul(import_fusion(definition()), params), "k")
-    assert "The nest is:\n" in error.value.hint
-    return error.value
+DIRECT = MatmulParams(use_smem_epilogue=False)
+"""Without shared memory behind the accumulator."""
 
 
 def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +103,7 @@ def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
     def boxed(s: Schedule, tv: str, params: MatmulParams, box: bool) -> None:
         schedule(s, tv, params, box or tv == "T5")
 
-    error = direct_refusal(monkeypatch, _schedule_epilogue=boxed)
+    error = refusal(monkeypatch, DIRECT, _schedule_epilogue=boxed)
     assert error.what == "the loops of T5"
     assert error.supported == "[..., chunk, M / 64 | Mma: 64, columns]"
 
@@ -121,7 +116,7 @@ def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
         s.set_memory_type("T8", MemoryType.Shared)
         return names
 
-    error = direct_refusal(monkeypatch, _cache=shared)
+    error = refusal(monkeypatch, DIRECT, _cache=shared)
     assert error.what == "T5 = Set(T8) from Shared"
     assert error.supported.endswith("or registers -> Set")
 
@@ -132,7 +127,7 @@ def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> 
             s.inline_at(tv, 1)
         s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
 
-    error = direct_refusal(monkeypatch, _inline=inline)
+    error = refusal(monkeypatch, DIRECT, _inline=inline)
     assert error.what == "T8 inlined at 1"
     assert error.supported == "at least 4: stored chunk by chunk"
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,15 +16,8 @@ def test_png(trace: Trace, tmp_path: Path) -> None:
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
-
-    def missing(name: str, package: str | None = None) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, package)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_matplotlib(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as error:
         PING_PONG.plot(tmp_path / "f.png")
     assert str(error.value) == (

@@ -11,9 +11,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lowering.errors import UnsupportedError, WschedError
+from wsched.bench.bar import progress_bar
 from wsched.bench.measure import METHOD, Plan
 from wsched.bench.pingpong import pingpong
 from wsched.bench.plot import plot
@@ -177,14 +177,8 @@ class _Shown:
 def _run(job: Job, processes: int, timeout_s: float) -> Iterator[dict[str, Any]]:
     """Run the processes, one after another, under a bar; the last one is the interrupted one."""
     seed = job.seed
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("start", total=processes * len(job.shapes))
-        shown = _Shown(
-            lambda finished, text: bar.update(task, completed=finished, description=text),
-            [str(s) for s in job.shapes],
-            processes,
-        )
+    with progress_bar(processes * len(job.shapes)) as update:
+        shown = _Shown(update, [str(s) for s in job.shapes], processes)
         for number in range(processes):
             shown.next_process()
             run, job = run_process(replace(job, seed=seed + number), timeout_s, shown)

@@ -141,7 +141,7 @@ def _fusion_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
         *_slice_reasons("n", tile.n, tile.k, b, cluster.m),
     ]
     narrowest = hopper.NARROWEST_SWIZZLE // b.dtype.bytes
-    if b.allocation and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
+    if fusion.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
         reasons.append(
             f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
             f"swizzle spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
