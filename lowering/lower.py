@@ -13,12 +13,13 @@ from lowering.cluster import cluster_dims, cluster_size, constant
 from lowering.domains import roots
 from lowering.element import element_type
 from lowering.errors import UnsupportedError
-from lowering.ir.expr import ZERO, Binary, Expr, Special, Var, free_vars, minimum
+from lowering.ir.expr import ZERO, Binary, Expr, Var, free_vars, maximum, minimum
 from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
-from lowering.lower_compute import ComputeLowering
+from lowering.lower_compute import ComputeLowering, accumulators
 from lowering.lower_epilogue import epilogue_globals, thread_tensors
-from lowering.scope import Indices, Namer, Shared
+from lowering.lower_partials import partial_results
+from lowering.scope import CTA_INDEX, Indices, Namer, Shared
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -52,19 +53,23 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     relation = relations[0]
     require_lowerable(fusion, relations)
     graph = TransformGraph(fusion)
-    cluster = cluster_dims(fusion.tensor(relation.compute))
+    cluster = cluster_dims(fusion.tensor(relation.loads[0]))
     params = _parameters(fusion)
+    grid = _grid(fusion, relation, cluster)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
     shared = Shared(namer)
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    compute = ComputeLowering(fusion, rings, graph, shared, RING).section()
+    parts = partial_results(
+        relation, accumulators(fusion, relation), grid, cluster_size(cluster), namer
+    )
+    compute = ComputeLowering(fusion, rings, graph, shared, RING, parts).section()
     loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
     return Kernel(
         name=name,
         threads=128 * relation.roles,
-        grid=_grid(fusion, relation, cluster),
+        grid=grid,
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
@@ -72,6 +77,9 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
         cluster=cluster_size(cluster),
         circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
         globals=epilogue_globals(fusion, vector),
+        splits=relation.splits,
+        workspaces=() if parts is None else (parts.workspace,),
+        counters=() if parts is None else (parts.flags,),
     )
 
 
@@ -82,7 +90,16 @@ def _parameters(fusion: Fusion) -> tuple[Var, ...]:
 
 
 def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> None:
-    """Name the extents of the transform graph, and this CTA's share of the tiles."""
+    """Name the extents of the transform graph, and this CTA's share of the tiles or steps."""
+    if (interval := relation.interval) is not None:
+        shared.label("per_tile", interval.per_tile)
+        shared.label("steps", interval.extent)
+        shared.label("share", interval.share)
+        shared.label("start", interval.start)
+        shared.label("stop", interval.stop)
+        shared.label("load_stop", interval.load_stop)
+        shared.label("first", interval.first)
+        shared.label("tiles", interval.count)
     match relation.load_stop:
         case Binary("*", tiles, _) if relation.tail is not None:
             shared.label("tiles", tiles)
@@ -120,14 +137,18 @@ def _share(t: TensorView) -> tuple[int, int]:
 
 
 def _grid(fusion: Fusion, relation: LoadRelation, cluster: list[IterDomain]) -> Expr:
-    """CTAs to launch: one per tile, or with a persistent schedule at most one per SM."""
-    cta = fusion.tensor(relation.compute).axis_on(ParallelType.BIDx)
+    """CTAs along x: one per tile, or with a persistent schedule at most one per SM in all."""
+    cta = fusion.tensor(relation.loads[0]).axis_on(ParallelType.BIDx)
     size = cluster_size(cluster)
     if cta is None:
         return ZERO + 1
-    if relation.tail is not None:
-        return minimum(relation.tail.extent, Var("sms") // size) * size
-    return cta.extent
+    items = relation.tail.extent if relation.tail is not None else None
+    if relation.interval is not None:
+        items = relation.interval.extent
+    if items is None:
+        return cta.extent
+    resident = Var("sms") // (size * relation.splits)
+    return minimum(items, maximum(resident, 1) if relation.splits > 1 else resident) * size
 
 
 def _global_tensors(fusion: Fusion) -> list[TensorView]:
@@ -156,20 +177,26 @@ def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
 def _load_section(
     fusion: Fusion, ring: str, relation: LoadRelation, graph: TransformGraph, shared: Shared
 ) -> Section:
-    """``for m: produce, load.tile ...``: the loop that circular buffering is applied to."""
+    """``for m: produce, load.tile ...``: the loop that circular buffering is applied to.
+
+    With stream-K it counts in the merged loop of all tiles, from the CTA's start on.
+    """
     step = Var(shared.namer.new(relation.loop.label))
     loads = [fusion.tensor(name) for name in relation.loads]
-    known: dict[Group, Expr] = {}
+    interval = relation.interval
+    known: dict[Group, Expr] = {} if interval is None else {interval.merged: step}
     for t in loads:
         for position, d in enumerate(t.loop):
-            if d.parallel is ParallelType.BIDx:
-                known[graph.group(d)] = Special("ctaid.x")
+            if d.parallel in CTA_INDEX:
+                known[graph.group(d)] = CTA_INDEX[d.parallel]
             elif position >= t.slice_position:
                 known[graph.group(d)] = ZERO
-            else:
+            elif interval is None:
                 known[graph.group(d)] = step
     indices = Indices(graph, known, shared)
-    body: list[Stmt] = [Produce(ring, step)]
+    start = ZERO if interval is None else shared.apply(interval.start)
+    stop = relation.load_stop if interval is None else interval.load_stop
+    body: list[Stmt] = [Produce(ring, step - start)]
     used: list[Expr] = []
     for t in loads:
         source = fusion.source(t.name)
@@ -177,7 +204,7 @@ def _load_section(
         row, col = (indices.found[graph.group(d)] for d in source.in_memory)
         used += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
-    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(used), *body))
+    loop = For(step, start, shared.apply(stop), (*indices.lets(used), *body))
     return Section("load", (loop,), registers=relation.registers[0])
 
 

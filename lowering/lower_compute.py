@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lowering.cluster import constant
 from lowering.domains import origins, roots
 from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import ZERO, Expr, Special, Var, substitute
+from lowering.ir.expr import ZERO, Expr, Var, ceildiv, maximum, minimum, substitute
 from lowering.ir.nodes import (
     Body,
     Carry,
@@ -16,13 +16,15 @@ from lowering.ir.nodes import (
     For,
     Frag,
     FragFill,
+    Let,
     MmaTile,
     Section,
     SmemRef,
 )
 from lowering.ir.types import DType, FragmentType
 from lowering.lower_epilogue import EpilogueLowering
-from lowering.scope import Indices, Shared
+from lowering.lower_partials import PartialResults
+from lowering.scope import CTA_INDEX, Indices, Shared
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -31,9 +33,50 @@ from wsched.fusion import (
     TensorView,
 )
 from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.interval import Interval
 from wsched.schedule.relation import LoadRelation, StepLoop
 
-__all__ = ["ComputeLowering"]
+__all__ = ["ComputeLowering", "accumulators"]
+
+
+def accumulators(fusion: Fusion, relation: LoadRelation) -> FragmentType:
+    """What one warpgroup holds of the accumulator."""
+    acc = fusion.tensor(relation.compute)
+    rows, cols = (
+        _inside(relation, acc, [x for x in acc.loop if origins(acc, x) == {d.id}])
+        for d in acc.stored
+    )
+    return FragmentType(DType.F32, rows, cols)
+
+
+def _inside(relation: LoadRelation, acc: TensorView, domains: list[IterDomain]) -> int:
+    """Product of the extents of domains that are neither stepped through nor parallel."""
+    stepping = {s.domain.id for s in relation.steps}
+    total = 1
+    for d in domains:
+        outside = d.parallel in CTA_INDEX or d.parallel is ParallelType.TIDy
+        if d.id not in stepping and not outside:
+            total *= constant(d.extent, f"{acc.name}: {d.label}")
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class _MainLoop:
+    """The loop over k slices: its bounds, and what its variable says.
+
+    Args:
+        var: the variable.
+        start: its first value.
+        stop: the value behind the last.
+        step: the load step that an iteration consumes.
+        lets: what stands in front of it.
+    """
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: Expr
+    lets: tuple[Let, ...] = ()
 
 
 @dataclass
@@ -46,6 +89,7 @@ class ComputeLowering:
         graph: its transform graph.
         shared: names that both sections use.
         ring: name of the operands' circular buffer.
+        partials: where parts of tiles go, if there are any.
         known: index of the groups that compute's loops run over.
         vars: the relation's loop variables in terms of the section's.
     """
@@ -55,6 +99,7 @@ class ComputeLowering:
     graph: TransformGraph
     shared: Shared
     ring: str
+    partials: PartialResults | None = None
     known: dict[Group, Expr] = field(default_factory=dict)
     vars: dict[Var, Expr] = field(default_factory=dict)
 
@@ -68,15 +113,22 @@ class ComputeLowering:
         acc = self.fusion.tensor(self.relation.compute)
         group = Var(self.shared.namer.new("group"))
         tiles, slices = self._loops(acc, group)
-        kind = self._fragment(acc)
+        kind = accumulators(self.fusion, self.relation)
         zero, total = (Frag(self.shared.namer.new(n), kind) for n in ("zero", "total"))
+        interval = self.relation.interval
         if tiles is None:
-            body = self._tile(acc, slices, zero, total)
+            body, _ = self._tile(acc, self._slices(slices), group, ZERO, zero, total)
         else:
             # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
             before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
-            body = self._tile(acc, slices, before, total)
-            body = (self._loop(tiles, body, Carry(before, zero, last), total),)
+            carry = Carry(before, zero, last)
+            if interval is not None:
+                body = (self._tiles_of_interval(acc, interval, tiles, slices, group, carry, total),)
+            else:
+                inner, end = self._tile(
+                    acc, self._slices(slices), group, self._ordinal(tiles, group), before, total
+                )
+                body = (self._loop(tiles, inner, carry, end),)
         return Section(
             "compute",
             (FragFill(zero, 0.0), *body),
@@ -86,18 +138,32 @@ class ComputeLowering:
         )
 
     def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
-        """The loop over tiles, if there is one, and the loop over k slices; notes their indices."""
+        """The loop over tiles, if there is one, and the loop over k slices; notes their indices.
+
+        With stream-K the loops on CTAs are those of the loads, and what the loops over tiles and k
+        say is noted when their bounds are.
+        """
         steps = {s.domain.id: s for s in self.relation.steps}
+        interval = self.relation.interval
+        if interval is not None:
+            load = self.fusion.tensor(self.relation.loads[0])
+            on_ctas = (d for d in load.loop if d.parallel in CTA_INDEX)
+            self.known |= {self.graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas}
         tiles: list[StepLoop] = []
         slices: list[StepLoop] = []
         for d in acc.loop:
             at = self.graph.group(d)
-            if d.parallel is ParallelType.BIDx:
-                self.known[at] = Special("ctaid.x")
+            if d.parallel in CTA_INDEX:
+                if interval is None:
+                    self.known[at] = CTA_INDEX[d.parallel]
             elif d.parallel is ParallelType.TIDy:
-                self.known[at] = self.vars[Var(d.name)] = group
+                self.vars[Var(d.name)] = group
+                if interval is None or d.id not in steps:
+                    self.known[at] = group
             elif d.id in steps:
-                self.known[at] = self.vars[Var(d.name)] = Var(self.shared.namer.new(d.label))
+                self.vars[Var(d.name)] = var = Var(self.shared.namer.new(d.label))
+                if interval is None:
+                    self.known[at] = var
                 (slices if _is_reduction(acc, d) else tiles).append(steps[d.id])
             else:
                 self.known[at] = ZERO
@@ -108,56 +174,103 @@ class ComputeLowering:
 
     def _loop(self, step: StepLoop, body: Body, carry: Carry, following: Frag) -> For:
         """``for step: body; yield following``, cut off by the relation's tail where it applies."""
-        var = self.vars[step.var]
         tail = self.relation.tail
         stop = step.domain.extent
         if tail is not None and tail.serial == step.var and tail.serial_stop is not None:
             stop = tail.serial_stop
         stop = self.shared.apply(substitute(stop, self.vars))
+        return For(self._var(step), ZERO, stop, body, carries=(carry,), yields=(following,))
+
+    def _var(self, step: StepLoop) -> Var:
+        var = self.vars[step.var]
         if not isinstance(var, Var):
             raise InternalError("lower", f"{step.var} is no loop")
-        return For(var, ZERO, stop, body, carries=(carry,), yields=(following,))
+        return var
 
-    def _tile(self, acc: TensorView, slices: StepLoop, before: Frag, total: Frag) -> Body:
-        """One output tile: k loop, then the epilogue."""
+    def _slices(self, slices: StepLoop) -> _MainLoop:
+        """All k slices of a tile, or of its part."""
+        stop = self.shared.apply(substitute(slices.domain.extent, self.vars))
+        step = self.shared.apply(substitute(self.relation.index, self.vars))
+        return _MainLoop(self._var(slices), ZERO, stop, step)
+
+    def _ordinal(self, tiles: StepLoop, group: Var) -> Expr:
+        """How many tiles this CTA had before."""
+        var, roles = self._var(tiles), self.relation.roles
+        return var if self.relation.cooperative else var * roles + group
+
+    def _tiles_of_interval(
+        self,
+        acc: TensorView,
+        interval: Interval,
+        tiles: StepLoop,
+        slices: StepLoop,
+        group: Var,
+        carry: Carry,
+        total: Frag,
+    ) -> For:
+        """The tiles that a CTA's interval touches; groups of a ping-pong kernel take turns.
+
+        The main loop counts in the merged loop of all tiles, up to the end of the tile or of the
+        interval. Where it begins is carried: a group that takes turns skips the next tile, which is
+        a whole one whenever this group has another.
+        """
+        apply, namer = self.shared.apply, self.shared.namer
+        start, first, count = (apply(e) for e in (interval.start, interval.first, interval.count))
+        inner, load_stop = apply(interval.inner), apply(interval.load_stop)
+        turns = 1 if self.relation.cooperative else self.relation.roles
+        turn: Expr = ZERO if turns == 1 else group
+        at, end, begin, after = (Var(namer.new(n)) for n in ("at", "end", "begin", "begin_end"))
+        where = first + self._var(tiles) * turns + turn
+        lets = (Let(at, where), Let(end, minimum(load_stop, (at + 1) * inner)))
+        m = self._var(slices)
+        self.known[interval.merged] = at * inner
+        self.known[self._tile_group(interval)] = at
+        loop = _MainLoop(m, begin, end, m - start, lets)
+        body, last = self._tile(acc, loop, group, at, carry.var, total)
+        opening = start if turns == 1 else maximum(start, (first + turn) * inner)
+        return For(
+            self._var(tiles), ZERO, count if turns == 1 else ceildiv(maximum(count - turn, 0), turns),
+            body,
+            carries=(carry, Carry(begin, opening, after)),
+            yields=(last, end + inner * (turns - 1)),
+        )  # fmt: skip
+
+    def _tile_group(self, interval: Interval) -> Group:
+        step = self.graph.producer(interval.merged)
+        assert step is not None
+        return step.inputs[0]
+
+    def _tile(
+        self, acc: TensorView, run: _MainLoop, group: Var, tile: Expr, before: Var | Frag, total: Frag
+    ) -> tuple[Body, Frag]:
+        """One output tile, or a part of it: k loop, then the epilogue; the accumulators after it."""
         indices = Indices(self.graph, self.known, self.shared)
         inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
         mma = self.fusion.mma
         a, b = (self._operand(t, indices) for t in (mma.a, mma.b))
         trans = (self._mn_major(t) for t in (mma.a, mma.b))
-        step = self.shared.apply(substitute(self.relation.index, self.vars))
-        accumulate = self.vars[slices.var] > ZERO
         main = (
-            Consume(self.ring, step),
-            MmaTile(after, inside, a, b, self._depth(acc), accumulate, *trans),
+            Consume(self.ring, run.step),
+            MmaTile(after, inside, a, b, self._depth(acc), run.var > run.start, *trans),
         )
-        loop = self._loop(slices, main, Carry(inside, before, total), after)
+        assert isinstance(before, Frag)
+        carry = Carry(inside, before, total)
+        loop = For(run.var, run.start, run.stop, main, carries=(carry,), yields=(after,))
         rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
         epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
-        lets, epilogue = epilogues.loop(acc, total)
-        return (*lets, loop, epilogue)
-
-    def _fragment(self, acc: TensorView) -> FragmentType:
-        """What one warpgroup holds of the accumulator."""
-        rows, cols = (self._extent(acc, d) for d in acc.stored)
-        return FragmentType(DType.F32, rows, cols)
-
-    def _extent(self, acc: TensorView, dimension: IterDomain) -> int:
-        """Extent of a logical dimension within one warpgroup's tile."""
-        return self._product(acc, [d for d in acc.loop if origins(acc, d) == {dimension.id}])
+        if self.partials is None:
+            lets, epilogue = epilogues.loop(acc, total)
+            return (*run.lets, *lets, loop, epilogue), total
+        summed = Frag(self.shared.namer.new("sum"), total.type)
+        lets, epilogue = epilogues.loop(acc, summed)
+        rest = self.partials.combine(
+            self.shared, tile, group, total, summed, (*lets, epilogue)
+        )
+        return (*run.lets, loop, *rest), summed
 
     def _depth(self, acc: TensorView) -> int:
         """Extent of K within one slice."""
-        return self._product(acc, [d for d in acc.loop if _is_reduction(acc, d)])
-
-    def _product(self, acc: TensorView, domains: list[IterDomain]) -> int:
-        """Product of the extents of domains that are neither stepped through nor parallel."""
-        stepping = {s.domain.id for s in self.relation.steps}
-        total = 1
-        for d in domains:
-            if d.id not in stepping and d.parallel not in (ParallelType.BIDx, ParallelType.TIDy):
-                total *= constant(d.extent, f"{acc.name}: {d.label}")
-        return total
+        return _inside(self.relation, acc, [d for d in acc.loop if _is_reduction(acc, d)])
 
     def _operand(self, name: str, indices: Indices) -> SmemRef:
         """Where this warpgroup's part of a stage begins."""
@@ -178,3 +291,4 @@ class ComputeLowering:
 
 def _is_reduction(t: TensorView, d: IterDomain) -> bool:
     return all(r.iter_type is IterType.Reduction for r in roots(t, d))
+

@@ -17,9 +17,13 @@ from lowering.ir.expr import (
     select,
 )
 from lowering.ir.nodes import Let
+from wsched.fusion import ParallelType
 from wsched.schedule.graph import Group, TransformGraph
 
-__all__ = ["Indices", "Namer", "Shared"]
+__all__ = ["CTA_INDEX", "Indices", "Namer", "Shared"]
+
+CTA_INDEX = {ParallelType.BIDx: Special("ctaid.x"), ParallelType.BIDz: Special("ctaid.z")}
+"""Index of the loops that run on CTAs."""
 
 
 class Namer:

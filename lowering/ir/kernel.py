@@ -10,7 +10,7 @@ from lowering.ir.types import DType, Swizzle
 
 __all__ = [
     "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
-    "SharedBuffer", "TensorMap", "TraceBuffer",
+    "SharedBuffer", "TensorMap", "TraceBuffer", "Workspace",
 ]  # fmt: skip
 
 
@@ -183,11 +183,27 @@ class TraceBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Workspace:
+    """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
+
+    Partial results on their way from one CTA to another of the same grid. ``count`` is over the
+    scalar parameters and ``sms``. What it holds when the grid starts or ends means nothing. A
+    fragment lies as the registers of its warpgroup do, 16 bytes of each thread in turn, so that
+    only the same threads of another warpgroup can read it.
+    """
+
+    name: str
+    rows: int
+    cols: int
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel at any point of the lowering.
 
-    ``grid`` is the number of CTAs, over the scalar parameters and ``sms`` (the device's
-    multiprocessors). ``cluster`` is CTAs per cluster along x. A ``dependent`` kernel is launched
+    ``grid`` is the number of CTAs along x, over the scalar parameters and ``sms`` (the device's
+    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A ``dependent`` kernel is launched
     with programmatic stream serialization: it may start before the grid in front of it has ended,
     and touches no global memory before ``griddepcontrol.wait``.
     """
@@ -206,6 +222,8 @@ class Kernel:
     globals: tuple[GlobalTensor, ...] = ()
     dependent: bool = False
     traces: tuple[TraceBuffer, ...] = ()
+    splits: int = 1
+    workspaces: tuple[Workspace, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

@@ -14,6 +14,9 @@ load side. Where shares are rounded up, one predicate must cut off the end of m 
 There is one load loop for the operands, which the mma consumes, and one for each matrix that the
 epilogue reads, consumed by its copy in registers. Each has a relation of its own; the predicate
 that ends them is the same.
+
+With stream-K the load loop is a CTA's interval of the loop that compute's indices count, which is
+then m; see ``interval``. With split-K a part of K runs on BIDz, on both sides alike.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.circular_buffer import serial_left_of_slice
 from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.interval import find_interval
 from wsched.schedule.relation import LoadRelation, StepLoop
 from wsched.schedule.tail import find_tail
 
@@ -120,15 +124,21 @@ def _relation(sides: _Sides) -> LoadRelation:
     """The proof for one circular buffer."""
     indices = sides.graph.indices(_known(sides))
     # Compute's loops determine its dimensions, and those are mapped to all that the loads have.
-    index = indices[sides.graph.group(sides.load_loop)]
+    cta = sides.loads[0].axis_on(ParallelType.BIDx)
+    interval = find_interval(sides.graph, sides.load_loop, cta)
+    index = indices[sides.graph.group(sides.load_loop) if interval is None else interval.merged]
     steps = _step_loops(sides, index)
     _check_bystanders(sides, steps)
-    _check_cta_loops(sides, indices)
+    if interval is None:
+        _check_cta_loops(sides, indices)
     radix = _mixed_radix(sides, steps)
     roles = _roles(sides, steps)
     _check_registers(sides, roles)
     loops = [Var(d.name) for d in sides.compute.loop]
-    tail = find_tail(sides.graph, indices, loops, radix, sides.refuse)
+    tail = (
+        find_tail(sides.graph, indices, loops, radix, sides.refuse) if interval is None else None
+    )
+    part = sides.compute.axis_on(ParallelType.BIDz)
     return LoadRelation(
         tuple(t.name for t in sides.loads),
         sides.compute.name,
@@ -138,6 +148,8 @@ def _relation(sides: _Sides) -> LoadRelation:
         sides.buffer,
         roles,
         tail,
+        interval,
+        part.extent.value if part is not None and isinstance(part.extent, Const) else 1,
     )
 
 

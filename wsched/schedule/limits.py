@@ -10,7 +10,7 @@ from lowering.errors import ScheduleError, UnsupportedError
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorView
 from wsched.schedule.checks import Reasons
 from wsched.schedule.epilogue_inputs import loaded_types
-from wsched.schedule.params import MatmulParams, TilingStrategy
+from wsched.schedule.params import MatmulParams
 
 __all__ = [
     "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
@@ -176,13 +176,12 @@ def _slice_reasons(axis: str, size: int, k: int, operand: TensorView, ctas: int)
 
 def _refuse_unsupported(params: MatmulParams) -> None:
     tiles = params.tile_sizes
-    if params.tiling_strategy is TilingStrategy.DistributeStagesAcrossSMs:
+    if params.combines and not params.warp_specialized:
+        how = "DistributeStagesAcrossSMs" if params.stream_k else f"splitk_factor={params.splitk_factor}"
         raise UnsupportedError(
-            "tiling_strategy=DistributeStagesAcrossSMs",
-            "OneTilePerCTA, DistributeTilesAcrossSMs",
+            f"circular_buffering_strategy=Pipelined with {how}",
+            "WarpSpecialized where CTAs add up parts of a tile",
         )
-    if params.splitk_factor != 1:
-        raise UnsupportedError(f"splitk_factor={params.splitk_factor}", "splitk_factor=1")
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
     if params.promote_prologue_smem_reuse:
@@ -343,6 +342,13 @@ def _grid_reasons(params: MatmulParams) -> Reasons:
         reasons.append(
             f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "
             "the tile grid, (G, 1)"
+        )
+    if params.splitk_factor < 1:
+        reasons.append(f"splitk_factor={params.splitk_factor}: K has at least one part")
+    if params.stream_k and params.splitk_factor > 1:
+        reasons.append(
+            f"splitk_factor={params.splitk_factor} with DistributeStagesAcrossSMs, which splits K "
+            "where the shares of the CTAs end"
         )
     if params.ping_pong and params.warpgroups < 2:
         reasons.append(

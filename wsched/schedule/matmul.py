@@ -1,10 +1,14 @@
 """The matmul scheduler: from parameters to a scheduled fusion, through the primitives only.
 
-All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``. Then the sides part:
+All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``, with split-K also
+``part``, which runs on BIDz. Then the sides part:
 the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
 accumulator keeps both and splits its tile into wgmmas, and everything of the epilogue is computed
 for one chunk of columns at a time. Matrices that the epilogue reads are loaded like the operands,
 their one loop being that over tile and chunk.
+
+With stream-K the merged loop of the loads is itself dealt out to CTAs; the other tensors keep loops
+over all tiles, of which a CTA runs its interval.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.hopper import WGMMA_K_BYTES, WGMMA_M
-from lowering.ir.expr import Special
+from lowering.ir.expr import Expr, Special
 from wsched.fusion import (
     Fusion,
     LoadStoreOpType,
@@ -120,7 +124,10 @@ def _cache_matrix(s: Schedule, tv: str) -> str:
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """``[M, N, (K)]`` to ``[cta, (tile), (group), (k), Mi, Ni, (Ki)]``."""
+    """``[M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
+
+    With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
+    """
     tile, cluster = params.output_tile, params.cluster_dims
     has_k = len(s.tensor(tv).loop) == 3
     if has_k:
@@ -137,8 +144,11 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     groups_of = params.grid_traversal_factor[0]
     label = "tiles" if params.persistent or clustered else "cta"
     s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
+    if params.stream_k:
+        _tile_of_stages(s, tv, params)
+        return
     if params.persistent:
-        ctas = Special("nctaid.x") // (cluster.m * cluster.n)
+        ctas = _ctas(params)
         s.split(tv, 0, ctas, labels=("tile", "cluster" if clustered else "cta"))
         s.reorder(tv, {1: 0})
     if clustered:
@@ -149,6 +159,37 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     s.parallelize(tv, 0, ParallelType.BIDx)
     if params.ping_pong:
         s.split(tv, 1, params.warpgroups, labels=("tile", "group"))
+    if has_k and params.splitk_factor > 1:
+        k = s.axis(tv, "k")
+        s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
+        s.parallelize(tv, k, ParallelType.BIDz)
+
+
+def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The same for stream-K, behind the merge of the tiles: loads deal out tiles and k together."""
+    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
+    if tv in {t.name for t in s.fusion.loads}:
+        k = s.axis(tv, "k")
+        s.reorder(tv, {k: 1})
+        s.merge(tv, 0)
+        s.split(tv, 0, _ctas(params), inner_split=False, labels=("cluster" if clustered else "cta", "tile·k"))
+        if clustered:
+            s.reorder(tv, {1: 3})
+            s.merge(tv, 0, label="ctas")
+            s.merge(tv, 0, label="cta")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+        return
+    if clustered:
+        s.reorder(tv, {0: 2})
+        s.merge(tv, 0, label="rank")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+    if params.ping_pong:
+        s.split(tv, s.axis(tv, "tiles"), params.warpgroups, labels=("tile", "group"))
+
+
+def _ctas(params: MatmulParams) -> Expr:
+    """CTAs, or clusters of them, that tiles or load steps are dealt out to."""
+    return Special("nctaid.x") // (params.cluster_dims.m * params.cluster_dims.n)
 
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -170,14 +211,18 @@ def _step_through(
     s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
 ) -> None:
     """Merge the loops from the tile to ``last``; what is right of them is one stage."""
-    while s.tensor(tv).loop[1].label != last and s.axis(tv, last) > 0:
-        s.merge(tv, 1)
+    part = s.axis(tv, "part")
+    if part > 0:
+        s.reorder(tv, {part: 1})
+    first = 2 if part > 0 else 1
+    while s.tensor(tv).loop[first].label != last and s.axis(tv, last) > 0:
+        s.merge(tv, first)
     if s.fusion.source(tv).allocation:
-        s.reorder(tv, {s.axis(tv, "Ki"): 2})
-    for axis in range(2, len(s.tensor(tv).loop)):
+        s.reorder(tv, {s.axis(tv, "Ki"): first + 1})
+    for axis in range(first + 1, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk)
     kind = (
-        WarpSpecialized(ParallelType.TIDy, params.register_pair, 2)
+        WarpSpecialized(ParallelType.TIDy, params.register_pair, first + 1)
         if params.warp_specialized
         else Pipelined()
     )
@@ -194,8 +239,12 @@ def _split_rows(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _tile_loops(params: MatmulParams) -> int:
-    """Number of loops that say which tile: cta, and tile where CTAs have several."""
-    return 1 + int(params.persistent)
+    """Number of loops that say which tile: cta, and tile where CTAs have several.
+
+    With stream-K there is a loop on CTAs only in clusters.
+    """
+    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
+    return int(clustered or not params.stream_k) + int(params.persistent)
 
 
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:

@@ -20,6 +20,9 @@ _ONCE = frozenset(
     }
 )
 
+_COMBINED = ParallelType.BIDz
+"""Whose partial sums are combined."""
+
 
 def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> Fusion:
     """Have the iterations of a loop run by CTAs, threads, one TMA or one wgmma.
@@ -30,8 +33,9 @@ def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> F
         axis: position of the loop.
         parallel: what runs it.
 
-    Legal if a CTA or thread dimension is used once in a tensor and not for a domain that is summed
-    over (its partial sums would have to be combined), and the tensor is not circular-buffered.
+    Legal if a CTA or thread dimension is used once in a tensor, and the tensor is not
+    circular-buffered. Of a domain that is summed over only BIDz can run the iterations: the CTAs
+    then combine their partial sums through global memory (split-K).
 
     before: ``for cta [Serial]``
     after ``parallelize(fusion, "T3", 0, ParallelType.BIDx)``: ``for cta [BIDx]``
@@ -51,9 +55,10 @@ def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reaso
     d, other = t.loop[axis], t.axis_on(parallel)
     if parallel in _ONCE and other is not None and other is not d:
         reasons.append(f"{parallel} already runs loop {other.label}")
-    if parallel in _ONCE and d.iter_type is IterType.Reduction:
+    if parallel in _ONCE and parallel is not _COMBINED and d.iter_type is IterType.Reduction:
         reasons.append(
-            f"{d.label} is summed over: each of {parallel} would be left with a partial sum"
+            f"{d.label} is summed over: each of {parallel} would be left with a partial sum, which "
+            f"only {_COMBINED} combines"
         )
     if t.circular_buffer is not None:
         reasons.append(f"{t.name} is circular-buffered: its loops are settled")

@@ -43,7 +43,11 @@ class _Choice(Enum):
 
 
 class TilingStrategy(_Choice):
-    """How output tiles go to CTAs."""
+    """How output tiles go to CTAs.
+
+    ``DistributeStagesAcrossSMs`` is stream-K: the load steps of all tiles are dealt out evenly, so
+    that a CTA may begin and end within a tile. nvFuser has the name, but no lowering.
+    """
 
     OneTilePerCTA = 0
     DistributeTilesAcrossSMs = 1
@@ -242,7 +246,7 @@ class MatmulParams(_Checked):
         supported_vec_size: elements that a thread accesses at once in global memory.
         promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
         use_ldst_matrix: stmatrix for 16-bit results.
-        splitk_factor: parts that K is split into over CTAs.
+        splitk_factor: parts that K is split into over CTAs, which add up their partial results.
         cluster_dims: CTAs that share operands by multicast.
         num_registers: wsched's own: registers per thread of (load, compute) warpgroups; None leaves
             all what they start with, ``"auto"`` is the first pair whose kernel compiles clean.
@@ -287,7 +291,17 @@ class MatmulParams(_Checked):
     @property
     def persistent(self) -> bool:
         """Whether CTAs loop over output tiles."""
-        return self.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
+        return self.tiling_strategy is not TilingStrategy.OneTilePerCTA
+
+    @property
+    def stream_k(self) -> bool:
+        """Whether load steps are dealt out to CTAs, not whole tiles."""
+        return self.tiling_strategy is TilingStrategy.DistributeStagesAcrossSMs
+
+    @property
+    def combines(self) -> bool:
+        """Whether several CTAs compute parts of a tile, which are added up."""
+        return self.stream_k or self.splitk_factor > 1
 
     @property
     def ping_pong(self) -> bool:
@@ -301,8 +315,11 @@ class MatmulParams(_Checked):
 
     @property
     def loads_epilogue_inputs(self) -> bool:
-        """Whether the load warpgroup loads the matrices that the epilogue reads."""
-        return self.warp_specialized and self.epilogue_input_stages > 0
+        """Whether the load warpgroup loads the matrices that the epilogue reads.
+
+        Not where parts of a tile are added up: only one of the CTAs computes the epilogue.
+        """
+        return self.warp_specialized and self.epilogue_input_stages > 0 and not self.combines
 
     @property
     def register_pair(self) -> tuple[int, int] | None:

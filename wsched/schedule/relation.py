@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lowering.ir.expr import Expr, Var
 from wsched.fusion import CircularBuffer, IterDomain, WarpSpecialized
+from wsched.schedule.interval import Interval
 
 __all__ = ["LoadRelation", "StepLoop", "Tail"]
 
@@ -65,6 +66,9 @@ class LoadRelation:
         buffer: stages, prefetch and type, the same for all loads.
         roles: number of compute warpgroups.
         tail: the predicate that bounds both sides, None where all shares are full.
+        interval: of the merged loop that this CTA runs with stream-K; the load index and that of
+            compute's tile loop then count from its start.
+        splits: CTAs (BIDz) that each run a part of K and add up what they have.
     """
 
     loads: tuple[str, ...]
@@ -75,6 +79,13 @@ class LoadRelation:
     buffer: CircularBuffer
     roles: int
     tail: Tail | None
+    interval: Interval | None = None
+    splits: int = 1
+
+    @property
+    def combines(self) -> bool:
+        """Whether several CTAs compute parts of a tile, which are added up."""
+        return self.interval is not None or self.splits > 1
 
     @property
     def warp_specialized(self) -> bool:
@@ -101,6 +112,8 @@ class LoadRelation:
     @property
     def load_stop(self) -> Expr:
         """Number of load steps of a CTA."""
+        if self.interval is not None:
+            return self.interval.load_stop - self.interval.start
         return self.loop.extent if self.tail is None else self.tail.load_stop
 
     def __str__(self) -> str:
@@ -116,4 +129,8 @@ class LoadRelation:
         ]
         if self.tail is not None:
             lines.append(f"  while {self.tail.index} < {self.tail.extent}")
+        if self.interval is not None:
+            lines.append(f"  from {self.interval.start} up to {self.interval.stop}")
+        if self.splits > 1:
+            lines.append(f"  the parts of {self.splits} CTAs are added up")
         return "\n".join(lines) + "\n"

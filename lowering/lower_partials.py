@@ -1,0 +1,126 @@
+"""Tiles that several CTAs compute parts of: who completes one, and where the other parts lie.
+
+Every part of a tile but one is written to a slot of the workspace; the CTA that has the remaining
+part waits for the others and adds them to its accumulators in the order of the slots, so that the
+same launch gives the same bits. Then it computes the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lowering.ir.expr import ZERO, Const, Expr, ScalarType, Special, Var, ceildiv, select
+from lowering.ir.kernel import CounterArray, Workspace
+from lowering.ir.nodes import (
+    Await,
+    Body,
+    Carry,
+    For,
+    Frag,
+    FragAddPartial,
+    FragStorePartial,
+    If,
+    Let,
+    PartialRef,
+    Publish,
+)
+from lowering.ir.types import FragmentType
+from lowering.scope import Namer, Shared
+from wsched.schedule.relation import LoadRelation
+
+__all__ = ["PartialResults", "partial_results"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialResults:
+    """Where the parts of tiles go.
+
+    Args:
+        relation: of the operands, with stream-K or split-K.
+        workspace: a slot for each warpgroup's part of a tile.
+        flags: one for each slot; up while it holds a part that nobody has added yet.
+        pieces: warpgroups that share a tile; each has slots of its own.
+    """
+
+    relation: LoadRelation
+    workspace: Workspace
+    flags: CounterArray
+    pieces: int
+
+    def combine(
+        self, shared: Shared, tile: Expr, group: Var, total: Frag, summed: Frag, epilogue: Body
+    ) -> Body:
+        """What follows the main loop of a tile.
+
+        Args:
+            shared: names and extents.
+            tile: with stream-K the number of the tile, with split-K how many this CTA had before.
+            group: the executing warpgroup.
+            total: its accumulators.
+            summed: what becomes of them; all of the sum where this CTA completes the tile.
+            epilogue: of ``summed``.
+        """
+        namer, name = shared.namer, self.workspace.name
+        slots = self._slots(tile)
+        piece: Expr = group if self.pieces > 1 else ZERO
+        part, completes = Var(namer.new("part")), Var(namer.new("completes"), ScalarType.PRED)
+        before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
+        own, other = (PartialRef(name, at * self.pieces + piece) for at in (slots.own, part))
+        begin, stop = shared.apply(slots.begin), shared.apply(slots.stop)
+        add = For(
+            part, begin, select(completes, stop, begin),
+            (Await(other), FragAddPartial(after, before, other)),
+            step=Const(slots.step), carries=(Carry(before, total, summed),), yields=(after,),
+        )  # fmt: skip
+        give = (FragStorePartial(own, summed), Publish(own))
+        return (Let(completes, shared.apply(slots.completes)), add, If(completes, epilogue, give))
+
+    def _slots(self, tile: Expr) -> _Slots:
+        interval, others = self.relation.interval, self.relation.splits - 1
+        cta, ctas = Special("ctaid.x"), Special("nctaid.x")
+        if interval is None:
+            first, z = (tile * ctas + cta) * others, Special("ctaid.z")
+            return _Slots(first + z, first, first + others, 1, z.eq(others))
+        # Slots follow the shares; the place in the cluster is counted from its end.
+        own = ctas - 1 - cta
+        last = ((tile + 1) * interval.per_tile - 1) // interval.share
+        stop = own + (last - interval.index) * interval.size + 1
+        completes = interval.start <= tile * interval.per_tile
+        return _Slots(own, own + interval.size, stop, interval.size, completes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Of one tile: ``own``, and every ``step``-th from ``begin`` up to ``stop`` of the others' where
+    this CTA ``completes`` the tile.
+    """
+
+    own: Expr
+    begin: Expr
+    stop: Expr
+    step: int
+    completes: Expr
+
+
+def partial_results(
+    relation: LoadRelation, fragment: FragmentType, grid: Expr, size: int, namer: Namer
+) -> PartialResults | None:
+    """Where the parts of tiles go; None where each tile is computed by one CTA.
+
+    Args:
+        relation: of the operands.
+        fragment: what a warpgroup holds of a tile.
+        grid: CTAs along x.
+        size: CTAs of a cluster.
+        namer: of everything in the kernel.
+    """
+    if not relation.combines:
+        return None
+    pieces = relation.roles if relation.cooperative else 1
+    slots = grid
+    if relation.interval is None:
+        rounds = ceildiv(relation.tail.extent, grid // size) if relation.tail is not None else 1
+        slots = grid * rounds * (relation.splits - 1)
+    workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
+    flags = CounterArray(namer.new("ready"), slots * pieces)
+    return PartialResults(relation, workspace, flags, pieces)
