@@ -9,8 +9,8 @@ from lowering.ir.nodes import Body
 from lowering.ir.types import DType, Swizzle
 
 __all__ = [
-    "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
-    "SharedBuffer", "TensorMap", "TraceBuffer", "Workspace",
+    "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
+    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TraceBuffer", "Workspace",
 ]  # fmt: skip
 
 
@@ -183,6 +183,19 @@ class TraceBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterArray:
+    """``count`` words of 32 bits in global memory that all CTAs of the grid share, a pointer
+    parameter.
+
+    They are zero when the first CTA starts, and the kernel leaves them zero: the next launch on the
+    same stream finds them so. ``count`` is over the scalar parameters and ``sms``.
+    """
+
+    name: str
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
 
@@ -224,6 +237,7 @@ class Kernel:
     traces: tuple[TraceBuffer, ...] = ()
     splits: int = 1
     workspaces: tuple[Workspace, ...] = ()
+    counters: tuple[CounterArray, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""
