@@ -76,9 +76,12 @@ def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) 
     if shape != wanted or (found[2][2], found[4][2]) != (hopper.WGMMA_M, k):
         text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for d in inner) or "no loop"
         raise _refused(f"{text} inside a k slice", _MAIN_LOOP, acc)
-    if acc.compute_at != slices[0]:
+    outside = slices[0]
+    if outside and acc.loop[outside - 1].parallel is ParallelType.BIDz:
+        outside -= 1  # parts of K on other CTAs, which are added up
+    if acc.compute_at != outside:
         what = f"{acc.name} inlined at {acc.compute_at}"
-        raise _refused(what, f"{slices[0]}: accumulated over the k slices of a tile", acc)
+        raise _refused(what, f"{outside}: accumulated over the k slices of a tile", acc)
 
 
 def _require_store(fusion: Fusion, out: TensorView) -> None:

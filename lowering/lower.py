@@ -55,21 +55,20 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.loads[0]))
     params = _parameters(fusion)
-    grid = _grid(fusion, relation, cluster)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
     shared = Shared(namer)
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
     parts = partial_results(
-        relation, accumulators(fusion, relation), grid, cluster_size(cluster), namer
+        relation, accumulators(fusion, relation), cluster_size(cluster), namer
     )
     compute = ComputeLowering(fusion, rings, graph, shared, RING, parts).section()
     loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
     return Kernel(
         name=name,
         threads=128 * relation.roles,
-        grid=grid,
+        grid=_grid(fusion, relation, cluster),
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),

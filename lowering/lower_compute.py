@@ -140,22 +140,20 @@ class ComputeLowering:
     def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
         """The loop over tiles, if there is one, and the loop over k slices; notes their indices.
 
-        With stream-K the loops on CTAs are those of the loads, and what the loops over tiles and k
-        say is noted when their bounds are.
+        With stream-K a loop on CTAs is the place in the cluster, a part of the loads' one; what the
+        loops over tiles and k say is noted when their bounds are.
         """
         steps = {s.domain.id: s for s in self.relation.steps}
         interval = self.relation.interval
-        if interval is not None:
-            load = self.fusion.tensor(self.relation.loads[0])
-            on_ctas = (d for d in load.loop if d.parallel in CTA_INDEX)
-            self.known |= {self.graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas}
+        load = self.fusion.tensor(self.relation.loads[0])
+        on_ctas = [d for d in load.loop if d.parallel in CTA_INDEX]
+        placed = self.graph.indices({self.graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas})
         tiles: list[StepLoop] = []
         slices: list[StepLoop] = []
         for d in acc.loop:
             at = self.graph.group(d)
             if d.parallel in CTA_INDEX:
-                if interval is None:
-                    self.known[at] = CTA_INDEX[d.parallel]
+                self.known[at] = CTA_INDEX[d.parallel] if interval is None else placed[at]
             elif d.parallel is ParallelType.TIDy:
                 self.vars[Var(d.name)] = group
                 if interval is None or d.id not in steps:
@@ -189,8 +187,8 @@ class ComputeLowering:
 
     def _slices(self, slices: StepLoop) -> _MainLoop:
         """All k slices of a tile, or of its part."""
-        stop = self.shared.apply(substitute(slices.domain.extent, self.vars))
-        step = self.shared.apply(substitute(self.relation.index, self.vars))
+        stop = substitute(slices.domain.extent, self.vars)
+        step = substitute(self.relation.index, self.vars)
         return _MainLoop(self._var(slices), ZERO, stop, step)
 
     def _ordinal(self, tiles: StepLoop, group: Var) -> Expr:
@@ -249,13 +247,14 @@ class ComputeLowering:
         mma = self.fusion.mma
         a, b = (self._operand(t, indices) for t in (mma.a, mma.b))
         trans = (self._mn_major(t) for t in (mma.a, mma.b))
+        step, stop = self.shared.apply(run.step), self.shared.apply(run.stop)
         main = (
-            Consume(self.ring, run.step),
+            Consume(self.ring, step),
             MmaTile(after, inside, a, b, self._depth(acc), run.var > run.start, *trans),
         )
         assert isinstance(before, Frag)
         carry = Carry(inside, before, total)
-        loop = For(run.var, run.start, run.stop, main, carries=(carry,), yields=(after,))
+        loop = For(run.var, run.start, stop, main, carries=(carry,), yields=(after,))
         rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
         epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
         if self.partials is None:

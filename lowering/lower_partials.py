@@ -103,24 +103,23 @@ class _Slots:
 
 
 def partial_results(
-    relation: LoadRelation, fragment: FragmentType, grid: Expr, size: int, namer: Namer
+    relation: LoadRelation, fragment: FragmentType, size: int, namer: Namer
 ) -> PartialResults | None:
     """Where the parts of tiles go; None where each tile is computed by one CTA.
 
     Args:
         relation: of the operands.
         fragment: what a warpgroup holds of a tile.
-        grid: CTAs along x.
         size: CTAs of a cluster.
         namer: of everything in the kernel.
     """
     if not relation.combines:
         return None
     pieces = relation.roles if relation.cooperative else 1
-    slots = grid
+    slots: Expr = Var("ctas")
     if relation.interval is None:
-        rounds = ceildiv(relation.tail.extent, grid // size) if relation.tail is not None else 1
-        slots = grid * rounds * (relation.splits - 1)
+        rounds = ceildiv(relation.tail.extent, slots // size) if relation.tail is not None else 1
+        slots = slots * rounds * (relation.splits - 1)
     workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
     flags = CounterArray(namer.new("ready"), slots * pieces)
     return PartialResults(relation, workspace, flags, pieces)

@@ -33,6 +33,7 @@ from passes.set_cache_policies import set_cache_policies
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
+from passes.synchronize_partials import synchronize_partials
 from passes.synchronize_wgmma import synchronize_wgmma
 from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
@@ -50,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     circular_buffer,  # stages, and acquire / wait / release around each load step
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops
+    synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one
     allocate_mbarriers,  # full and empty barriers for the steps, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own

@@ -1,9 +1,12 @@
 """Turn the load side's one loop over tile x k back into two, so that nothing is divided in it.
 
-Requires: a loop ``for m in 0 .. a * b`` whose body uses ``m // b`` and ``m % b``.
+Requires: a loop ``for m in 0 .. a * b``, or over any interval, whose body uses ``m // b`` and
+``m % b``.
 Guarantees: an outer loop over ``a`` and an inner loop over ``b`` that visit the same values of
-``m`` in the same order; what is bound in a loop and does not depend on it is bound before it, so
-that a tile's indices are computed once per tile.
+``m`` in the same order; of an interval the outer loop visits what it touches, and the inner one
+still counts ``m``, from where the one before it ended up to the end of its ``b`` or of the
+interval. What is bound in a loop and does not depend on it is bound before it, so that a tile's
+indices are computed once per tile.
 
 The schedule needs the merged loop (it is what circular buffering is applied to, and what makes
 the two sides comparable); the machine does not. After ``allocate_mbarriers``, before
@@ -12,12 +15,25 @@ the two sides comparable); the machine does not. After ``allocate_mbarriers``, b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from lowering.ir.expr import ONE, ZERO, Binary, Expr, Select, Var, binary, children, select
+from lowering.ir.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Expr,
+    Select,
+    Var,
+    binary,
+    ceildiv,
+    children,
+    maximum,
+    minimum,
+    select,
+)
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, For, Let, Stmt
+from lowering.ir.nodes import Body, Carry, For, Let, Stmt
 from lowering.ir.visit import (
     Names,
     defined,
@@ -63,6 +79,9 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         match stmt.stop:
             case Binary("*", tiles, inner) if plain and _divides(stmt, inner):
                 return _hoisted(_nest(names, stmt, tiles, inner))
+        inner = _divisor(stmt)
+        if inner is not None and not (stmt.carries or stmt.unroll) and stmt.step == ONE:
+            return _interval(names, stmt, inner)
         return _hoisted(stmt)
 
     return replace(kernel, body=rewrite(kernel.body, split))
@@ -97,6 +116,55 @@ def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
 
     nested = For(inner, ZERO, extent, _map_deep(loop.body, apart))
     return For(outer, ZERO, tiles, _hoisted(nested))
+
+
+def _divisor(loop: For) -> Expr | None:
+    """The one expression that the index of a loop is divided by."""
+    found = {
+        e.rhs
+        for s in walk(loop.body)
+        for whole in expressions(s)
+        for e in _parts(whole)
+        if isinstance(e, Binary) and e.op == "//" and e.lhs == loop.var
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _parts(e: Expr) -> Iterator[Expr]:
+    yield e
+    for c in children(e):
+        yield from _parts(c)
+
+
+def _interval(names: Names, loop: For, extent: Expr) -> Body:
+    """``loop`` over an interval as loops over the blocks of ``extent`` that it touches and, in
+    each, over the part of the interval.
+    """
+    block, first, end = (
+        Var(names.new(f"{loop.var.name}_{what}")) for what in ("o", "first", "stop")
+    )
+    begin, after = (Var(names.new(f"{loop.var.name}_{what}")) for what in ("begin", "end"))
+    count = ceildiv(loop.stop, maximum(extent, 1)) - first
+
+    def apart(e: Expr) -> Expr:
+        match e:
+            case Binary("//", a, b) if a == loop.var and b == extent:
+                return first + block
+            case Binary("%", a, b) if a == loop.var and b == extent:
+                return loop.var - (first + block) * extent
+            case Binary(op, a, b):
+                return binary(op, apart(a), apart(b))
+            case Select(c, a, b):
+                return select(apart(c), apart(a), apart(b))
+        return e
+
+    inner = For(loop.var, begin, end, _map_deep(loop.body, apart))
+    bound = Let(end, minimum(loop.stop, (first + block + 1) * extent))
+    outer = For(
+        block, ZERO, count, (bound, *_hoisted(inner)),
+        carries=(Carry(begin, loop.start, after),), yields=(end,),
+    )  # fmt: skip
+    return (Let(first, loop.start // maximum(extent, 1)), *_hoisted(outer))
 
 
 def _hoisted(loop: For) -> Body:

@@ -157,7 +157,7 @@ class _Stepper:
         if loop.step != ONE:
             raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         here = self.entry(loop)
-        first = _at(here, {loop.var: loop.start})
+        first = _at(here, {loop.var: loop.start, **_scalars(loop, "init")})
         if place is None:
             place = self.begin(first)
         elif place.at != first:
@@ -171,7 +171,9 @@ class _Stepper:
         inside = _Place(here, stage, parity)
         body, last = self.body(loop.body, inside)
         assert last is not None
-        delta = _at(here, {loop.var: loop.var + loop.step}) - last.at
+        following = {c.var: y for c, y in _carried(loop)}
+        moved = substitute(here.expr(), {loop.var: loop.var + loop.step, **following})
+        delta = self.position(moved) - last.at
         if {v.name for v in free_vars(delta.expr())} & self.inside:
             raise InternalError(
                 "step_stages",
@@ -185,7 +187,8 @@ class _Stepper:
             Carry(parity, place.parity, ends[1]),
         )
         new = replace(loop, body=(*body, *lets), carries=carries, yields=(*loop.yields, *step))
-        return (new,), _Place(_at(here, {loop.var: loop.stop}), *ends)
+        after = {loop.var: loop.stop, **_scalars(loop, "result")}
+        return (new,), _Place(self.position(substitute(here.expr(), after)), *ends)
 
     def entry(self, loop: For) -> Poly:
         """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
@@ -263,6 +266,16 @@ class _Stepper:
             around = place.stage - (self.stages - offset)
         near = place.stage + offset if offset > 0 else place.stage - -offset
         return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
+
+
+def _carried(loop: For) -> list[tuple[Carry, Expr]]:
+    """The scalars that a loop carries, with what it yields for them."""
+    pairs = zip(loop.carries, loop.yields, strict=True)
+    return [(c, y) for c, y in pairs if isinstance(c.var, Var) and isinstance(y, Expr)]
+
+
+def _scalars(loop: For, what: str) -> dict[Var, Expr]:
+    return {c.var: getattr(c, what) for c, _ in _carried(loop) if isinstance(c.var, Var)}
 
 
 def _at(p: Poly, env: Mapping[Var, Expr]) -> Poly:

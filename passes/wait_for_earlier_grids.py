@@ -32,9 +32,13 @@ from dataclasses import replace
 from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import (
+    Atom,
     Body,
+    CounterWait,
+    FragAddPartial,
     FragLoadGlobal,
     FragStoreGlobal,
+    FragStorePartial,
     GridDepLaunchDependents,
     GridDepWait,
     Role,
@@ -48,7 +52,10 @@ from lowering.options import LoweringOptions
 
 __all__ = ["wait_for_earlier_grids"]
 
-_GLOBAL = (FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore)
+_GLOBAL = (
+    Atom, CounterWait, FragAddPartial, FragLoadGlobal, FragStoreGlobal, FragStorePartial, TmaLoad,
+    TmaStore,
+)  # fmt: skip
 
 
 def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:

@@ -28,7 +28,7 @@ from wsched.schedule.params import (
 
 __all__ = [
     "LAYOUTS", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong",
-    "pipelined",
+    "pipelined", "split_k", "stream_k",
 ]  # fmt: skip
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -149,6 +149,16 @@ def pipelined(params: MatmulParams) -> MatmulParams:
     )
 
 
+def split_k(params: MatmulParams, parts: int) -> MatmulParams:
+    """The same with K split into ``parts`` over CTAs."""
+    return replace(params, splitk_factor=parts)
+
+
+def stream_k(params: MatmulParams) -> MatmulParams:
+    """The same with the load steps of all tiles dealt out to CTAs."""
+    return replace(params, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs)
+
+
 _COLUMNS = TileRasterizationOrder.ColumnMajor
 
 SCHEDULES: dict[str, MatmulParams] = {
@@ -186,6 +196,18 @@ SCHEDULES: dict[str, MatmulParams] = {
     "pingpong_64x256": ping_pong(64, 256),
     "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),
     "pingpong_in_flight_0": ping_pong(64, 128, stages=3, in_flight=0),
+    "split_2": split_k(cooperative(128, 128), 2),
+    "split_3_traversal": split_k(cooperative(128, 256, traversal=(8, 1)), 3),
+    "split_8_1_group": split_k(cooperative(64, 128, groups=1, registers=None), 8),
+    "split_cluster": split_k(cooperative(128, 128, cluster=(2, 1)), 2),
+    "split_tile_per_cta": split_k(cooperative(128, 64, persistent=False), 4),
+    "split_pingpong": split_k(ping_pong(64, 128, traversal=(8, 1)), 2),
+    "stream_k": stream_k(cooperative(128, 128)),
+    "stream_k_256": stream_k(cooperative(128, 256, traversal=(8, 1))),
+    "stream_k_1_group": stream_k(cooperative(64, 64, groups=1, registers=None, stages=8)),
+    "stream_k_cluster": stream_k(cooperative(128, 128, cluster=(1, 2), in_flight=0)),
+    "stream_k_pingpong": stream_k(ping_pong(128, 128)),
+    "stream_k_pingpong_cluster": stream_k(ping_pong(64, 128, cluster=(2, 1), stages=6)),
 }
 """By name; all compile without spills and run on every problem whose rows are 16-byte aligned."""
 

@@ -344,6 +344,24 @@ PTX void counter_wait(const int* at, int least) {
   }
 }
 
+// --- partial results in global memory ----------------------------------------------------------------
+
+PTX void st_global_v4_f32(float* at, float a, float b, float c, float d) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+PTX void add_global_v4_f32(const float* at, float& a, float& b, float& c, float& d) {
+  float e, f, g, h;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(e), "=f"(f), "=f"(g), "=f"(h)
+               : "l"(at));
+  a += e;
+  b += f;
+  c += g;
+  d += h;
+}
+
 // --- registers to global memory: nothing where `inside` is false -----------------------------------
 
 PTX void st_global_b16(unsigned short* at, unsigned value, bool inside) {

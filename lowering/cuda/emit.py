@@ -12,6 +12,7 @@ from lowering.cuda import (
     control,
     global_memory,
     movement,
+    partials,
     pointwise,
     stamps,
 )
@@ -26,7 +27,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
-    **pointwise.RULES, **stamps.RULES, **atomics.RULES,
+    **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES,
 }  # fmt: skip
 
 
@@ -72,12 +73,15 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, address and stride of each plain tensor, trace buffers, counters, scalars."""
+    """Tensor maps, address and stride of each plain tensor, trace buffers, counters, workspaces,
+    scalars.
+    """
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
             for m in e.kernel.tensor_maps]  # fmt: skip
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
-    return [*maps, *global_memory.parameters(e), *traces, *atomics.parameters(e), *scalars]
+    shared = [*atomics.parameters(e), *partials.parameters(e)]
+    return [*maps, *global_memory.parameters(e), *traces, *shared, *scalars]
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:

@@ -31,6 +31,7 @@ C_TYPES = {ScalarType.I32: "int", ScalarType.I64: "long long", ScalarType.PRED: 
 
 SPECIAL_REGISTERS = {
     "ctaid.x": ("ctaid", "blockIdx.x"),
+    "ctaid.z": ("ctaid_z", "blockIdx.z"),
     "nctaid.x": ("nctaid", "gridDim.x"),
     # The shuffle tells the compiler that all lanes hold the same warp index, so that what is
     # computed from it (branches, descriptors, addresses) can live in uniform registers.

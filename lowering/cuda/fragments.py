@@ -25,6 +25,7 @@ from lowering.ir.nodes import (
     Elect,
     For,
     Frag,
+    FragAddPartial,
     FragCast,
     FragColumns,
     FragFill,
@@ -165,7 +166,7 @@ class _Planner:
             case FragColumns():
                 source = self.read(s.value, s.OP)
                 self.define(s.out, source.columns(s.start, s.out.type))
-            case Wgmma() | WgmmaWait():
+            case Wgmma() | WgmmaWait() | FragAddPartial():
                 self.consume(s.acc, s.out, s.OP)
             case For():
                 self.loop(s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
@@ -139,7 +140,7 @@ class LoadedKernel:
             tensors: the tensor behind each tensor map, global tensor and trace buffer, by name, all
                 on one device. Only addresses are kept: whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
-            grid: CTAs; with 0 nothing will be launched.
+            grid: CTAs along x; with 0 nothing will be launched.
 
         Raises:
             UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
@@ -167,26 +168,30 @@ class LoadedKernel:
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        if self.kernel.counters:
-            counts = [evaluate(c.count, dict(params)) for c in self.kernel.counters]
+        needs = _Needs.of(self.kernel, {**params, "ctas": grid})
+        if needs.total:
 
-            def pack(counters: int) -> Arguments:
-                at = [counters + 4 * sum(counts[:i]) for i in range(len(counts))]
-                return Arguments(self.kernel, descriptors, [*places, *at], scalars)
+            def pack(*where: int) -> Arguments:
+                return Arguments(
+                    self.kernel, descriptors, [*places, *needs.addresses(*where)], scalars
+                )
 
-            return PreparedLaunch(self, pack, device, grid, 4 * sum(counts))
+            return PreparedLaunch(self, pack, device, grid, needs)
         arguments = Arguments(self.kernel, descriptors, places, scalars)
-        return PreparedLaunch(self, lambda _: arguments, device, grid)
+        return PreparedLaunch(self, lambda *_: arguments, device, grid, needs)
 
-    def counters(self, stream: int, device: int, nbytes: int) -> int:
-        """Address of ``nbytes`` bytes of counters for launches on a stream.
+    def memory(self, stream: int, device: int, needs: _Needs) -> tuple[int, int]:
+        """Addresses of the counters and of the workspaces for launches on a stream, 0 without.
 
         Raises:
-            InternalError: no workspace.
+            InternalError: nothing to ask for memory.
         """
         if self._workspace is None:
             raise InternalError("launch", f"{self.kernel.name} has counters, but no workspace")
-        return int(self._workspace(stream, device, nbytes, True).data_ptr())
+        counters, slots = sum(needs.counters), sum(needs.workspaces)
+        found = self._workspace(stream, device, counters, True).data_ptr() if counters else 0
+        other = self._workspace(stream, device, slots, False).data_ptr() if slots else 0
+        return int(found), int(other)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -294,8 +299,45 @@ class LoadedKernel:
         return result[0] if result else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """Bytes of device memory beside the tensors, for each array of counters and each workspace."""
+
+    counters: tuple[int, ...]
+    workspaces: tuple[int, ...]
+
+    @staticmethod
+    def of(kernel: Kernel, values: dict[str, int]) -> _Needs:
+        """What a launch with these parameters needs."""
+        if not (kernel.counters or kernel.workspaces):
+            return _NOTHING
+        return _Needs(
+            tuple(4 * evaluate(c.count, values) for c in kernel.counters),
+            tuple(4 * w.rows * w.cols * evaluate(w.count, values) for w in kernel.workspaces),
+        )
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counters) + sum(self.workspaces)
+
+    def addresses(self, counters: int, workspaces: int) -> list[int]:
+        """Of each array, one after the other from these two on."""
+        return [
+            start + sum(sizes[:i])
+            for start, sizes in ((counters, self.counters), (workspaces, self.workspaces))
+            for i in range(len(sizes))
+        ]
+
+
+_NOTHING = _Needs((), ())
+
 LaunchArguments = tuple[Any, Any, Any, Any]
 """What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it."""
+
+
+Key = tuple[int, tuple[int, int] | None]
+"""Stream, and the addresses of counters and workspaces."""
 
 
 class PreparedLaunch:
@@ -308,28 +350,29 @@ class PreparedLaunch:
 
     Args:
         kernel: to launch.
-        pack: makes the arguments, given the address of the counters (0 without).
+        pack: makes the arguments, given the addresses of counters and workspaces (0 without).
         device: of the tensors.
-        grid: CTAs.
-        counters: bytes of counters.
+        grid: CTAs along x.
+        needs: memory beside the tensors.
     """
 
-    __slots__ = ("_by_stream", "_counters", "_current", "_device", "_grid", "_kernel", "_pack",
+    __slots__ = ("_by_stream", "_current", "_device", "_grid", "_kernel", "_needs", "_pack",
                  "_raw", "_submit")  # fmt: skip
 
     def __init__(
         self,
         kernel: LoadedKernel,
-        pack: Callable[[int], Arguments],
+        pack: Callable[..., Arguments],
         device: int,
         grid: int,
-        counters: int = 0,
+        needs: _Needs,
     ) -> None:
-        self._kernel, self._pack, self._counters = kernel, pack, counters
+        self._kernel, self._pack = kernel, pack
+        self._needs = needs if needs.total else None
         self._device, self._grid = device, grid
         self._submit = kernel._submit
         self._current, self._raw = _stream_functions(kernel._torch)
-        self._by_stream: dict[tuple[int, int], tuple[LaunchArguments, Arguments]] = {}
+        self._by_stream: dict[Key, tuple[LaunchArguments, Arguments]] = {}
 
     def __call__(self, stream: int | None = None) -> None:
         """Launch on ``stream`` (a ``cudaStream_t`` of the device), or on torch's current stream.
@@ -347,17 +390,17 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        nbytes = self._counters
-        key = stream, self._kernel.counters(stream, self._device, nbytes) if nbytes else 0
+        needs = self._needs
+        key = stream, None if needs is None else self._kernel.memory(stream, self._device, needs)
         launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
 
-    def _on(self, key: tuple[int, int]) -> tuple[LaunchArguments, Arguments]:
-        """The arguments for a stream and counters, with what they point into."""
-        kernel, (stream, counters) = self._kernel, key
-        block = self._pack(counters)
-        config = LaunchConfig(self._grid, 1, 1, kernel.kernel.threads, 1, 1,
+    def _on(self, key: Key) -> tuple[LaunchArguments, Arguments]:
+        """The arguments for a stream and its memory, with what they point into."""
+        kernel, (stream, memory) = self._kernel, key
+        block = self._pack(*memory or (0, 0))
+        config = LaunchConfig(self._grid, 1, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
         if kernel.kernel.dependent:
             config.add(LaunchAttribute.programmatic_stream_serialization())

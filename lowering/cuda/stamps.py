@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.ir.expr import Special
+from lowering.ir.expr import Expr, Special
 from lowering.ir.kernel import TraceBuffer
 from lowering.ir.nodes import Stamp, Stmt
 
@@ -22,7 +22,10 @@ def frame(e: Emitter) -> list[str]:
     lines = []
     for t in e.kernel.traces:
         words = 2 * (1 + t.slots)
-        warp = Special("ctaid.x") * (e.kernel.threads // 32) + Special("warp")
+        cta: Expr = Special("ctaid.x")
+        if e.kernel.splits > 1:
+            cta = Special("ctaid.z") * Special("nctaid.x") + cta
+        warp = cta * (e.kernel.threads // 32) + Special("warp")
         part = e.sum(e.names.of("trace", t.name), warp * words)
         lines.append(f"u64* const {e.names.of('part', t.name)} = {part};")
         lines.append(f"int {e.names.of('made', t.name)} = 0;")
@@ -31,7 +34,8 @@ def frame(e: Emitter) -> list[str]:
 
 def _stamp(e: Emitter, s: Stamp) -> None:
     t = e.kernel.trace(s.buffer)
-    e.special("ctaid.x"), e.special("warp")
+    for register in ("ctaid.x", "warp", *(["ctaid.z", "nctaid.x"] if e.kernel.splits > 1 else [])):
+        e.special(register)
     part, made = (e.names.of(what, t.name) for what in ("part", "made"))
     code = t.code(s.event, s.phase, s.clock)
     call = f"ptx::stamp_{s.clock}<{t.slots}>({part}, {made}, {code}, {e.arg(s.value)});"

@@ -15,6 +15,7 @@ from lowering.ir.kernel import (
     SharedBuffer,
     TensorMap,
     TraceBuffer,
+    Workspace,
 )
 from lowering.ir.lexer import Lexer
 from lowering.ir.operands import Frag
@@ -132,9 +133,26 @@ class Declarations(Lexer):
         """Take an array of counters."""
         name = self.name()
         self.expect("[")
-        count = self.expr()
+        count = self.count()
         self.expect("]")
         return CounterArray(name, count)
+
+    def count(self) -> Expr:
+        """Take an expression over the parameters and ``ctas``."""
+        self.scope["ctas"] = Var("ctas")
+        count = self.expr()
+        del self.scope["ctas"]
+        return count
+
+    def workspace(self) -> Workspace:
+        """Take a workspace."""
+        name = self.name()
+        self.expect(":", "f32", "[")
+        count = self.count()
+        self.expect("]", "[")
+        rows, cols = self.pair()
+        self.expect("]")
+        return Workspace(name, rows, cols, count)
 
 
 DECLARATIONS: dict[str, Callable[[Any], Any]] = {
@@ -147,5 +165,6 @@ DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "circular_buffer": Declarations.circular_buffer,
     "trace": Declarations.trace_buffer,
     "counter": Declarations.counter_array,
+    "workspace": Declarations.workspace,
 }
 """Keyword -> what takes the declaration behind it."""

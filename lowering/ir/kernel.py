@@ -188,7 +188,8 @@ class CounterArray:
     parameter.
 
     They are zero when the first CTA starts, and the kernel leaves them zero: the next launch on the
-    same stream finds them so. ``count`` is over the scalar parameters and ``sms``.
+    same stream finds them so. ``count`` is over the scalar parameters and ``ctas``,
+    the CTAs along x.
     """
 
     name: str
@@ -200,7 +201,7 @@ class Workspace:
     """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
 
     Partial results on their way from one CTA to another of the same grid. ``count`` is over the
-    scalar parameters and ``sms``. What it holds when the grid starts or ends means nothing. A
+    scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends means nothing. A
     fragment lies as the registers of its warpgroup do, 16 bytes of each thread in turn, so that
     only the same threads of another warpgroup can read it.
     """
@@ -262,6 +263,10 @@ class Kernel:
     def trace(self, name: str) -> TraceBuffer:
         """The trace buffer of that name."""
         return next(t for t in self.traces if t.name == name)
+
+    def workspace(self, name: str) -> Workspace:
+        """The workspace of that name."""
+        return next(w for w in self.workspaces if w.name == name)
 
     def named_barrier(self, name: str) -> NamedBarrierArray:
         """The named-barrier array of that name."""

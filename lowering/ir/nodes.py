@@ -45,9 +45,11 @@ from lowering.ir.operands import (
     GmemRef,
     MBarrierRef,
     NamedBarrierRef,
+    PartialRef,
     SmemRef,
     Stmt,
 )
+from lowering.ir.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.ir.stamp import Stamp
 from lowering.ir.sync import (
     Acquire,
@@ -74,6 +76,7 @@ from lowering.ir.sync import (
 __all__ = [
     "Acquire",
     "Atom",
+    "Await",
     "BarArrive",
     "BarSync",
     "Body",
@@ -90,12 +93,14 @@ __all__ = [
     "FenceProxyAsync",
     "For",
     "Frag",
+    "FragAddPartial",
     "FragCast",
     "FragColumns",
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
     "FragStoreGlobal",
+    "FragStorePartial",
     "GmemRef",
     "GridDepLaunchDependents",
     "GridDepWait",
@@ -112,8 +117,10 @@ __all__ = [
     "MBarrierWait",
     "MmaTile",
     "NamedBarrierRef",
+    "PartialRef",
     "PrefetchTensorMap",
     "Produce",
+    "Publish",
     "Release",
     "Role",
     "Roles",

@@ -9,7 +9,8 @@ from lowering.ir.expr import Expr
 from lowering.ir.types import FragmentType
 
 __all__ = [
-    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "SmemRef", "Stmt",
+    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "PartialRef",
+    "SmemRef", "Stmt",
 ]  # fmt: skip
 
 
@@ -63,6 +64,14 @@ class NamedBarrierRef:
 @dataclass(frozen=True, slots=True)
 class CounterRef:
     """Counter ``index`` of a counter array in global memory."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class PartialRef:
+    """Slot ``index`` of a workspace."""
 
     array: str
     index: Expr

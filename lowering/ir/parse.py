@@ -23,6 +23,7 @@ from lowering.ir.nodes import (
     Let,
     MBarrierRef,
     NamedBarrierRef,
+    PartialRef,
     Role,
     Roles,
     Section,
@@ -43,6 +44,7 @@ _PLAIN: dict[str, type[Stmt]] = {
 
 _REFERENCES = (
     (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
+    (PartialRef, 1),
 )  # fmt: skip
 """What is written as a name and indices, and how many."""
 
@@ -64,6 +66,7 @@ class _Parser(Declarations):
         threads = self.integer()
         self.expect("cluster")
         cluster = self.integer()
+        splits = self.integer() if self.accept("splits") else 1
         dependent = self.accept("dependent")
         self.expect("grid")
         mark = self.at
@@ -96,6 +99,8 @@ class _Parser(Declarations):
             globals=tuple(groups["global"]),
             traces=tuple(groups["trace"]),
             counters=tuple(groups["counter"]),
+            splits=splits,
+            workspaces=tuple(groups["workspace"]),
             dependent=dependent,
         )
 

@@ -22,6 +22,7 @@ from lowering.ir.nodes import (
     Let,
     MBarrierRef,
     NamedBarrierRef,
+    PartialRef,
     Role,
     Roles,
     Section,
@@ -38,6 +39,7 @@ _INDENT = "  "
 def print_kernel(kernel: Kernel) -> str:
     """The whole kernel, ending in a newline."""
     head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
+    head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " dependent" if kernel.dependent else ""
     lines = [f"{head} grid {kernel.grid} {{", *(_INDENT + line for line in _declarations(kernel))]
     lines += [_INDENT + line for stmt in kernel.body for line in _stmt(stmt)]
@@ -84,6 +86,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"trace {trace.name}[{trace.slots}]({', '.join(trace.events)})"
     for counter in kernel.counters:
         yield f"counter {counter.name}[{counter.count}]"
+    for w in kernel.workspaces:
+        yield f"workspace {w.name}: f32[{w.count}][{w.rows}x{w.cols}]"
 
 
 def _at(offset: int | None) -> str:
@@ -185,7 +189,7 @@ def _operand(value: object) -> str:
             return f"{buffer}[{stage}, {row}, {col}]"
         case GmemRef(name, row, col):
             return f"{name}[{row}, {col}]"
-        case MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index):
+        case MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index) | PartialRef(name, index):
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

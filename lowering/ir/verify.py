@@ -19,6 +19,7 @@ from lowering.ir.lexer import NUMBER_NAMES
 from lowering.ir.nodes import (
     Acquire,
     Atom,
+    Await,
     BarArrive,
     BarSync,
     Body,
@@ -29,11 +30,13 @@ from lowering.ir.nodes import (
     CounterRef,
     CtaSync,
     Frag,
+    FragAddPartial,
     FragCast,
     FragColumns,
     FragLoadGlobal,
     FragPointwise,
     FragStoreGlobal,
+    FragStorePartial,
     GmemRef,
     GridDepWait,
     LdMatrix,
@@ -44,8 +47,10 @@ from lowering.ir.nodes import (
     MBarrierRef,
     MmaTile,
     NamedBarrierRef,
+    PartialRef,
     PrefetchTensorMap,
     Produce,
+    Publish,
     Release,
     Roles,
     Section,
@@ -74,17 +79,18 @@ from lowering.ir.visit import bodies, used
 __all__ = ["verify"]
 
 COLLECTIVE = (
-    BarArrive, BarSync, ClusterSync, CtaSync, FragLoadGlobal, FragStoreGlobal, GridDepWait,
-    LdMatrix, LdShared, MmaTile, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
+    Await, BarArrive, BarSync, ClusterSync, CtaSync, FragAddPartial, FragLoadGlobal,
+    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, Publish, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
     WarpSync, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
-CONSUMING = (MmaTile, Wgmma, WgmmaWait)
+CONSUMING = (FragAddPartial, MmaTile, Wgmma, WgmmaWait)
 SETTLED_ONLY = (
-    FragCast, FragColumns, FragPointwise, FragStoreGlobal, StMatrix, StShared, StoreTile,
+    FragAddPartial, FragCast, FragColumns, FragPointwise, FragStoreGlobal, FragStorePartial,
+    StMatrix, StShared, StoreTile,
 )  # fmt: skip
 
 
@@ -106,6 +112,7 @@ class _Verifier:
             MBarrierRef: {b.name for b in kernel.mbarriers},
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
             CounterRef: {c.name for c in kernel.counters},
+            PartialRef: {w.name for w in kernel.workspaces},
         }
 
     def problems(self) -> Iterator[str]:

@@ -18,9 +18,11 @@ from lowering.ir.memory import CACHE_POLICIES
 from lowering.ir.nodes import (
     Atom,
     Frag,
+    FragAddPartial,
     FragLoadGlobal,
     FragPointwise,
     FragStoreGlobal,
+    FragStorePartial,
     GmemRef,
     LdMatrix,
     LdShared,
@@ -64,6 +66,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             if value.type.rows == 1 or value.type.cols == 1:
                 yield f"{stmt.OP} takes whole tiles, not {value.type.rows}x{value.type.cols}"
             yield from _elements(kernel, value, dst.map)
+        case FragStorePartial(dst, value) | FragAddPartial(acc=value, src=dst):
+            yield from _partial(kernel, value, dst.array)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
         case MmaTile() | Wgmma():
@@ -85,6 +89,14 @@ def _atom(stmt: Atom) -> Iterator[str]:
             yield f"no {what} of atom named {found}, but {', '.join(legal)}"
     if stmt.out.type is not ScalarType.I32:
         yield f"{stmt.out.name} is {stmt.out.type.value}, a counter i32"
+
+
+def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
+    """A slot takes fragments of its workspace's size."""
+    for w in kernel.workspaces:
+        kind = FragmentType(DType.F32, w.rows, w.cols)
+        if w.name == name and value.type != kind:
+            yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
 
 
 def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:

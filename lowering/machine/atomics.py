@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,10 +32,14 @@ _OPS: dict[str, Callable[[int, int], int]] = {
 
 @dataclass(slots=True, eq=False)
 class Counters(Resource):
-    """An array of counters; whoever changes one wakes all that wait for one."""
+    """An array of counters; whoever changes one wakes all that wait for one.
+
+    ``known`` are the stores to global memory that were released at each.
+    """
 
     name: str
     words: Array
+    known: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
 
     def check_left(self, kernel: str) -> None:
         """Raise MachineError unless the grid leaves zeros, which the next one relies on."""
@@ -62,6 +66,7 @@ def counters_of(declared: CounterArray, count: int, array: Array | None) -> Coun
 def atom(stmt: Atom, program: Program) -> Run:
     """``atom``, by one thread; other warps may come first."""
     find, value, op = _find(stmt.counter, program), program.scalar(stmt.value), _OPS[stmt.op]
+    order = stmt.order
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
         if not warp.elected:
@@ -73,6 +78,10 @@ def atom(stmt: Atom, program: Program) -> Run:
         new = op(old, value(warp.env)) % _MODULUS
         counters.words[at] = new - _MODULUS if new >> 31 else new
         bind(warp.env, stmt.out, old)
+        if "rel" in order:
+            counters.known.setdefault(at, set()).update(warp.knows)
+        if "acq" in order:
+            warp.knows |= counters.known.get(at, set())
         warp.record(stmt.OP, counters.name, at)
         counters.wake(warp.scheduler)
 
@@ -93,6 +102,7 @@ def counter_wait(stmt: CounterWait, program: Program) -> Run:
             yield Blocked(
                 counters, lambda: f"{counters.name}[{at}] is {counters.words[at]}, not yet {least}"
             )
+        warp.knows |= counters.known.get(at, set())
 
     return run
 

@@ -110,12 +110,16 @@ class MBarrier(Resource):
 
 @dataclass(slots=True, eq=False)
 class NamedBarrier(Resource):
-    """A hardware barrier (``bar``) or the cluster's: completes when ``threads`` have arrived."""
+    """A hardware barrier (``bar``) or the cluster's: completes when ``threads`` have arrived.
+
+    ``known`` are the stores that those who came last time knew of.
+    """
 
     name: str
     threads: int
     arrived: dict[int, Warp] = field(default_factory=dict)
     generation: int = 0
+    known: set[tuple[str, int]] = field(default_factory=set)
 
     def arrive(self, warp: Warp, threads: int, key: int) -> int:
         """A warp's 32 threads arrive; the generation that they belong to.
@@ -133,6 +137,7 @@ class NamedBarrier(Resource):
         self.arrived[key] = warp
         generation = self.generation
         if 32 * len(self.arrived) == threads:
+            self.known = set().union(*(w.knows for w in self.arrived.values()))
             self.arrived.clear()
             self.generation += 1
             self.wake(warp.scheduler)

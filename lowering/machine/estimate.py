@@ -63,7 +63,8 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
         case (
-            nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)
+            nodes.FragAddPartial(out=f) | nodes.FragStorePartial(value=f)
+            | nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)
             | nodes.LdShared(out=f)
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
@@ -83,7 +84,8 @@ def estimate_seconds(
     Walks CTA 0, which has the most tiles in every persistent schedule, and takes the first warp of
     each warpgroup for all four. A walk that passes ``limit`` stops there.
     """
-    meter = _Meter(limit / (4 * grid))
+    ctas = grid * kernel.splits
+    meter = _Meter(limit / (4 * ctas))
     leaves = {
         cls: meter.handler for cls in vars(nodes).values()
         if isinstance(cls, type) and issubclass(cls, Stmt)
@@ -96,4 +98,4 @@ def estimate_seconds(
                 pass
     except (_EnoughError, FaultError):
         pass  # a faulty kernel is told so by the run
-    return 4 * grid * meter.seconds
+    return 4 * ctas * meter.seconds

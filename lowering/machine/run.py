@@ -19,6 +19,7 @@ from lowering.machine import (
     compute,
     control,
     global_memory,
+    partials,
     pointwise,
     stamp,
     synchronize,
@@ -70,6 +71,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Stamp: stamp.stamp,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
     nodes.FragStoreGlobal: global_memory.frag_store_global,
+    nodes.FragStorePartial: partials.frag_store_partial,
+    nodes.FragAddPartial: partials.frag_add_partial,
     nodes.FragPointwise: pointwise.frag_pointwise,
     nodes.FragFill: compute.frag_fill,
     nodes.FragCast: compute.frag_cast,
@@ -115,8 +118,9 @@ def run_kernel(
     adversary: Adversary = "random",
     trace: bool = False,
     limit_seconds: float | None = None,
+    resident: int | None = None,
 ) -> RunResult:
-    """Execute ``kernel`` on ``grid`` CTAs; output tensors are written in place.
+    """Execute ``kernel`` on ``grid`` CTAs along x; output tensors are written in place.
 
     Args:
         kernel: after all passes.
@@ -125,13 +129,15 @@ def run_kernel(
             buffer an array of zeros, int64 with the buffer's shape. Counters may be given as int32
             zeros, and are zeros again afterwards.
         params: a value for each scalar parameter.
-        grid: number of CTAs. CTAs of different clusters run one after the other, but all at once
-            where they share counters.
+        grid: number of CTAs along x; there are ``kernel.splits`` along z. CTAs of different
+            clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that ``estimate_seconds`` expects to take longer; by default
             the environment's ``WSCHED_MACHINE_SECONDS``, or 60.
+        resident: how many clusters run at once, the next ones when all of these have ended; tells
+            whether a CTA waits for one that has not started.
 
     Raises:
         UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
@@ -145,16 +151,20 @@ def run_kernel(
     arguments = _arguments(kernel, tensors, params)
     plain = _globals(kernel, tensors, params)
     for t in kernel.traces:
-        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid)
-    words = _words(kernel, tensors, params)
+        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid * kernel.splits)
+    words = _words(kernel, tensors, params, grid)
+    slots = _slots(kernel, params, grid)
     counters: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
-    together = grid if kernel.counters else kernel.cluster
-    for start in range(0, grid, together):
+    ctas = grid * kernel.splits
+    together = ctas if kernel.counters else kernel.cluster
+    if resident is not None:
+        together = resident * kernel.cluster
+    for start in range(0, ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
-            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, words)
-            for first in range(start, start + together, kernel.cluster)
+            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, words, slots)
+            for first in range(start, min(start + together, ctas), kernel.cluster)
         ]
         warps = [warp for cluster in clusters for warp in cluster.warps]
         with np.errstate(all="ignore"):
@@ -212,13 +222,18 @@ def _globals(
 
 
 def _words(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
 ) -> dict[str, atomics.Counters]:
-    env = Env(params)
+    env = Env({**params, "ctas": grid})
     return {
         c.name: atomics.counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
         for c in kernel.counters
     }
+
+
+def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, partials.Slots]:
+    env = Env({**params, "ctas": grid})
+    return {w.name: partials.Slots(w.name, compile_scalar(w.count)(env)) for w in kernel.workspaces}
 
 
 def refuse_long_run(

@@ -24,6 +24,7 @@ from lowering.machine.trace import TraceRow
 
 if TYPE_CHECKING:
     from lowering.machine.atomics import Counters
+    from lowering.machine.partials import Slots
 
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
@@ -101,7 +102,8 @@ class Warp:
 
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
     that it wrote through the generic proxy since its last ``fence.proxy.async``, ``waited`` whether
-    it has executed ``griddepcontrol.wait``, ``stamps`` how many it has made for each trace buffer.
+    it has executed ``griddepcontrol.wait``, ``stamps`` how many it has made for each trace buffer,
+    ``knows`` which stores to global memory precede what it does next.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
@@ -110,7 +112,8 @@ class Warp:
         self.scheduler = cta.cluster.scheduler
         self.env = Env(env)
         self.env.update({
-            "%ctaid.x": cta.ctaid, "%nctaid.x": cta.cluster.grid, "%warp": index,
+            "%ctaid.x": cta.ctaid % cta.cluster.grid, "%ctaid.z": cta.ctaid // cta.cluster.grid,
+            "%nctaid.x": cta.cluster.grid, "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
             "%smid": cta.ctaid,
         })  # fmt: skip
@@ -124,6 +127,7 @@ class Warp:
         self.unpublished: list[Array] = []
         self.epoch = 0
         self.waited = False
+        self.knows: set[tuple[str, int]] = set()
         self.registers = cta.registers_at_entry
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
@@ -301,11 +305,13 @@ class Cluster:
         trace: list[TraceRow] | None,
         globals: Mapping[str, Array] | None = None,
         words: Mapping[str, Counters] | None = None,
+        slots: Mapping[str, Slots] | None = None,
     ) -> None:
         self.kernel = kernel
         self.tensors = tensors
         self.globals = globals or {}
         self.words = words or {}
+        self.slots = slots or {}
         self.grid = grid
         self.scheduler = scheduler
         self.trace = trace

@@ -260,3 +260,4 @@ def _meet(warp: Warp, bar: NamedBarrier, threads: int, key: int) -> Iterator[Blo
     generation = bar.arrive(warp, threads, key)
     while bar.generation == generation:
         yield Blocked(bar, bar.text)
+    warp.knows |= bar.known

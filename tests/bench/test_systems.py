@@ -149,7 +149,7 @@ def test_what_wsched_chose_is_kept() -> None:
     ("params", "kind", "message"),
     [
         ({"mma_macro": {"n": 20}}, ScheduleError, r"^ScheduleError\["),
-        ({"splitk_factor": 2}, UnsupportedError, "is not supported; supported: "),
+        ({"use_ldst_matrix": False}, UnsupportedError, "is not supported; supported: "),
     ],
 )
 def test_wsched_that_refuses(params: dict[str, Any], kind: type[Exception], message: str) -> None:

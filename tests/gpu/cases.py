@@ -18,7 +18,7 @@ from wsched.heuristics import choose_params
 from wsched.problem import Problem
 from wsched.schedule.params import MatmulParams
 
-__all__ = ["HEURISTIC", "Case", "check", "difference", "draw", "prepare"]
+__all__ = ["HEURISTIC", "Case", "check", "difference", "draw", "matrix", "operands_of", "prepare"]
 
 HEURISTIC = "heuristic"
 LARGEST = 4096
@@ -119,8 +119,8 @@ def matrix(rows: int, cols: int, dtype: str, padding: int, device: str = "cuda")
     return whole[:, :cols]
 
 
-def check(case: Case, device: str = "cuda") -> str:
-    """Run a case; empty if the result is right, else what is wrong. ``cpu`` is the machine."""
+def operands_of(case: Case, device: str = "cuda") -> list[Any]:
+    """Both operands of a case."""
     import torch
 
     generator = torch.Generator(device).manual_seed(case.seed)
@@ -132,6 +132,12 @@ def check(case: Case, device: str = "cuda") -> str:
             tensor.copy_(torch.randint(-2, 3, shape, generator=generator, device=device))
         else:
             tensor.copy_(torch.randn(shape, generator=generator, device=device))
+    return operands
+
+
+def check(case: Case, device: str = "cuda") -> str:
+    """Run a case; empty if the result is right, else what is wrong. ``cpu`` is the machine."""
+    operands = operands_of(case, device)
     d = matrix(case.m, case.n, case.result, case.padding, device)
     params = case.params(_multiprocessors(device))
     kernel = wsched.compile(definition(case.operand, case.result), operands, params=params)

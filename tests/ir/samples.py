@@ -6,7 +6,7 @@ from lowering.ir import nodes
 from lowering.ir.nodes import Stmt
 
 ALL_NODES = """\
-kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
+kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2, sms) {
   param M: i32
   param K: i64
   tensormap A: bf16[M, K]
@@ -24,6 +24,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
   trace spans[8](main_loop, cta)
   counter arrived[M]
+  workspace parts: f32[ctas * 2][64x64]
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
@@ -65,7 +66,11 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
         yield next
       }
       total: frag<f32, 64x64> = wgmma.wait last, 0
-      part: frag<f32, 64x32> = frag.columns total, 32
+      await parts[%ctaid.z]
+      more: frag<f32, 64x64> = frag.add_partial total, parts[%ctaid.z]
+      frag.store_partial parts[1], more
+      publish parts[1]
+      part: frag<f32, 64x32> = frag.columns more, 32
       half: frag<bf16, 64x32> = frag.cast part
       row: frag<bf16, 1x32> = frag.load_global bias[0, 32]
       column: frag<f32, 64x1> = frag.load_global scale[%ctaid.x * 64, 0]

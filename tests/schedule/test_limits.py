@@ -228,13 +228,14 @@ def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
     ("params", "text"),
     [
         (
-            replace(COOPERATIVE, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs),
-            "tiling_strategy=DistributeStagesAcrossSMs is not supported; supported: "
-            "OneTilePerCTA, DistributeTilesAcrossSMs",
+            replace(PIPELINED, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs),
+            "circular_buffering_strategy=Pipelined with DistributeStagesAcrossSMs is not "
+            "supported; supported: WarpSpecialized where CTAs add up parts of a tile",
         ),
         (
-            replace(COOPERATIVE, splitk_factor=2),
-            "splitk_factor=2 is not supported; supported: splitk_factor=1",
+            replace(PIPELINED, splitk_factor=2),
+            "circular_buffering_strategy=Pipelined with splitk_factor=2 is not supported; "
+            "supported: WarpSpecialized where CTAs add up parts of a tile",
         ),
         (
             replace(COOPERATIVE, promote_prologue_smem_reuse=True),

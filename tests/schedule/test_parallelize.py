@@ -29,7 +29,8 @@ def test_again_to_serial() -> None:
         (
             2,
             ParallelType.TIDx,
-            "K is summed over: each of TIDx would be left with a partial sum",
+            "K is summed over: each of TIDx would be left with a partial sum, which only BIDz "
+            "combines",
         ),
     ],
 )

@@ -1,0 +1,82 @@
+"""Partial results on the machine: who may read a slot, and what it holds.
+
+What a thread stores in global memory another one may read only if a chain of barriers and of a
+release and an acquire at one counter leads from the store to the load. Every warp carries the
+stores that it knows of: barriers share them, a release leaves them at the counter, an acquire takes
+them from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowering.ir.nodes import FragAddPartial, FragStorePartial
+from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array
+from lowering.machine.program import Program, Run
+from lowering.machine.state import Warp
+
+__all__ = ["Slots", "frag_add_partial", "frag_store_partial"]
+
+
+@dataclass(slots=True, eq=False)
+class Slots:
+    """The slots of a workspace: by slot and warp of the warpgroup, what was stored and its number.
+
+    Args:
+        name: of the workspace.
+        count: slots that it has.
+    """
+
+    name: str
+    count: int
+    stored: dict[tuple[int, int], tuple[int, Array]] = field(default_factory=dict)
+    stores: int = 0
+
+    def key(self, index: int, warp: Warp) -> tuple[int, int]:
+        """Where a warp stores and loads; raises FaultError out of bounds."""
+        if not 0 <= index < self.count:
+            raise FaultError(f"{self.name}[{index}] lies outside {self.name}[{self.count}]")
+        return index, warp.index % 4
+
+
+def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
+    """``frag.store_partial``."""
+    index, name = program.scalar(stmt.dst.index), stmt.dst.array
+
+    def run(warp: Warp) -> None:
+        warp.whole(stmt.OP)
+        warp.touches_global()
+        slots = warp.cta.cluster.slots[name]
+        at = index(warp.env)
+        slots.stores += 1
+        slots.stored[slots.key(at, warp)] = slots.stores, warp.read(stmt.value).copy()
+        warp.knows.add((name, slots.stores))
+        warp.record(stmt.OP, name, at)
+
+    return run
+
+
+def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
+    """``frag.add_partial``."""
+    index, name = program.scalar(stmt.src.index), stmt.src.array
+
+    def run(warp: Warp) -> None:
+        warp.whole(stmt.OP)
+        warp.touches_global()
+        slots = warp.cta.cluster.slots[name]
+        at = index(warp.env)
+        number, data = slots.stored.get(slots.key(at, warp), (0, None))
+        if data is None:
+            raise FaultError(f"{name}[{at}] is read, but nobody has stored there")
+        if (name, number) not in warp.knows:
+            raise FaultError(f"{name}[{at}] is read, but nothing orders the load behind the store")
+        total = warp.read(stmt.acc)
+        registers = warp.take(stmt.acc)
+        registers.data = (total + data).astype(np.float32)
+        warp.define(stmt.out, registers)
+        warp.record(stmt.OP, name, at)
+
+    return run

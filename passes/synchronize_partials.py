@@ -1,0 +1,118 @@
+"""Hand partial results from the CTA that computed them to the CTA that completes the tile.
+
+Requires: ``frag.store_partial`` followed by ``publish``, ``await`` followed by
+``frag.add_partial``, in a compute role; each slot is published once and awaited once.
+Guarantees: a counter for each slot, 0 outside of the grid. The threads of the warpgroup that
+stored meet in a barrier, then one of them raises the counter with release semantics at GPU scope,
+which covers what it has met. One thread of the warpgroup that adds waits for the counter with
+acquire semantics, lowers it again for the next launch, and meets the others in a barrier before
+they read.
+
+Lowering needs no order: whoever raised it does so once in a grid, and the next grid of the stream
+touches global memory when this one has ended.
+
+After ``order_pingpong`` and before ``wait_for_earlier_grids``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering import hopper
+from lowering.errors import InternalError
+from lowering.ir.expr import ZERO, Const, Expr, Special, Var
+from lowering.ir.kernel import Kernel, NamedBarrierArray
+from lowering.ir.nodes import (
+    Atom,
+    Await,
+    BarSync,
+    Body,
+    CounterRef,
+    CounterWait,
+    Elect,
+    If,
+    NamedBarrierRef,
+    PartialRef,
+    Publish,
+    Role,
+    Stmt,
+)
+from lowering.ir.visit import Names, map_roles, rewrite, walk
+from lowering.options import LoweringOptions
+
+__all__ = ["synchronize_partials"]
+
+
+def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Counters and barriers around partial results.
+
+    before::
+
+        frag.store_partial parts[7], sum
+        publish parts[7]
+        ...
+        await parts[7]
+        added: frag<f32, 64x256> = frag.add_partial partial, parts[7]
+
+    after::
+
+        named_barrier parts_sync[2] id 1 threads 128
+        frag.store_partial parts[7], sum
+        bar.sync parts_sync[wg]
+        if %warpgroup.warp == 0 {
+          elect { was: i32 = atom add, ready[7], 1, order=release.gpu }
+        }
+        ...
+        if %warpgroup.warp == 0 {
+          elect {
+            counter.wait ready[7], 1
+            was2: i32 = atom exch, ready[7], 0
+          }
+        }
+        bar.sync parts_sync[wg]
+        added: frag<f32, 64x256> = frag.add_partial partial, parts[7]
+
+    Raises:
+        InternalError: a workspace without counters.
+    """
+    for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
+        names = {s.slot.array for s in walk(role.body) if isinstance(s, Await | Publish)}
+        for name in sorted(names):
+            kernel = _synchronized(kernel, role.name, name)
+    return kernel
+
+
+def _synchronized(kernel: Kernel, role_name: str, workspace: str) -> Kernel:
+    flags = [c.name for c in kernel.counters]
+    at = [w.name for w in kernel.workspaces].index(workspace)
+    if at >= len(flags):
+        raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
+    names = Names(kernel)
+    base = 1 + sum(b.count for b in kernel.named_barriers)
+    role = next(r for s in kernel.body if hasattr(s, "roles") for r in s.roles if r.name == role_name)
+    barrier = NamedBarrierArray(
+        names.new(f"{workspace}_sync"), role.warps // 4, base, hopper.WARPGROUP
+    )
+    group: Expr = role.group if role.group is not None else ZERO
+    sync = BarSync(NamedBarrierRef(barrier.name, group))
+
+    def put(stmt: Stmt) -> Body | None:
+        match stmt:
+            case Publish(PartialRef(name, index)) if name == workspace:
+                raised = Atom(Var(names.new("was")), "add", CounterRef(flags[at], index), Const(1), "release.gpu")
+                return (sync, _one_thread(raised))
+            case Await(PartialRef(name, index)) if name == workspace:
+                flag = CounterRef(flags[at], index)
+                lowered = Atom(Var(names.new("was")), "exch", flag, ZERO)
+                return (_one_thread(CounterWait(flag, Const(1)), lowered), sync)
+        return None
+
+    def placed(r: Role) -> Role:
+        return replace(r, body=rewrite(r.body, put)) if r == role else r
+
+    kernel = replace(kernel, named_barriers=(*kernel.named_barriers, barrier))
+    return map_roles(kernel, placed)
+
+
+def _one_thread(*stmts: Stmt) -> Stmt:
+    return If(Special("warpgroup.warp").eq(0), (Elect(stmts),))
