@@ -65,40 +65,58 @@ class PartialResults:
         piece: Expr = group if self.pieces > 1 else ZERO
         part, completes = Var(namer.new("part")), Var(namer.new("completes"), ScalarType.PRED)
         before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
-        own, other = (PartialRef(name, at * self.pieces + piece) for at in (slots.own, part))
-        begin, stop = shared.apply(slots.begin), shared.apply(slots.stop)
+        own, other, meeting = (
+            PartialRef(name, shared.apply(at) * self.pieces + piece)
+            for at in (slots.own, part, slots.meeting)
+        )
+        count = Var(namer.new("others"))
         add = For(
-            part, begin, select(completes, stop, begin),
-            (Await(other), FragAddPartial(after, before, other)),
+            part, slots.first, slots.first + count * slots.step,
+            (FragAddPartial(after, before, other),),
             step=Const(slots.step), carries=(Carry(before, total, summed),), yields=(after,),
         )  # fmt: skip
-        give = (FragStorePartial(own, summed), Publish(own))
-        return (Let(completes, shared.apply(slots.completes)), add, If(completes, epilogue, give))
+        give = (FragStorePartial(own, summed), Publish(meeting))
+        return (
+            Let(completes, shared.apply(slots.completes)),
+            Let(count, select(completes, shared.apply(slots.others), ZERO)),
+            If(ZERO < count, (Await(meeting, count),)),
+            add,
+            If(completes, epilogue, give),
+        )
 
     def _slots(self, tile: Expr) -> _Slots:
         interval, others = self.relation.interval, self.relation.splits - 1
         cta, ctas = Special("ctaid.x"), Special("nctaid.x")
         if interval is None:
             first, z = (tile * ctas + cta) * others, Special("ctaid.z")
-            return _Slots(first + z, first, first + others, 1, z.eq(others))
+            return _Slots(first + z, first, 1, ZERO + others, first, z.eq(others))
         # Slots follow the shares; the place in the cluster is counted from its end.
-        own = ctas - 1 - cta
-        last = ((tile + 1) * interval.per_tile - 1) // interval.share
-        stop = own + (last - interval.index) * interval.size + 1
-        completes = interval.start <= tile * interval.per_tile
-        return _Slots(own, own + interval.size, stop, interval.size, completes)
+        own, size = ctas - 1 - cta, interval.size
+        opens = tile * interval.per_tile
+        before = interval.index - opens // interval.share
+        rest = (opens + interval.per_tile - 1) // interval.share - interval.index
+        completes = interval.start <= opens
+        return _Slots(own, own + size, size, rest, own - before * size, completes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Of one tile: ``own``, and every ``step``-th from ``begin`` up to ``stop`` of the others' where
-    this CTA ``completes`` the tile.
+    """Of one tile.
+
+    Args:
+        own: where this CTA stores its part.
+        first: where the others' parts begin, if this CTA completes the tile.
+        step: from one of them to the next.
+        others: how many there are.
+        meeting: the slot at whose counter they are published.
+        completes: whether this CTA completes the tile.
     """
 
     own: Expr
-    begin: Expr
-    stop: Expr
+    first: Expr
     step: int
+    others: Expr
+    meeting: Expr
     completes: Expr
 
 

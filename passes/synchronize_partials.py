@@ -1,14 +1,15 @@
 """Hand partial results from the CTA that computed them to the CTA that completes the tile.
 
 Requires: ``frag.store_partial`` followed by ``publish``, ``await`` followed by
-``frag.add_partial``, in a compute role; each slot is published once and awaited once.
+``frag.add_partial``, in a compute role; where parts are published, one warpgroup awaits all of
+them.
 Guarantees: a counter for each slot, 0 outside of the grid. The threads of the warpgroup that
 stored meet in a barrier, then one of them raises the counter with release semantics at GPU scope,
 which covers what it has met. One thread of the warpgroup that adds waits for the counter with
-acquire semantics, lowers it again for the next launch, and meets the others in a barrier before
-they read.
+acquire semantics, sets it back for the next launch, and meets the others in a barrier before they
+read. It waits once for all parts of a tile: each wait is a way to the L2 and back.
 
-Lowering needs no order: whoever raised it does so once in a grid, and the next grid of the stream
+Setting back needs no order: nobody raises it again in this grid, and the next grid of the stream
 touches global memory when this one has ended.
 
 After ``order_pingpong`` and before ``wait_for_earlier_grids``.
@@ -49,9 +50,9 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
     before::
 
         frag.store_partial parts[7], sum
-        publish parts[7]
+        publish parts[4]
         ...
-        await parts[7]
+        await parts[4], 2
         added: frag<f32, 64x256> = frag.add_partial partial, parts[7]
 
     after::
@@ -60,13 +61,13 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
         frag.store_partial parts[7], sum
         bar.sync parts_sync[wg]
         if %warpgroup.warp == 0 {
-          elect { was: i32 = atom add, ready[7], 1, order=release.gpu }
+          elect { was: i32 = atom add, ready[4], 1, order=release.gpu }
         }
         ...
         if %warpgroup.warp == 0 {
           elect {
-            counter.wait ready[7], 1
-            was2: i32 = atom exch, ready[7], 0
+            counter.wait ready[4], 2
+            was2: i32 = atom exch, ready[4], 0
           }
         }
         bar.sync parts_sync[wg]
@@ -76,7 +77,7 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
         InternalError: a workspace without counters.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
-        names = {s.slot.array for s in walk(role.body) if isinstance(s, Await | Publish)}
+        names = {s.at.array for s in walk(role.body) if isinstance(s, Await | Publish)}
         for name in sorted(names):
             kernel = _synchronized(kernel, role.name, name)
     return kernel
@@ -101,10 +102,10 @@ def _synchronized(kernel: Kernel, role_name: str, workspace: str) -> Kernel:
             case Publish(PartialRef(name, index)) if name == workspace:
                 raised = Atom(Var(names.new("was")), "add", CounterRef(flags[at], index), Const(1), "release.gpu")
                 return (sync, _one_thread(raised))
-            case Await(PartialRef(name, index)) if name == workspace:
+            case Await(PartialRef(name, index), count) if name == workspace:
                 flag = CounterRef(flags[at], index)
-                lowered = Atom(Var(names.new("was")), "exch", flag, ZERO)
-                return (_one_thread(CounterWait(flag, Const(1)), lowered), sync)
+                back = Atom(Var(names.new("was")), "exch", flag, ZERO)
+                return (_one_thread(CounterWait(flag, count), back), sync)
         return None
 
     def placed(r: Role) -> Role:

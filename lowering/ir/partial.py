@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lowering.ir.expr import Expr
 from lowering.ir.operands import Frag, PartialRef, Stmt
 
 __all__ = ["Await", "FragAddPartial", "FragStorePartial", "Publish"]
@@ -34,19 +35,20 @@ class FragAddPartial(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Publish(Stmt):
-    """What the executing warpgroup stored in a slot is complete (tile level, until
-    ``synchronize_partials``).
+    """What the executing warpgroup stored is complete, for whoever awaits ``at``, the slot that
+    stands for the tile (tile level, until ``synchronize_partials``).
     """
 
     OP: ClassVar[str] = "publish"
-    slot: PartialRef
+    at: PartialRef
 
 
 @dataclass(frozen=True, slots=True)
 class Await(Stmt):
-    """Wait until a slot is complete; nobody else waits for it (tile level, until
-    ``synchronize_partials``).
+    """Wait until ``count`` parts were published at ``at``; nobody else waits there (tile level,
+    until ``synchronize_partials``).
     """
 
     OP: ClassVar[str] = "await"
-    slot: PartialRef
+    at: PartialRef
+    count: Expr

@@ -66,7 +66,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
         yield next
       }
       total: frag<f32, 64x64> = wgmma.wait last, 0
-      await parts[%ctaid.z]
+      await parts[%ctaid.z], 2
       more: frag<f32, 64x64> = frag.add_partial total, parts[%ctaid.z]
       frag.store_partial parts[1], more
       publish parts[1]
