@@ -3,7 +3,8 @@
 A kernel's time is that of the SM with most tiles. Each tile costs its k steps and its epilogue; a
 step takes as long as the slowest of what it needs: the tensor cores, reads of shared memory, the
 copies that fill it, or the way to the L2 and back shared by the stages in flight. In ping-pong the
-epilogue of one warpgroup runs under the main loop of the other. The whole is at least what L2 and
+epilogue of one warpgroup runs under the main loop of the other. Where CTAs share a tile, its steps
+are divided and what adds up the parts comes on top. The whole is at least what L2 and
 memory take for its bytes, and where its energy would exceed the power limit the clock gives way.
 
 The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at its power limit on
@@ -71,6 +72,16 @@ FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth power of the clock, because voltage follows it."""
 
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.5, 0.45, 0.30
+"""Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
+the tile, once and for each part that is added. From 213 kernels with 2, 3, 4 and 8 parts beside
+the same without (H200, 2026-11-21): 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
+128x256 in eight; more where the parts compete for the memory, hence the 1.5."""
+
+STREAM_K = 1.2
+"""What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
+meet at fewer operands in the L2. 12 shapes, same run."""
+
 SHARP = 8
 """How sharply the larger of two limits wins: the exponent of their norm."""
 
@@ -83,6 +94,7 @@ class Cost:
         launch_us: start of the kernel.
         main_us: the k loops of the SM with most tiles.
         epilogue_us: epilogues that no main loop hides.
+        combine_us: adding up the parts of tiles that CTAs share.
         memory_us: more, because L2 or memory are slower than that.
         power_us: more, because the power limit takes clock.
         tiles: output tiles, with those that a cluster adds at an edge.
@@ -94,6 +106,7 @@ class Cost:
     launch_us: float
     main_us: float
     epilogue_us: float
+    combine_us: float
     memory_us: float
     power_us: float
     tiles: int
@@ -107,6 +120,7 @@ class Cost:
             "start": self.launch_us,
             "k loops": self.main_us,
             "epilogues": self.epilogue_us,
+            "adding parts": self.combine_us,
             "memory": self.memory_us,
             "power": self.power_us,
         }
@@ -139,10 +153,11 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     ctas = cluster.m * cluster.n
     tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
     clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
-    rounds = -(-clusters // max(problem.sms // ctas, 1))
     steps = -(-problem.k // tile.k)
-    step, limit = _step(problem, params, min(clusters * ctas, problem.sms))
-    main = steps * step
+    work = _share(params, clusters, steps, max(problem.sms // ctas, 1))
+    rounds = work.rounds
+    step, limit = _step(problem, params, min(clusters * ctas * work.parts, problem.sms))
+    main = work.steps * step / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
     epilogue = _epilogue(problem, params)
     exposed = rounds * epilogue
     if params.ping_pong:
@@ -152,6 +167,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
     fed = _norm(alone, _memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
+    fed += (combine := _combine(params, work.parts))  # memory and tensor cores idle meanwhile
     flops = clusters * ctas * tile.m * tile.n * steps * tile.k
     energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
     held = fed * (1 + (energy / fed) ** 6) ** (CLOCK_EXPONENT / 6)
@@ -159,12 +175,39 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
         launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
         main_us=rounds * main / clock,
         epilogue_us=exposed / clock,
-        memory_us=fed - alone,
+        combine_us=combine,
+        memory_us=fed - alone - combine,
         power_us=held - fed,
         tiles=clusters * ctas,
         rounds=rounds,
         step=limit,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Of the CTA with most work: its steps of the k loop, its tiles, and CTAs that share one."""
+
+    steps: int
+    rounds: int
+    parts: int
+
+
+def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
+    """What is dealt out: ``tiles`` of ``steps`` to ``places`` CTAs, or clusters of them."""
+    if params.stream_k:
+        share = -(-tiles * steps // places)
+        parts = 1 + -(-(steps - 1) // share) if share % steps and share else 1
+        return _Share(share, max(1, -(-share // max(steps, 1))), parts)
+    parts = params.splitk_factor
+    rounds = -(-tiles // max(places // parts, 1))
+    return _Share(rounds * -(-steps // parts), rounds, parts)
+
+
+def _combine(params: MatmulParams, parts: int) -> float:
+    """Microseconds to add up ``parts`` of a tile."""
+    size = params.output_tile.m * params.output_tile.n / 8192
+    return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
 
 
 def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str]:

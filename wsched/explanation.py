@@ -247,7 +247,9 @@ def _short(params: MatmulParams) -> str:
     way = "ping-pong" if params.ping_pong else "cooperative"
     groups = "" if params.warpgroups == 2 else f", warpgroups {params.warpgroups}"
     m, n = params.cluster_dims.m, params.cluster_dims.n
-    return f"{way} {params.output_tile}{groups}" + (f", cluster {m}x{n}" if m * n > 1 else "")
+    cluster = f", cluster {m}x{n}" if m * n > 1 else ""
+    parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
+    return f"{way} {params.output_tile}{groups}{cluster}{parts}"
 
 
 def _choices(
@@ -286,6 +288,9 @@ def _choices(
         Choice("tiling_strategy", params.tiling_strategy.name,
                f"{grid} CTAs loop over {tiles} tiles" if params.persistent
                else "a CTA for each tile"),
+        Choice("splitk_factor", str(params.splitk_factor),
+               "each tile is computed by one CTA" if params.splitk_factor == 1 else
+               f"{tiles} tiles would leave SMs idle: CTAs share each and add up what they have"),
         Choice("grid_traversal_factor", str(params.grid_traversal_factor),
                "tiles that are visited together share operands in the L2"),
         Choice("programmatic_dependent_launch", str(params.programmatic_dependent_launch),

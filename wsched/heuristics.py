@@ -6,13 +6,17 @@ the time of each, launched dependently or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from wsched.cost_model import Cost, cost
 from wsched.problem import Problem
-from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
+from wsched.schedule.params import (
+    ClusterDims,
+    GemmTile,
+    MatmulParams,
+    SupportedVectorization,
+)
 from wsched.schedule.tiles import fit_stages, with_tile
 
 __all__ = [
@@ -55,6 +59,13 @@ CLUSTERS = (ClusterDims(1, 1), ClusterDims(2, 1), ClusterDims(1, 2))
 
 CLUSTERED = 128 * 128
 
+SPLITS = (2, 3, 4, 8)
+"""Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
+or split-K were always faster, by 3 to 18 % (design/performance.md)."""
+
+LEAST_STEPS = 4
+"""Steps of the k loop that are worth a part of their own."""
+
 TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read
 again: row-major order lost a quarter of the speed at 8192x28672x4096; 4 and 16 were as fast as 8
@@ -86,22 +97,40 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
 
 @lru_cache(maxsize=256)
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
-    """Every candidate, best first; each tile once per cluster."""
-    found = [
-        min(_launches(problem, params, cluster), key=lambda c: c.cost.us)
-        for tile in TILES
-        if (params := _fitting(problem, tile)) is not None
-        for cluster in CLUSTERS
-        if _spans(problem, tile, cluster)
-    ]
+    """Every candidate, best first: each tile once per cluster, and once in parts where that leaves
+    fewer SMs idle.
+    """
+    found: list[Candidate] = []
+    for tile in TILES:
+        params = _fitting(problem, tile)
+        if params is None:
+            continue
+        for cluster in CLUSTERS:
+            if _spans(problem, tile, cluster):
+                whole = _launched(problem, [replace(params, cluster_dims=cluster)])
+                parts = _parted(problem, whole)
+                found += [whole, *([_launched(problem, parts)] if parts else [])]
     return tuple(sorted(found, key=lambda c: c.cost.us))
 
 
-def _launches(problem: Problem, params: MatmulParams, cluster: ClusterDims) -> Iterator[Candidate]:
-    """A tile in a cluster, launched dependently and not; of equals the first is taken."""
-    for dependent in (True, False):
-        tried = replace(params, cluster_dims=cluster, programmatic_dependent_launch=dependent)
-        yield Candidate(tried, cost(problem, tried))
+def _launched(problem: Problem, ways: list[MatmulParams]) -> Candidate:
+    """The fastest of some parameters, launched dependently or not; of equals the first."""
+    tried = (
+        replace(params, programmatic_dependent_launch=dependent)
+        for params in ways
+        for dependent in (True, False)
+    )
+    return min((Candidate(p, cost(problem, p)) for p in tried), key=lambda c: c.cost.us)
+
+
+def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
+    """The same with K in parts, where all parts have a place at the same time."""
+    steps = -(-problem.k // whole.params.output_tile.k)
+    return [
+        replace(whole.params, splitk_factor=parts)
+        for parts in SPLITS
+        if whole.cost.tiles * parts <= problem.sms and steps >= parts * LEAST_STEPS
+    ]
 
 
 def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:

@@ -26,10 +26,12 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
-        "persistent" if params.persistent else "tile_per_cta",
+        "streamk" if params.stream_k else "persistent" if params.persistent else "tile_per_cta",
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
+    if params.splitk_factor > 1:
+        words.append(f"k{params.splitk_factor}")
     if not params.warp_specialized:
         words.append("pipelined")
     if not params.use_smem_epilogue:

@@ -297,7 +297,7 @@ def test_explanation_of_a_kernel(
 ) -> None:
     """With a ranking of this test's own, so that it does not change with the calibration."""
     chosen, other = SCHEDULES[name], SCHEDULES["coop_128x64"]
-    fast = Cost(0.5, 0.5, 0.25, 0.0, 0.25, tiles=64, rounds=1, step="tensor cores")
+    fast = Cost(0.5, 0.5, 0.25, 0.0, 0.0, 0.25, tiles=64, rounds=1, step="tensor cores")
     slow = replace(fast, main_us=1.25, rounds=2, step="copies")
     made = (Candidate(chosen, fast), Candidate(other, slow))
     monkeypatch.setattr(explanation, "candidates", lambda problem: made)
