@@ -1,0 +1,69 @@
+"""Workspaces: which launches share one, and what lives on."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from wsched.workspace import Workspace
+
+
+class Device:
+    """Gives out buffers, and says which streams are being captured."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[int, int, int, bool]] = []
+        self.captures: dict[int, int] = {}
+        self.workspace = Workspace(self.allocate, lambda stream, _: self.captures.get(stream, 0))
+
+    def allocate(self, stream: int, device: int, nbytes: int, zeroed: bool) -> Any:
+        self.made.append((stream, device, nbytes, zeroed))
+        return bytearray(nbytes)
+
+
+def test_launches_of_a_stream_share_one() -> None:
+    d = Device()
+    first = d.workspace.get(7, 0, 64, True)
+    assert d.workspace.get(7, 0, 64, True) is first
+    assert d.workspace.get(7, 0, 8, True) is first
+    assert d.made == [(7, 0, 64, True)]
+
+
+def test_streams_devices_and_zeros_are_told_apart() -> None:
+    d = Device()
+    places = [(7, 0, False), (7, 0, True), (8, 0, True), (7, 1, True)]
+    found = [d.workspace.get(stream, device, 8, zeroed) for stream, device, zeroed in places]
+    assert len({id(x) for x in found}) == len(places)
+
+
+def test_a_larger_one_takes_its_place_and_the_old_one_lives_on() -> None:
+    d = Device()
+    small = d.workspace.get(7, 0, 8)
+    small[0] = 5
+    large = d.workspace.get(7, 0, 16)
+    assert large is not small
+    assert d.workspace.get(7, 0, 8) is large
+    assert any(x is small for x in d.workspace._kept)
+
+
+def test_a_capture_has_its_own() -> None:
+    d = Device()
+    eager = d.workspace.get(7, 0, 8, True)
+    d.captures[7] = 1
+    assert d.workspace.capturing(7, 0)
+    first = d.workspace.get(7, 0, 8, True)
+    assert d.workspace.get(7, 0, 8, True) is first
+    d.captures[7] = 2
+    second = d.workspace.get(7, 0, 8, True)
+    del d.captures[7]
+    assert not d.workspace.capturing(7, 0)
+    assert d.workspace.get(7, 0, 8, True) is eager
+    assert len({id(x) for x in (eager, first, second)}) == 3
+
+
+def test_threads_get_the_same() -> None:
+    d = Device()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: d.workspace.get(7, 0, 64, True), range(64)))
+    assert len({id(x) for x in found}) == 1
+    assert len(d.made) == 1
