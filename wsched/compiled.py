@@ -41,6 +41,7 @@ from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul import schedule_matmul
 from wsched.schedule.params import MatmulParams
 from wsched.schedule.subdags import subdags_text, to_dot
+from wsched.workspace import Workspace
 
 if TYPE_CHECKING:
     import torch
@@ -324,7 +325,7 @@ class CompiledFusion:
         """The kernel in the driver's hands."""
         from lowering.cuda.launch import LoadedKernel
 
-        return LoadedKernel(self.kernel, self.compiled.cubin)
+        return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
 
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""

@@ -70,10 +70,6 @@ class Workspace:
             found = self._grown(key, nbytes)
         return found[1]
 
-    def capturing(self, stream: int, device: int) -> bool:
-        """Whether the stream is being captured, so that an address kept for it does not count."""
-        return self._capture(stream, device) != 0
-
     def _grown(self, key: Key, nbytes: int) -> tuple[int, Any]:
         with self._lock:
             found = self._current.get(key)

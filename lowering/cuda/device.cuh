@@ -331,6 +331,19 @@ PTX void ld_global_v2_f32(float& a, float& b, const float* at, bool inside) {
       : "l"(at), "r"(int(inside)));
 }
 
+// --- counters in global memory: the atomics are written for each kernel ----------------------------
+
+PTX int ld_acquire_gpu(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+
+PTX void counter_wait(const int* at, int least) {
+  while (ld_acquire_gpu(at) < least) {
+  }
+}
+
 // --- registers to global memory: nothing where `inside` is false -----------------------------------
 
 PTX void st_global_b16(unsigned short* at, unsigned value, bool inside) {

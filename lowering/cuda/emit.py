@@ -6,6 +6,7 @@ from functools import cache
 from importlib import resources
 
 from lowering.cuda import (
+    atomics,
     barriers,
     compute,
     control,
@@ -25,7 +26,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
-    **pointwise.RULES, **stamps.RULES,
+    **pointwise.RULES, **stamps.RULES, **atomics.RULES,
 }  # fmt: skip
 
 
@@ -48,6 +49,7 @@ def emit_kernel(kernel: Kernel) -> str:
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
     parts = [compute.wgmma_function(*shape) for shape in sorted(e.wgmmas, key=str)]
+    parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
@@ -70,12 +72,12 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, address and stride of each plain tensor, trace buffers, scalars."""
+    """Tensor maps, address and stride of each plain tensor, trace buffers, counters, scalars."""
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
             for m in e.kernel.tensor_maps]  # fmt: skip
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
-    return [*maps, *global_memory.parameters(e), *traces, *scalars]
+    return [*maps, *global_memory.parameters(e), *traces, *atomics.parameters(e), *scalars]
 
 
 def _special_registers(e: Emitter, out: Writer) -> None:

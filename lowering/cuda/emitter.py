@@ -50,6 +50,7 @@ class Emitter:
             whether they are MN-major.
         wgmmas: (columns, operand dtype, trans_a, trans_b) of the wgmma functions that the body
             calls.
+        atoms: (operation, order) of the atomics that the body calls.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -61,6 +62,7 @@ class Emitter:
         self.policies: set[str] = set()
         self.descriptors: dict[str, tuple[str, bool]] = {}
         self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
+        self.atoms: set[tuple[str, str]] = set()
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (
@@ -69,6 +71,7 @@ class Emitter:
             ("buffer", kernel.shared),
             ("barrier", kernel.mbarriers),
             ("trace", kernel.traces),
+            ("counter", kernel.counters),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)

@@ -12,6 +12,7 @@ from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.hopper import SHARED_BYTES
+from lowering.ir.expr import evaluate
 from lowering.ir.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class LoadedKernel:
     Args:
         kernel: the final kernel IR, for its parameters, tensor maps and launch attributes.
         cubin: what was compiled from it.
+        workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
 
     One object serves all devices and threads. A launch neither allocates device memory nor
     synchronizes, so it can be captured in a CUDA graph. A captured graph has copies of the
@@ -98,8 +100,10 @@ class LoadedKernel:
         InternalError: the driver refuses the cubin, or the kernel needs too much shared memory.
     """
 
-    def __init__(self, kernel: Kernel, cubin: bytes) -> None:
-        self.kernel = kernel
+    def __init__(
+        self, kernel: Kernel, cubin: bytes, workspace: Callable[..., Any] | None = None
+    ) -> None:
+        self.kernel, self._workspace = kernel, workspace
         if kernel.shared_bytes > SHARED_BYTES:
             raise InternalError(
                 "launch", f"{kernel.shared_bytes} bytes of shared memory of {SHARED_BYTES}"
@@ -163,8 +167,26 @@ class LoadedKernel:
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
+        if self.kernel.counters:
+            counts = [evaluate(c.count, dict(params)) for c in self.kernel.counters]
+
+            def pack(counters: int) -> Arguments:
+                at = [counters + 4 * sum(counts[:i]) for i in range(len(counts))]
+                return Arguments(self.kernel, descriptors, [*places, *at], scalars)
+
+            return PreparedLaunch(self, pack, device, grid, 4 * sum(counts))
         arguments = Arguments(self.kernel, descriptors, places, scalars)
-        return PreparedLaunch(self, arguments, device, grid)
+        return PreparedLaunch(self, lambda _: arguments, device, grid)
+
+    def counters(self, stream: int, device: int, nbytes: int) -> int:
+        """Address of ``nbytes`` bytes of counters for launches on a stream.
+
+        Raises:
+            InternalError: no workspace.
+        """
+        if self._workspace is None:
+            raise InternalError("launch", f"{self.kernel.name} has counters, but no workspace")
+        return int(self._workspace(stream, device, nbytes, True).data_ptr())
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -281,18 +303,33 @@ class PreparedLaunch:
 
     The arguments never change, so that threads may share it. For each stream that it is launched
     on it keeps the four arguments of ``cuLaunchKernelEx`` as ctypes objects: converting eleven
-    integers for ``cuLaunchKernel`` anew takes longer than the driver does.
+    integers for ``cuLaunchKernel`` anew takes longer than the driver does. Counters are the
+    stream's, or those of the capture that it is in, and are asked for by each launch.
+
+    Args:
+        kernel: to launch.
+        pack: makes the arguments, given the address of the counters (0 without).
+        device: of the tensors.
+        grid: CTAs.
+        counters: bytes of counters.
     """
 
-    __slots__ = ("_arguments", "_by_stream", "_current", "_device", "_grid", "_kernel", "_raw",
-                 "_submit")  # fmt: skip
+    __slots__ = ("_by_stream", "_counters", "_current", "_device", "_grid", "_kernel", "_pack",
+                 "_raw", "_submit")  # fmt: skip
 
-    def __init__(self, kernel: LoadedKernel, arguments: Arguments, device: int, grid: int) -> None:
-        self._kernel, self._arguments = kernel, arguments
+    def __init__(
+        self,
+        kernel: LoadedKernel,
+        pack: Callable[[int], Arguments],
+        device: int,
+        grid: int,
+        counters: int = 0,
+    ) -> None:
+        self._kernel, self._pack, self._counters = kernel, pack, counters
         self._device, self._grid = device, grid
         self._submit = kernel._submit
         self._current, self._raw = _stream_functions(kernel._torch)
-        self._by_stream: dict[int, LaunchArguments] = {}
+        self._by_stream: dict[tuple[int, int], tuple[LaunchArguments, Arguments]] = {}
 
     def __call__(self, stream: int | None = None) -> None:
         """Launch on ``stream`` (a ``cudaStream_t`` of the device), or on torch's current stream.
@@ -310,13 +347,16 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        launch = self._by_stream.get(stream) or self._on(stream)
+        nbytes = self._counters
+        key = stream, self._kernel.counters(stream, self._device, nbytes) if nbytes else 0
+        launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)
 
-    def _on(self, stream: int) -> LaunchArguments:
-        """The arguments for a stream."""
-        kernel = self._kernel
+    def _on(self, key: tuple[int, int]) -> tuple[LaunchArguments, Arguments]:
+        """The arguments for a stream and counters, with what they point into."""
+        kernel, (stream, counters) = self._kernel, key
+        block = self._pack(counters)
         config = LaunchConfig(self._grid, 1, 1, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
         if kernel.kernel.dependent:
@@ -324,13 +364,13 @@ class PreparedLaunch:
         made = (
             ctypes.pointer(config),
             ctypes.c_void_p(kernel._handle),
-            ctypes.c_void_p(self._arguments.pointer),
+            ctypes.c_void_p(block.pointer),
             ctypes.c_void_p(None),
         )
         if len(self._by_stream) >= _STREAMS:
             self._by_stream.clear()
-        self._by_stream[stream] = made
-        return made
+        self._by_stream[key] = made, block
+        return made, block
 
 
 def _argument(values: Mapping[str, Any], name: str) -> Any:

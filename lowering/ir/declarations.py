@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from lowering.ir.expr import Expr, Var
 from lowering.ir.kernel import (
     CircularBuffer,
+    CounterArray,
     GlobalTensor,
     MBarrierArray,
     NamedBarrierArray,
@@ -127,6 +128,14 @@ class Declarations(Lexer):
         self.expect("]", "(")
         return TraceBuffer(name, slots, self.items(self.name, ")"))
 
+    def counter_array(self) -> CounterArray:
+        """Take an array of counters."""
+        name = self.name()
+        self.expect("[")
+        count = self.expr()
+        self.expect("]")
+        return CounterArray(name, count)
+
 
 DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "param": Declarations.scalar,
@@ -137,5 +146,6 @@ DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "named_barrier": Declarations.named_barrier,
     "circular_buffer": Declarations.circular_buffer,
     "trace": Declarations.trace_buffer,
+    "counter": Declarations.counter_array,
 }
 """Keyword -> what takes the declaration behind it."""

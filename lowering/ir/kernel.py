@@ -9,8 +9,8 @@ from lowering.ir.nodes import Body
 from lowering.ir.types import DType, Swizzle
 
 __all__ = [
-    "CircularBuffer", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray",
-    "SharedBuffer", "TensorMap", "TraceBuffer",
+    "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
+    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TraceBuffer",
 ]  # fmt: skip
 
 
@@ -183,6 +183,19 @@ class TraceBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterArray:
+    """``count`` words of 32 bits in global memory that all CTAs of the grid share, a pointer
+    parameter.
+
+    They are zero when the first CTA starts, and the kernel leaves them zero: the next launch on the
+    same stream finds them so. ``count`` is over the scalar parameters.
+    """
+
+    name: str
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel at any point of the lowering.
 
@@ -206,6 +219,7 @@ class Kernel:
     globals: tuple[GlobalTensor, ...] = ()
     dependent: bool = False
     traces: tuple[TraceBuffer, ...] = ()
+    counters: tuple[CounterArray, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

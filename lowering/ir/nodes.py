@@ -10,6 +10,7 @@ Nodes that only exist before a certain pass say so ("tile level").
 
 from __future__ import annotations
 
+from lowering.ir.atomic import Atom, CounterWait
 from lowering.ir.compute import (
     FragCast,
     FragColumns,
@@ -37,7 +38,16 @@ from lowering.ir.memory import (
     TmaLoad,
     TmaStore,
 )
-from lowering.ir.operands import Body, Frag, GmemRef, MBarrierRef, NamedBarrierRef, SmemRef, Stmt
+from lowering.ir.operands import (
+    Body,
+    CounterRef,
+    Frag,
+    GmemRef,
+    MBarrierRef,
+    NamedBarrierRef,
+    SmemRef,
+    Stmt,
+)
 from lowering.ir.stamp import Stamp
 from lowering.ir.sync import (
     Acquire,
@@ -63,6 +73,7 @@ from lowering.ir.sync import (
 
 __all__ = [
     "Acquire",
+    "Atom",
     "BarArrive",
     "BarSync",
     "Body",
@@ -71,6 +82,8 @@ __all__ = [
     "Carry",
     "ClusterSync",
     "Consume",
+    "CounterRef",
+    "CounterWait",
     "CtaSync",
     "Elect",
     "FenceMBarrierInit",

@@ -8,7 +8,9 @@ from typing import ClassVar
 from lowering.ir.expr import Expr
 from lowering.ir.types import FragmentType
 
-__all__ = ["Body", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "SmemRef", "Stmt"]
+__all__ = [
+    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "SmemRef", "Stmt",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class MBarrierRef:
 @dataclass(frozen=True, slots=True)
 class NamedBarrierRef:
     """Named barrier ``index`` of a named-barrier array (hardware id = base id + index)."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRef:
+    """Counter ``index`` of a counter array in global memory."""
 
     array: str
     index: Expr

@@ -14,6 +14,7 @@ from lowering.ir.lexer import NUMBER_NAMES, IRSyntaxError
 from lowering.ir.nodes import (
     Body,
     Carry,
+    CounterRef,
     Elect,
     For,
     Frag,
@@ -38,6 +39,12 @@ _PLAIN: dict[str, type[Stmt]] = {
     for cls in vars(nodes).values()
     if isinstance(cls, type) and issubclass(cls, Stmt) and cls.OP and cls.OP not in _BLOCKS
 }
+
+
+_REFERENCES = (
+    (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
+)  # fmt: skip
+"""What is written as a name and indices, and how many."""
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -88,6 +95,7 @@ class _Parser(Declarations):
             circular_buffers=tuple(groups["circular_buffer"]),
             globals=tuple(groups["global"]),
             traces=tuple(groups["trace"]),
+            counters=tuple(groups["counter"]),
             dependent=dependent,
         )
 
@@ -110,19 +118,22 @@ class _Parser(Declarations):
         if word in _CONTROL:
             self.at += 1
             return _CONTROL[word](self)
-        out = None
+        out: Frag | Var | None = None
         if word not in _PLAIN and self.ahead(":"):
-            out = self.result()
+            out = self.result() if self.ahead(":", "frag") else self.scalar()
             self.expect("=")
         cls = _PLAIN.get(self.peek)
         if cls is None:
             raise self.fail("a statement")
         if (out is None) == any(f.name == "out" for f in fields(cls)):
             raise self.fail("a statement without a result" if out else "a result before it")
+        if out is not None and not isinstance(out, get_type_hints(cls)["out"]):
+            kind = "scalar" if isinstance(out, Var) else "fragment"
+            raise self.fail(f"a statement that gives a {kind}")
         self.at += 1
         return self.plain(cls, out)
 
-    def plain(self, cls: type[Stmt], out: Frag | None) -> Stmt:
+    def plain(self, cls: type[Stmt], out: Frag | Var | None) -> Stmt:
         hints = get_type_hints(cls)
         values: dict[str, Any] = {}
         named = [f.name for f in fields(cls) if f.default is not MISSING]
@@ -165,7 +176,7 @@ class _Parser(Declarations):
             return self.fragment()
         if hint == tuple[Frag | float, ...]:
             return self.mixed()
-        for cls, count in ((SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1)):
+        for cls, count in _REFERENCES:
             if cls.__name__ in text:
                 name = self.name()
                 self.expect("[")

@@ -13,6 +13,7 @@ from lowering.ir.expr import ONE, Expr, ScalarType, Var
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import (
     Body,
+    CounterRef,
     Elect,
     For,
     Frag,
@@ -81,6 +82,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield head + (f" shares{shares}" if shares else "") + ahead
     for trace in kernel.traces:
         yield f"trace {trace.name}[{trace.slots}]({', '.join(trace.events)})"
+    for counter in kernel.counters:
+        yield f"counter {counter.name}[{counter.count}]"
 
 
 def _at(offset: int | None) -> str:
@@ -182,7 +185,7 @@ def _operand(value: object) -> str:
             return f"{buffer}[{stage}, {row}, {col}]"
         case GmemRef(name, row, col):
             return f"{name}[{row}, {col}]"
-        case MBarrierRef(name, index) | NamedBarrierRef(name, index):
+        case MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index):
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

@@ -18,6 +18,7 @@ from lowering.ir.kernel import Kernel
 from lowering.ir.lexer import NUMBER_NAMES
 from lowering.ir.nodes import (
     Acquire,
+    Atom,
     BarArrive,
     BarSync,
     Body,
@@ -25,6 +26,7 @@ from lowering.ir.nodes import (
     BulkWait,
     ClusterSync,
     Consume,
+    CounterRef,
     CtaSync,
     Frag,
     FragCast,
@@ -77,7 +79,7 @@ COLLECTIVE = (
     WarpSync, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
-    BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
+    Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
 CONSUMING = (MmaTile, Wgmma, WgmmaWait)
@@ -103,6 +105,7 @@ class _Verifier:
             GmemRef: {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals},
             MBarrierRef: {b.name for b in kernel.mbarriers},
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
+            CounterRef: {c.name for c in kernel.counters},
         }
 
     def problems(self) -> Iterator[str]:
@@ -156,7 +159,7 @@ class _Verifier:
             after |= self.consumed
         self.consumed = after
         out = getattr(stmt, "out", None)
-        if isinstance(out, Frag):
+        if isinstance(out, (Frag, Var)):
             yield from self.define(scope, out.name, out.type)
 
     def loop(

@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from lowering.hopper import WGMMA_K_BYTES
+from lowering.ir.atomic import ATOM_ORDERS, ATOMS
+from lowering.ir.expr import ScalarType
 from lowering.ir.kernel import Kernel, SharedBuffer
 from lowering.ir.memory import CACHE_POLICIES
 from lowering.ir.nodes import (
+    Atom,
     Frag,
     FragLoadGlobal,
     FragPointwise,
@@ -65,11 +68,23 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
         case MmaTile() | Wgmma():
             yield from _operands(kernel, stmt)
+        case Atom():
+            yield from _atom(stmt)
         case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
             yield f"no cache policy named {cache}"
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+
+
+def _atom(stmt: Atom) -> Iterator[str]:
+    for what, found, legal in (
+        ("operation", stmt.op, ATOMS), ("order", stmt.order, ATOM_ORDERS),
+    ):  # fmt: skip
+        if found not in legal:
+            yield f"no {what} of atom named {found}, but {', '.join(legal)}"
+    if stmt.out.type is not ScalarType.I32:
+        yield f"{stmt.out.name} is {stmt.out.type.value}, a counter i32"
 
 
 def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:

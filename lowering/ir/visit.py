@@ -158,7 +158,7 @@ def defined(stmt: Stmt) -> list[str]:
         case Roles(roles=roles):
             names += [r.group.name for r in roles if r.group]
     out = getattr(stmt, "out", None)
-    if isinstance(out, Frag):
+    if isinstance(out, (Frag, Var)):
         names.append(out.name)
     return names
 
@@ -202,7 +202,7 @@ class Names:
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
         for storage in (
             kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-            kernel.circular_buffers, kernel.globals, kernel.traces,
+            kernel.circular_buffers, kernel.globals, kernel.traces, kernel.counters,
         ):  # fmt: skip
             self._taken |= {x.name for x in storage}
         self._taken |= {g.stride for g in kernel.globals}

@@ -15,6 +15,7 @@ from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Stmt
 from lowering.machine import (
+    atomics,
     compute,
     control,
     global_memory,
@@ -55,6 +56,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.ClusterSync: synchronize.cluster_sync,
     nodes.GridDepWait: synchronize.griddep_wait,
     nodes.GridDepLaunchDependents: synchronize.griddep_launch_dependents,
+    nodes.Atom: atomics.atom,
+    nodes.CounterWait: atomics.counter_wait,
     nodes.PrefetchTensorMap: transfer.prefetch_tensormap,
     nodes.TmaLoad: transfer.tma_load,
     nodes.TmaStore: transfer.tma_store,
@@ -119,9 +122,11 @@ def run_kernel(
         kernel: after all passes.
         tensors: a row-major 2-D array for each tensor map and each global tensor (rows may be
             strided): elements of its type, or their raw bits as unsigned integers. For each trace
-            buffer an array of zeros, int64 with the buffer's shape.
+            buffer an array of zeros, int64 with the buffer's shape. Counters may be given as int32
+            zeros, and are zeros again afterwards.
         params: a value for each scalar parameter.
-        grid: number of CTAs. CTAs of different clusters run one after the other.
+        grid: number of CTAs. CTAs of different clusters run one after the other, but all at once
+            where they share counters.
         seed: of the adversary's choices.
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
@@ -134,6 +139,38 @@ def run_kernel(
         DeadlockError: warps wait for ever; the text names each and what it waits for.
         MachineError: a statement did what the hardware forbids or leaves undefined.
     """
+    _check(kernel, tensors, params, grid)
+    program = Program(kernel, HANDLERS)
+    refuse_long_run(kernel, params, grid, limit_seconds)
+    arguments = _arguments(kernel, tensors, params)
+    plain = _globals(kernel, tensors, params)
+    for t in kernel.traces:
+        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid)
+    words = _words(kernel, tensors, params)
+    counters: Counter[str] = Counter()
+    rows: list[TraceRow] | None = [] if trace else None
+    together = grid if kernel.counters else kernel.cluster
+    for start in range(0, grid, together):
+        scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
+        clusters = [
+            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, words)
+            for first in range(start, start + together, kernel.cluster)
+        ]
+        warps = [warp for cluster in clusters for warp in cluster.warps]
+        with np.errstate(all="ignore"):
+            scheduler.run(warps, lambda warp: _whole(warp, program))
+        for cluster in clusters:
+            counters += cluster.counters
+        counters["steps"] += scheduler.steps
+    for each in words.values():
+        each.check_left(kernel.name)
+    return RunResult(counters, tuple(rows or ()))
+
+
+def _check(
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
+) -> None:
+    """Raise InternalError where an argument is missing, or the grid is not of whole clusters."""
     missing = [p.name for p in kernel.params if p.name not in params]
     declared = [*(t.name for t in kernel.tensor_maps), *(g.name for g in kernel.globals)]
     declared += [t.name for t in kernel.traces]
@@ -142,22 +179,6 @@ def run_kernel(
         raise InternalError("machine", f"no value for {', '.join(missing)}")
     if grid < 1 or grid % kernel.cluster:
         raise InternalError("machine", f"a grid of {grid} CTAs in clusters of {kernel.cluster}")
-    program = Program(kernel, HANDLERS)
-    refuse_long_run(kernel, params, grid, limit_seconds)
-    arguments = _arguments(kernel, tensors, params)
-    plain = _globals(kernel, tensors, params)
-    for t in kernel.traces:
-        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid)
-    counters: Counter[str] = Counter()
-    rows: list[TraceRow] | None = [] if trace else None
-    for first in range(0, grid, kernel.cluster):
-        scheduler = Scheduler(adversary, f"{seed}/{first}", STEP_LIMIT)
-        cluster = Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain)
-        with np.errstate(all="ignore"):
-            scheduler.run(cluster.warps, lambda warp: _whole(warp, program))
-        counters += cluster.counters
-        counters["steps"] += scheduler.steps
-    return RunResult(counters, tuple(rows or ()))
 
 
 def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
@@ -187,6 +208,16 @@ def _globals(
             g, tensors[g.name], compile_scalar(g.rows)(env), compile_scalar(g.cols)(env)
         )
         for g in kernel.globals
+    }
+
+
+def _words(
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
+) -> dict[str, atomics.Counters]:
+    env = Env(params)
+    return {
+        c.name: atomics.counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
+        for c in kernel.counters
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
+
+if TYPE_CHECKING:
+    from lowering.machine.atomics import Counters
 
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
@@ -296,10 +300,12 @@ class Cluster:
         scheduler: Scheduler,
         trace: list[TraceRow] | None,
         globals: Mapping[str, Array] | None = None,
+        words: Mapping[str, Counters] | None = None,
     ) -> None:
         self.kernel = kernel
         self.tensors = tensors
         self.globals = globals or {}
+        self.words = words or {}
         self.grid = grid
         self.scheduler = scheduler
         self.trace = trace

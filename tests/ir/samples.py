@@ -23,6 +23,7 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
   circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
   circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
   trace spans[8](main_loop, cta)
+  counter arrived[M]
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
@@ -104,6 +105,9 @@ kernel all threads 384 cluster 2 dependent grid min(ceildiv(M, 128) * 2, sms) {
           mbarrier.arrive empty[0]
           mbarrier.arrive empty[0], cta=1, order=release.cluster
           mbarrier.inval full[0]
+          ticket: i32 = atom inc, arrived[0], M - 1
+          before: i32 = atom add, arrived[ticket], 1, order=release.gpu
+          counter.wait arrived[before], 2
         }
       } else {
         cta.sync
