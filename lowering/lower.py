@@ -18,6 +18,7 @@ from lowering.ir.kernel import CircularBuffer, Kernel, SharedBuffer, TensorMap
 from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef, Stmt
 from lowering.lower_compute import ComputeLowering
 from lowering.lower_epilogue import epilogue_globals, thread_tensors
+from lowering.lower_queue import DealtTiles
 from lowering.scope import Indices, Namer, Shared
 from wsched.fusion import (
     Fusion,
@@ -59,8 +60,11 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    compute = ComputeLowering(fusion, rings, graph, shared, RING).section()
-    loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
+    dealt = DealtTiles.of(relation, graph, shared)
+    compute = ComputeLowering(fusion, rings, graph, shared, RING, dealt).section()
+    loads = [_load_section(fusion, ring, r, graph, shared, dealt) for ring, r in rings.items()]
+    if dealt is not None:
+        loads.append(dealt.fetch_section(relation.registers[0]))
     return Kernel(
         name=name,
         threads=128 * relation.roles,
@@ -72,6 +76,7 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
         cluster=cluster_size(cluster),
         circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
         globals=epilogue_globals(fusion, vector),
+        tile_queues=() if dealt is None else (dealt.queue,),
     )
 
 
@@ -154,10 +159,16 @@ def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
 
 
 def _load_section(
-    fusion: Fusion, ring: str, relation: LoadRelation, graph: TransformGraph, shared: Shared
+    fusion: Fusion,
+    ring: str,
+    relation: LoadRelation,
+    graph: TransformGraph,
+    shared: Shared,
+    dealt: DealtTiles | None,
 ) -> Section:
     """``for m: produce, load.tile ...``: the loop that circular buffering is applied to."""
-    step = Var(shared.namer.new(relation.loop.label))
+    nest = None if dealt is None else dealt.nest(relation)
+    step = Var(shared.namer.new(relation.loop.label)) if nest is None else nest.step
     loads = [fusion.tensor(name) for name in relation.loads]
     known: dict[Group, Expr] = {}
     for t in loads:
@@ -166,9 +177,9 @@ def _load_section(
                 known[graph.group(d)] = Special("ctaid.x")
             elif position >= t.slice_position:
                 known[graph.group(d)] = ZERO
-            else:
+            elif nest is None:
                 known[graph.group(d)] = step
-    indices = Indices(graph, known, shared)
+    indices = Indices(graph, known | (nest.known if nest else {}), shared)
     body: list[Stmt] = [Produce(ring, step)]
     used: list[Expr] = []
     for t in loads:
@@ -177,7 +188,12 @@ def _load_section(
         row, col = (indices.found[graph.group(d)] for d in source.in_memory)
         used += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
-    loop = For(step, ZERO, shared.apply(relation.load_stop), (*indices.lets(used), *body))
+    lets = indices.lets(used)
+    if nest is None:
+        assert isinstance(step, Var)
+        loop = For(step, ZERO, shared.apply(relation.load_stop), (*lets, *body))
+    else:
+        loop = nest.loop(tuple(lets), tuple(body))
     return Section("load", (loop,), registers=relation.registers[0])
 
 

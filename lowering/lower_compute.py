@@ -22,6 +22,7 @@ from lowering.ir.nodes import (
 )
 from lowering.ir.types import DType, FragmentType
 from lowering.lower_epilogue import EpilogueLowering
+from lowering.lower_queue import DealtTiles
 from lowering.scope import Indices, Shared
 from wsched.fusion import (
     Fusion,
@@ -46,6 +47,7 @@ class ComputeLowering:
         graph: its transform graph.
         shared: names that both sections use.
         ring: name of the operands' circular buffer.
+        dealt: tiles that are dealt out at run time, None where they are in turn.
         known: index of the groups that compute's loops run over.
         vars: the relation's loop variables in terms of the section's.
     """
@@ -55,6 +57,7 @@ class ComputeLowering:
     graph: TransformGraph
     shared: Shared
     ring: str
+    dealt: DealtTiles | None = None
     known: dict[Group, Expr] = field(default_factory=dict)
     vars: dict[Var, Expr] = field(default_factory=dict)
 
@@ -112,7 +115,7 @@ class ComputeLowering:
         tail = self.relation.tail
         stop = step.domain.extent
         if tail is not None and tail.serial == step.var and tail.serial_stop is not None:
-            stop = tail.serial_stop
+            stop = tail.serial_stop if self.dealt is None else self.dealt.stop
         stop = self.shared.apply(substitute(stop, self.vars))
         if not isinstance(var, Var):
             raise InternalError("lower", f"{step.var} is no loop")
@@ -120,6 +123,10 @@ class ComputeLowering:
 
     def _tile(self, acc: TensorView, slices: StepLoop, before: Frag, total: Frag) -> Body:
         """One output tile: k loop, then the epilogue."""
+        entry: Body = ()
+        if self.dealt is not None:
+            tile, entry = self.dealt.next_of(self.relation.tail, self.vars)
+            self.known[self.dealt.group] = tile
         indices = Indices(self.graph, self.known, self.shared)
         inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
         mma = self.fusion.mma
@@ -135,7 +142,7 @@ class ComputeLowering:
         rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
         epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
         lets, epilogue = epilogues.loop(acc, total)
-        return (*lets, loop, epilogue)
+        return (*entry, *lets, loop, epilogue)
 
     def _fragment(self, acc: TensorView) -> FragmentType:
         """What one warpgroup holds of the accumulator."""

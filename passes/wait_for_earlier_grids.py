@@ -32,7 +32,9 @@ from dataclasses import replace
 from lowering.errors import InternalError
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import (
+    Atom,
     Body,
+    CounterWait,
     FragLoadGlobal,
     FragStoreGlobal,
     GridDepLaunchDependents,
@@ -48,7 +50,7 @@ from lowering.options import LoweringOptions
 
 __all__ = ["wait_for_earlier_grids"]
 
-_GLOBAL = (FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore)
+_GLOBAL = (Atom, CounterWait, FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore)
 
 
 def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:

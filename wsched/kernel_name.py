@@ -26,7 +26,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
-        "persistent" if params.persistent else "tile_per_cta",
+        "dynamic" if params.dynamic else "persistent" if params.persistent else "tile_per_cta",
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]

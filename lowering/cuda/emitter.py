@@ -72,6 +72,7 @@ class Emitter:
             ("barrier", kernel.mbarriers),
             ("trace", kernel.traces),
             ("counter", kernel.counters),
+            ("word", kernel.words),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)

@@ -14,7 +14,9 @@ from lowering.ir.kernel import (
     NamedBarrierArray,
     SharedBuffer,
     TensorMap,
+    TileQueue,
     TraceBuffer,
+    WordArray,
 )
 from lowering.ir.lexer import Lexer
 from lowering.ir.operands import Frag
@@ -136,6 +138,23 @@ class Declarations(Lexer):
         self.expect("]")
         return CounterArray(name, count)
 
+    def word_array(self) -> WordArray:
+        """Take an array of words."""
+        name = self.name()
+        self.expect("[")
+        count = self.integer()
+        self.expect("]")
+        return WordArray(name, count, self.offset())
+
+    def tile_queue(self) -> TileQueue:
+        """Take a tile queue."""
+        name = self.name()
+        numbers = []
+        for word in ("stages", "groups", "consumers"):
+            self.expect(word)
+            numbers.append(self.integer())
+        return TileQueue(name, *numbers)
+
 
 DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "param": Declarations.scalar,
@@ -147,5 +166,7 @@ DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "circular_buffer": Declarations.circular_buffer,
     "trace": Declarations.trace_buffer,
     "counter": Declarations.counter_array,
+    "word": Declarations.word_array,
+    "tile_queue": Declarations.tile_queue,
 }
 """Keyword -> what takes the declaration behind it."""

@@ -10,7 +10,8 @@ from lowering.ir.types import DType, Swizzle
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
-    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TraceBuffer",
+    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TileQueue", "TraceBuffer",
+    "WordArray",
 ]  # fmt: skip
 
 
@@ -196,6 +197,36 @@ class CounterArray:
 
 
 @dataclass(frozen=True, slots=True)
+class WordArray:
+    """``count`` words of 32 bits in shared memory; ``offset`` in bytes, None until
+    ``allocate_shared``.
+    """
+
+    name: str
+    count: int
+    offset: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return 4 * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class TileQueue:
+    """A circular buffer of tile numbers, a word each, from one warp of the cluster to all its CTAs.
+
+    Every load warp reads each entry. Of ``groups`` compute warpgroups ``consumers`` read it: all,
+    or one in turn.
+    """
+
+    name: str
+    stages: int
+    groups: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel at any point of the lowering.
 
@@ -220,6 +251,8 @@ class Kernel:
     dependent: bool = False
     traces: tuple[TraceBuffer, ...] = ()
     counters: tuple[CounterArray, ...] = ()
+    words: tuple[WordArray, ...] = ()
+    tile_queues: tuple[TileQueue, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""
@@ -241,6 +274,10 @@ class Kernel:
         """The mbarrier array of that name."""
         return next(b for b in self.mbarriers if b.name == name)
 
+    def tile_queue(self, name: str) -> TileQueue:
+        """The tile queue of that name."""
+        return next(q for q in self.tile_queues if q.name == name)
+
     def trace(self, name: str) -> TraceBuffer:
         """The trace buffer of that name."""
         return next(t for t in self.traces if t.name == name)
@@ -254,4 +291,5 @@ class Kernel:
         """Bytes of dynamic shared memory, without the 1024 that aligning its base may cost."""
         ends = [b.offset + b.stages * b.stage_bytes for b in self.shared if b.offset is not None]
         ends += [b.offset + 8 * b.stages for b in self.mbarriers if b.offset is not None]
+        ends += [w.offset + w.bytes for w in self.words if w.offset is not None]
         return max(ends, default=0)

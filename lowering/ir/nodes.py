@@ -25,7 +25,18 @@ from lowering.ir.compute import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section, SetMaxNReg
+from lowering.ir.control import (
+    Break,
+    Carry,
+    Elect,
+    For,
+    If,
+    Let,
+    Role,
+    Roles,
+    Section,
+    SetMaxNReg,
+)
 from lowering.ir.memory import (
     BulkCommit,
     BulkWait,
@@ -47,7 +58,9 @@ from lowering.ir.operands import (
     NamedBarrierRef,
     SmemRef,
     Stmt,
+    WordRef,
 )
+from lowering.ir.queue import FetchTiles, LdWord, NextTile, StWord
 from lowering.ir.stamp import Stamp
 from lowering.ir.sync import (
     Acquire,
@@ -77,6 +90,7 @@ __all__ = [
     "BarArrive",
     "BarSync",
     "Body",
+    "Break",
     "BulkCommit",
     "BulkWait",
     "Carry",
@@ -88,6 +102,7 @@ __all__ = [
     "Elect",
     "FenceMBarrierInit",
     "FenceProxyAsync",
+    "FetchTiles",
     "For",
     "Frag",
     "FragCast",
@@ -102,6 +117,7 @@ __all__ = [
     "If",
     "LdMatrix",
     "LdShared",
+    "LdWord",
     "Let",
     "LoadTile",
     "MBarrierArrive",
@@ -112,6 +128,7 @@ __all__ = [
     "MBarrierWait",
     "MmaTile",
     "NamedBarrierRef",
+    "NextTile",
     "PrefetchTensorMap",
     "Produce",
     "Release",
@@ -122,6 +139,7 @@ __all__ = [
     "SmemRef",
     "StMatrix",
     "StShared",
+    "StWord",
     "Stamp",
     "Stmt",
     "StoreTile",
@@ -133,4 +151,5 @@ __all__ = [
     "WgmmaCommit",
     "WgmmaFence",
     "WgmmaWait",
+    "WordRef",
 ]

@@ -10,6 +10,7 @@ from lowering.ir.types import FragmentType
 
 __all__ = [
     "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "SmemRef", "Stmt",
+    "WordRef",
 ]  # fmt: skip
 
 
@@ -63,6 +64,14 @@ class NamedBarrierRef:
 @dataclass(frozen=True, slots=True)
 class CounterRef:
     """Counter ``index`` of a counter array in global memory."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WordRef:
+    """Word ``index`` of a word array in shared memory."""
 
     array: str
     index: Expr

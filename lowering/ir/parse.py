@@ -28,6 +28,7 @@ from lowering.ir.nodes import (
     Section,
     SmemRef,
     Stmt,
+    WordRef,
 )
 from lowering.ir.types import DType, FragmentType
 
@@ -43,6 +44,7 @@ _PLAIN: dict[str, type[Stmt]] = {
 
 _REFERENCES = (
     (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
+    (WordRef, 1),
 )  # fmt: skip
 """What is written as a name and indices, and how many."""
 
@@ -96,6 +98,8 @@ class _Parser(Declarations):
             globals=tuple(groups["global"]),
             traces=tuple(groups["trace"]),
             counters=tuple(groups["counter"]),
+            words=tuple(groups["word"]),
+            tile_queues=tuple(groups["tile_queue"]),
             dependent=dependent,
         )
 

@@ -27,6 +27,7 @@ from lowering.ir.nodes import (
     Section,
     SmemRef,
     Stmt,
+    WordRef,
 )
 from lowering.ir.parse import parse_kernel
 
@@ -84,6 +85,10 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"trace {trace.name}[{trace.slots}]({', '.join(trace.events)})"
     for counter in kernel.counters:
         yield f"counter {counter.name}[{counter.count}]"
+    for words in kernel.words:
+        yield f"word {words.name}[{words.count}]" + _at(words.offset)
+    for q in kernel.tile_queues:
+        yield f"tile_queue {q.name} stages {q.stages} groups {q.groups} consumers {q.consumers}"
 
 
 def _at(offset: int | None) -> str:
@@ -185,7 +190,10 @@ def _operand(value: object) -> str:
             return f"{buffer}[{stage}, {row}, {col}]"
         case GmemRef(name, row, col):
             return f"{name}[{row}, {col}]"
-        case MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index):
+        case (
+            MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index)
+            | WordRef(name, index)
+        ):  # fmt: skip
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

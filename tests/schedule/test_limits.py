@@ -230,7 +230,12 @@ def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
         (
             replace(COOPERATIVE, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs),
             "tiling_strategy=DistributeStagesAcrossSMs is not supported; supported: "
-            "OneTilePerCTA, DistributeTilesAcrossSMs",
+            "OneTilePerCTA, DistributeTilesAcrossSMs, DistributeTilesDynamically",
+        ),
+        (
+            replace(PIPELINED, tiling_strategy=TilingStrategy.DistributeTilesDynamically),
+            "tiling_strategy=DistributeTilesDynamically with Pipelined loads is not supported; "
+            "supported: WarpSpecialized: a warp of the load warpgroup fetches tiles",
         ),
         (
             replace(COOPERATIVE, splitk_factor=2),

@@ -179,7 +179,12 @@ def _refuse_unsupported(params: MatmulParams) -> None:
     if params.tiling_strategy is TilingStrategy.DistributeStagesAcrossSMs:
         raise UnsupportedError(
             "tiling_strategy=DistributeStagesAcrossSMs",
-            "OneTilePerCTA, DistributeTilesAcrossSMs",
+            "OneTilePerCTA, DistributeTilesAcrossSMs, DistributeTilesDynamically",
+        )
+    if params.dynamic and not params.warp_specialized:
+        raise UnsupportedError(
+            "tiling_strategy=DistributeTilesDynamically with Pipelined loads",
+            "WarpSpecialized: a warp of the load warpgroup fetches tiles",
         )
     if params.splitk_factor != 1:
         raise UnsupportedError(f"splitk_factor={params.splitk_factor}", "splitk_factor=1")

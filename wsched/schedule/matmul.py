@@ -139,7 +139,8 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
     if params.persistent:
         ctas = Special("nctaid.x") // (cluster.m * cluster.n)
-        s.split(tv, 0, ctas, labels=("tile", "cluster" if clustered else "cta"))
+        labels = ("tile", "cluster" if clustered else "cta")
+        s.split(tv, 0, ctas, labels=labels, dynamic=params.dynamic)
         s.reorder(tv, {1: 0})
     if clustered:
         if params.persistent:

@@ -43,11 +43,16 @@ class _Choice(Enum):
 
 
 class TilingStrategy(_Choice):
-    """How output tiles go to CTAs."""
+    """How output tiles go to CTAs.
+
+    ``DistributeTilesDynamically`` is wsched's own: a persistent grid whose CTAs take the next tile
+    when they need one, for kernels that share the device with others.
+    """
 
     OneTilePerCTA = 0
     DistributeTilesAcrossSMs = 1
     DistributeStagesAcrossSMs = 2
+    DistributeTilesDynamically = 3
 
 
 class BufferingLoopLevel(_Choice):
@@ -229,7 +234,8 @@ class MatmulParams(_Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
     Args:
-        tiling_strategy: one tile per CTA, or a persistent grid.
+        tiling_strategy: one tile per CTA, or a persistent grid, its tiles dealt out in turn or at
+            run time.
         buffering_loop_level: cooperative or ping-pong.
         circular_buffering_strategy: warp-specialized or pipelined loads.
         cta_order: order of the tile grid.
@@ -287,7 +293,12 @@ class MatmulParams(_Checked):
     @property
     def persistent(self) -> bool:
         """Whether CTAs loop over output tiles."""
-        return self.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
+        return self.dynamic or self.tiling_strategy is TilingStrategy.DistributeTilesAcrossSMs
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether tiles are dealt out at run time."""
+        return self.tiling_strategy is TilingStrategy.DistributeTilesDynamically
 
     @property
     def ping_pong(self) -> bool:
