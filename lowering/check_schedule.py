@@ -55,6 +55,9 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
     _require_main_loop(fusion, acc, relation)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
+    if relation.dynamic and not relation.warp_specialized:
+        what = "tiles that are dealt out at run time with Pipelined loads"
+        raise _refused(what, "WarpSpecialized: a warp of the load warpgroup fetches tiles", acc)
     most = LOAD_WARPS - 1 - int(relation.dynamic)
     if len(others) > most:
         what = f"{len(others)} circular buffers for the epilogue"
