@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ir.expr import evaluate
+from lowering.ir.expr import Const, evaluate
 from lowering.ir.nodes import Body, MBarrierWait, NextTile, Stmt, TmaLoad
 from lowering.ir.visit import rewrite, walk
 from lowering.machine import MachineError, run_kernel
@@ -122,6 +122,16 @@ def test_one_cta_may_take_all() -> None:
     found = run(both("cooperative")[0], p, adversary="eager", trace=True)
     requests = Counter(r.cta for r in found.trace if r.op == "atom")
     assert sum(requests.values()) == 6 + 3
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_more_ctas_than_tiles(name: str) -> None:
+    """More than the launch would start: those that come too late find the end at once."""
+    tile, size = SMALL[name].output_tile, SMALL[name].cluster_dims.m * SMALL[name].cluster_dims.n
+    k = both(name)[0]
+    many = replace(k, kernel=replace(k.kernel, grid=Const(4 * size)))
+    for adversary in ADVERSARIES:
+        run(many, Problem(tile.m, tile.n, tile.k, 1), adversary=adversary)
 
 
 @pytest.mark.parametrize("schedule", ["dynamic", "dynamic_cluster", "dynamic_pingpong"])
