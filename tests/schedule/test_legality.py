@@ -117,4 +117,4 @@ def test_tiles_that_are_dealt_out() -> None:
         assert r.tail is not None and static.tail is not None
         assert r.tail == replace(static.tail, dynamic=True)
         assert (str(r.tail.item), str(r.tail.steps)) == (item, "ceildiv(K, 64)")
-        assert str(r).splitlines()[-1] == (f"  while what item {item} is < {r.tail.extent}")
+        assert str(r).splitlines()[-1] == (f"  while dealt[{item}] < {r.tail.extent}")

@@ -42,9 +42,9 @@ class Tail:
         serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
         item: which of its CTA's items the loops are at, in compute's loop variables.
         steps: load steps of an item.
-        dynamic: items are dealt out at run time. Then ``index`` is what it would be if all CTAs
-            asked in turn; what a CTA gets grows as well, so it ends early in the same way, but the
-            bounds are not known before the last item.
+        dynamic: items are dealt out at run time, written ``dealt[item]``. Then ``index`` is what it
+            would be if all CTAs asked in turn; what a CTA gets grows as well, so it ends early in
+            the same way, but the bounds are not known before the last item.
     """
 
     index: Expr
@@ -128,6 +128,6 @@ class LoadRelation:
             f"  each step is consumed by {kind} of {self.roles}",
         ]
         if self.tail is not None:
-            index = f"what item {self.tail.item} is" if self.tail.dynamic else self.tail.index
+            index = f"dealt[{self.tail.item}]" if self.tail.dynamic else self.tail.index
             lines.append(f"  while {index} < {self.tail.extent}")
         return "\n".join(lines) + "\n"
