@@ -31,7 +31,7 @@ DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
 SAME_CODE = {
     "coop_128x192", "coop_in_flight_2", "coop_2_stages", "coop_traversal", "coop_traversal_odd",
     "coop_columns", "coop_24_240", "coop_no_setmaxnreg", "tile_per_cta_256", "cluster_1x2",
-    "pipelined_tile_per_cta", "pingpong_in_flight_0",
+    "pipelined_tile_per_cta", "pingpong_in_flight_0", "dynamic_1_group", "dynamic_cluster_2x2",
 }  # fmt: skip
 """They differ from other schedules in sizes and in the order of tiles only."""
 
