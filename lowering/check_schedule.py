@@ -55,9 +55,14 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
     _require_main_loop(fusion, acc, relation)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
-    if len(others) > LOAD_WARPS - 1:
+    if relation.dynamic and not relation.warp_specialized:
+        what = "tiles that are dealt out at run time with Pipelined loads"
+        raise _refused(what, "WarpSpecialized: a warp of the load warpgroup fetches tiles", acc)
+    most = LOAD_WARPS - 1 - int(relation.dynamic)
+    if len(others) > most:
         what = f"{len(others)} circular buffers for the epilogue"
-        raise UnsupportedError(what, f"{LOAD_WARPS - 1}: each has a warp of the load warpgroup")
+        why = ", and one fetches tiles" if relation.dynamic else ""
+        raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         _require_read(fusion, other, relation)
 

@@ -19,6 +19,7 @@ from lowering.ir.nodes import For, GmemRef, LoadTile, Produce, Section, SmemRef,
 from lowering.lower_compute import ComputeLowering, accumulators
 from lowering.lower_epilogue import epilogue_globals, thread_tensors
 from lowering.lower_partials import partial_results
+from lowering.lower_queue import DealtTiles
 from lowering.scope import CTA_INDEX, Indices, Namer, Shared
 from wsched.fusion import (
     Fusion,
@@ -60,11 +61,12 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    parts = partial_results(
-        relation, accumulators(fusion, relation), cluster_size(cluster), namer
-    )
-    compute = ComputeLowering(fusion, rings, graph, shared, RING, parts).section()
-    loads = [_load_section(fusion, ring, r, graph, shared) for ring, r in rings.items()]
+    parts = partial_results(relation, accumulators(fusion, relation), cluster_size(cluster), namer)
+    dealt = DealtTiles.of(relation, graph, shared)
+    compute = ComputeLowering(fusion, rings, graph, shared, RING, parts, dealt).section()
+    loads = [_load_section(fusion, ring, r, graph, shared, dealt) for ring, r in rings.items()]
+    if dealt is not None:
+        loads.append(dealt.fetch_section(relation.registers[0]))
     return Kernel(
         name=name,
         threads=128 * relation.roles,
@@ -79,6 +81,7 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
         splits=relation.splits,
         workspaces=() if parts is None else (parts.workspace,),
         counters=() if parts is None else (parts.flags,),
+        tile_queues=() if dealt is None else (dealt.queue,),
     )
 
 
@@ -174,13 +177,19 @@ def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
 
 
 def _load_section(
-    fusion: Fusion, ring: str, relation: LoadRelation, graph: TransformGraph, shared: Shared
+    fusion: Fusion,
+    ring: str,
+    relation: LoadRelation,
+    graph: TransformGraph,
+    shared: Shared,
+    dealt: DealtTiles | None,
 ) -> Section:
     """``for m: produce, load.tile ...``: the loop that circular buffering is applied to.
 
     With stream-K it counts in the merged loop of all tiles, from the CTA's start on.
     """
-    step = Var(shared.namer.new(relation.loop.label))
+    nest = None if dealt is None else dealt.nest(relation)
+    step = Var(shared.namer.new(relation.loop.label)) if nest is None else nest.step
     loads = [fusion.tensor(name) for name in relation.loads]
     interval = relation.interval
     known: dict[Group, Expr] = {} if interval is None else {interval.merged: step}
@@ -190,9 +199,9 @@ def _load_section(
                 known[graph.group(d)] = CTA_INDEX[d.parallel]
             elif position >= t.slice_position:
                 known[graph.group(d)] = ZERO
-            elif interval is None:
+            elif interval is None and nest is None:
                 known[graph.group(d)] = step
-    indices = Indices(graph, known, shared)
+    indices = Indices(graph, known | (nest.known if nest else {}), shared)
     start = ZERO if interval is None else shared.apply(interval.start)
     stop = relation.load_stop if interval is None else interval.load_stop
     body: list[Stmt] = [Produce(ring, step - start)]
@@ -203,7 +212,12 @@ def _load_section(
         row, col = (indices.found[graph.group(d)] for d in source.in_memory)
         used += [row, col]
         body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
-    loop = For(step, start, shared.apply(stop), (*indices.lets(used), *body))
+    lets = indices.lets(used)
+    if nest is None:
+        assert isinstance(step, Var)
+        loop = For(step, start, shared.apply(stop), (*lets, *body))
+    else:
+        loop = nest.loop(tuple(lets), tuple(body))
     return Section("load", (loop,), registers=relation.registers[0])
 
 

@@ -24,6 +24,7 @@ from lowering.ir.nodes import (
 from lowering.ir.types import DType, FragmentType
 from lowering.lower_epilogue import EpilogueLowering
 from lowering.lower_partials import PartialResults
+from lowering.lower_queue import DealtTiles
 from lowering.scope import CTA_INDEX, Indices, Shared
 from wsched.fusion import (
     Fusion,
@@ -90,6 +91,7 @@ class ComputeLowering:
         shared: names that both sections use.
         ring: name of the operands' circular buffer.
         partials: where parts of tiles go, if there are any.
+        dealt: tiles that are dealt out at run time, None where they are in turn.
         known: index of the groups that compute's loops run over.
         vars: the relation's loop variables in terms of the section's.
     """
@@ -100,6 +102,7 @@ class ComputeLowering:
     shared: Shared
     ring: str
     partials: PartialResults | None = None
+    dealt: DealtTiles | None = None
     known: dict[Group, Expr] = field(default_factory=dict)
     vars: dict[Var, Expr] = field(default_factory=dict)
 
@@ -175,7 +178,7 @@ class ComputeLowering:
         tail = self.relation.tail
         stop = step.domain.extent
         if tail is not None and tail.serial == step.var and tail.serial_stop is not None:
-            stop = tail.serial_stop
+            stop = tail.serial_stop if self.dealt is None else self.dealt.stop
         stop = self.shared.apply(substitute(stop, self.vars))
         return For(self._var(step), ZERO, stop, body, carries=(carry,), yields=(following,))
 
@@ -239,9 +242,19 @@ class ComputeLowering:
         return step.inputs[0]
 
     def _tile(
-        self, acc: TensorView, run: _MainLoop, group: Var, tile: Expr, before: Var | Frag, total: Frag
+        self,
+        acc: TensorView,
+        run: _MainLoop,
+        group: Var,
+        tile: Expr,
+        before: Var | Frag,
+        total: Frag,
     ) -> tuple[Body, Frag]:
         """One output tile, or a part of it: k loop, then the epilogue; the accumulators after it."""
+        entry: Body = run.lets
+        if self.dealt is not None:
+            number, entry = self.dealt.next_of(self.relation.tail, self.vars)
+            self.known[self.dealt.group] = number
         indices = Indices(self.graph, self.known, self.shared)
         inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
         mma = self.fusion.mma
@@ -259,13 +272,11 @@ class ComputeLowering:
         epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
         if self.partials is None:
             lets, epilogue = epilogues.loop(acc, total)
-            return (*run.lets, *lets, loop, epilogue), total
+            return (*entry, *lets, loop, epilogue), total
         summed = Frag(self.shared.namer.new("sum"), total.type)
         lets, epilogue = epilogues.loop(acc, summed)
-        rest = self.partials.combine(
-            self.shared, tile, group, total, summed, (*lets, epilogue)
-        )
-        return (*run.lets, loop, *rest), summed
+        rest = self.partials.combine(self.shared, tile, group, total, summed, (*lets, epilogue))
+        return (*entry, loop, *rest), summed
 
     def _depth(self, acc: TensorView) -> int:
         """Extent of K within one slice."""
@@ -290,4 +301,3 @@ class ComputeLowering:
 
 def _is_reduction(t: TensorView, d: IterDomain) -> bool:
     return all(r.iter_type is IterType.Reduction for r in roots(t, d))
-

@@ -79,7 +79,7 @@ class PartialResults:
         return (
             Let(completes, shared.apply(slots.completes)),
             Let(count, select(completes, shared.apply(slots.others), ZERO)),
-            If(ZERO < count, (Await(meeting, count),)),
+            If(count > ZERO, (Await(meeting, count),)),
             add,
             If(completes, epilogue, give),
         )

@@ -27,6 +27,7 @@ from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
 from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
+from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
 from passes.reshape_pointwise import reshape_pointwise
 from passes.set_cache_policies import set_cache_policies
@@ -54,6 +55,7 @@ PASSES: tuple[Pass, ...] = (
     synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one
     allocate_mbarriers,  # full and empty barriers for the steps, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
+    queue_tiles,  # where tiles are handed out at run time: counter, words and their barriers
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     delinearize,  # the load side's tile*k loop, taken apart where it is only executed
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for

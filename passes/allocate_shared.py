@@ -3,8 +3,8 @@
 Requires: swizzles and stage counts are final; all mbarriers exist.
 Guarantees: each buffer starts on a 1024-byte boundary and each of its stages where the pattern of
 its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones);
-mbarriers follow, 8 bytes each; the sum fits the 227 KiB
-that a CTA may have.
+mbarriers follow, 8 bytes each, then words of 4; the sum fits the
+227 KiB that a CTA may have.
 
 Last of the passes that add storage.
 """
@@ -57,9 +57,13 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for array in kernel.mbarriers:
         mbarriers.append(replace(array, offset=at))
         at += array.stages * hopper.MBARRIER_BYTES
+    words = []
+    for word in kernel.words:
+        words.append(replace(word, offset=at))
+        at += word.bytes
     if at > hopper.SHARED_BYTES:
         _refuse(kernel, at)
-    return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers))
+    return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers), words=tuple(words))
 
 
 def _refuse(kernel: Kernel, total: int) -> None:

@@ -79,9 +79,9 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         match stmt.stop:
             case Binary("*", tiles, inner) if plain and _divides(stmt, inner):
                 return _hoisted(_nest(names, stmt, tiles, inner))
-        inner = _divisor(stmt)
-        if inner is not None and not (stmt.carries or stmt.unroll) and stmt.step == ONE:
-            return _interval(names, stmt, inner)
+        divisor = _divisor(stmt)
+        if divisor is not None and not (stmt.carries or stmt.unroll) and stmt.step == ONE:
+            return _interval(names, stmt, divisor)
         return _hoisted(stmt)
 
     return replace(kernel, body=rewrite(kernel.body, split))

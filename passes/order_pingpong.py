@@ -22,12 +22,13 @@ from dataclasses import replace
 
 from lowering import hopper
 from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import ZERO, Expr, Var, substitute
+from lowering.ir.expr import ZERO, Binary, Expr, Var, substitute
 from lowering.ir.kernel import CircularBuffer, Kernel, NamedBarrierArray
 from lowering.ir.nodes import (
     BarArrive,
     BarSync,
     Body,
+    Break,
     For,
     If,
     NamedBarrierRef,
@@ -64,6 +65,21 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     The partner's turn that follows turn ``t`` of group ``wg`` is its turn ``t + wg``.
 
+    Where tiles are handed out at run time, nobody knows whether the partner has another turn. Then
+    each turn is handed over, and the group that finds the first end mark takes the last one, so
+    that all arrivals are met::
+
+        if wg == 1 { bar.arrive order[0] }
+        for t in 0 .. tiles + 1 {
+          tile: i32 = next.tile queue, t * 2 + wg
+          if tile == tiles { bar.sync order[wg] }
+          break tiles <= tile
+          bar.sync order[wg]
+          for k in 0 .. n { wait_full ... }
+          bar.arrive order[1 - wg]
+          (epilogue)
+        }
+
     Raises:
         UnsupportedError: more than two groups.
         InternalError: a consuming role without a group index or without a tile loop.
@@ -75,6 +91,19 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in by_place.values():
         kernel = _order(kernel, ring)
     return kernel
+
+
+def _drained(body: Body, enter: BarSync) -> Body:
+    """``body`` of a loop that ends with a queue: at the first end mark, the turn that the partner
+    has handed over is taken, though nothing is left to do with it.
+    """
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case Break(Binary("<=", tiles, tile)):
+                out.append(If(tile.eq(tiles), (enter,)))
+        out.append(stmt)
+    return tuple(out)
 
 
 def _place(body: Body, ring: CircularBuffer) -> Body:
@@ -125,6 +154,12 @@ def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: 
         out.append(If(begin, (BarArrive(NamedBarrierRef(order.name, ZERO)),)))
         start, at = main[0], main[-1] + 1
         enter = BarSync(NamedBarrierRef(order.name, wg))
+        if any(isinstance(s, Break) for s in stmt.body):
+            out[-1] = If(wg.eq(1), (BarArrive(NamedBarrierRef(order.name, ZERO)),))
+            hand = BarArrive(NamedBarrierRef(order.name, partner))
+            body = (*stmt.body[:start], enter, *stmt.body[start:at], hand, *stmt.body[at:])
+            out.append(replace(stmt, body=_drained(body, enter)))
+            continue
         leave = If(stmt.var + wg < turns, (BarArrive(NamedBarrierRef(order.name, partner)),))
         new = (*stmt.body[:start], enter, *stmt.body[start:at], leave, *stmt.body[at:])
         out.append(replace(stmt, body=new))

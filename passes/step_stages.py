@@ -29,7 +29,7 @@ from lowering.ir.expr import (
     substitute,
 )
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Carry, For, If, Let, MBarrierRef, Role, Stmt
+from lowering.ir.nodes import Body, Carry, Elect, For, If, Let, MBarrierRef, Role, Stmt
 from lowering.ir.poly import Poly, poly
 from lowering.ir.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
 from lowering.options import LoweringOptions
@@ -149,6 +149,8 @@ class _Stepper:
             elif isinstance(stmt, If) and place is None:
                 then, _ = self.body(stmt.then, None)
                 out.append(replace(stmt, then=then, other=self.body(stmt.other, None)[0]))
+            elif isinstance(stmt, Elect) and place is None:
+                out.append(replace(stmt, body=self.body(stmt.body, None)[0]))
             else:
                 out.append(self.statement(stmt, place))
         return tuple(out), place
@@ -171,7 +173,7 @@ class _Stepper:
         inside = _Place(here, stage, parity)
         body, last = self.body(loop.body, inside)
         assert last is not None
-        following = {c.var: y for c, y in _carried(loop)}
+        following = {c.var: y for c, y in _carried(loop) if isinstance(c.var, Var)}
         moved = substitute(here.expr(), {loop.var: loop.var + loop.step, **following})
         delta = self.position(moved) - last.at
         if {v.name for v in free_vars(delta.expr())} & self.inside:

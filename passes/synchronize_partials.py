@@ -90,7 +90,9 @@ def _synchronized(kernel: Kernel, role_name: str, workspace: str) -> Kernel:
         raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
     names = Names(kernel)
     base = 1 + sum(b.count for b in kernel.named_barriers)
-    role = next(r for s in kernel.body if hasattr(s, "roles") for r in s.roles if r.name == role_name)
+    role = next(
+        r for s in kernel.body if hasattr(s, "roles") for r in s.roles if r.name == role_name
+    )
     barrier = NamedBarrierArray(
         names.new(f"{workspace}_sync"), role.warps // 4, base, hopper.WARPGROUP
     )
@@ -100,7 +102,13 @@ def _synchronized(kernel: Kernel, role_name: str, workspace: str) -> Kernel:
     def put(stmt: Stmt) -> Body | None:
         match stmt:
             case Publish(PartialRef(name, index)) if name == workspace:
-                raised = Atom(Var(names.new("was")), "add", CounterRef(flags[at], index), Const(1), "release.gpu")
+                raised = Atom(
+                    Var(names.new("was")),
+                    "add",
+                    CounterRef(flags[at], index),
+                    Const(1),
+                    "release.gpu",
+                )
                 return (sync, _one_thread(raised))
             case Await(PartialRef(name, index), count) if name == workspace:
                 flag = CounterRef(flags[at], index)

@@ -16,7 +16,7 @@ from lowering import hopper
 from lowering.errors import InternalError, ScheduleError
 from lowering.ir.expr import Special
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Elect, For, If, Let, Role, Roles, Section
+from lowering.ir.nodes import Body, Break, Elect, For, If, Let, NextTile, Role, Roles, Section
 from lowering.options import LoweringOptions
 
 __all__ = ["warp_specialize"]
@@ -88,7 +88,7 @@ def _elected(body: Body) -> Body:
     for stmt in body:
         if isinstance(stmt, For):
             out.append(replace(stmt, body=_elected(stmt.body)))
-        elif isinstance(stmt, Let):
+        elif isinstance(stmt, (Let, NextTile, Break)):
             out.append(stmt)
         elif out and isinstance(out[-1], Elect):
             out[-1] = Elect((*out[-1].body, stmt))

@@ -159,6 +159,11 @@ def stream_k(params: MatmulParams) -> MatmulParams:
     return replace(params, tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs)
 
 
+def dynamic(params: MatmulParams) -> MatmulParams:
+    """The same with tiles that are dealt out at run time."""
+    return replace(params, tiling_strategy=TilingStrategy.DistributeTilesDynamically)
+
+
 _COLUMNS = TileRasterizationOrder.ColumnMajor
 
 SCHEDULES: dict[str, MatmulParams] = {
@@ -195,6 +200,12 @@ SCHEDULES: dict[str, MatmulParams] = {
     "pingpong_128x128": ping_pong(128, 128),
     "pingpong_64x256": ping_pong(64, 256),
     "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),
+    "dynamic": dynamic(cooperative(128, 256, traversal=(8, 1))),
+    "dynamic_1_group": dynamic(cooperative(64, 128, groups=1, stages=6, registers=None)),
+    "dynamic_cluster": dynamic(cooperative(128, 256, cluster=(2, 1), traversal=(8, 1))),
+    "dynamic_cluster_2x2": dynamic(cooperative(128, 128, cluster=(2, 2), in_flight=0)),
+    "dynamic_pingpong": dynamic(ping_pong(128, 128)),
+    "dynamic_cluster_pingpong": dynamic(ping_pong(64, 256, cluster=(1, 2), stages=3)),
     "pingpong_in_flight_0": ping_pong(64, 128, stages=3, in_flight=0),
     "split_2": split_k(cooperative(128, 128), 2),
     "split_3_traversal": split_k(cooperative(128, 256, traversal=(8, 1)), 3),

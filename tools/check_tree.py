@@ -35,6 +35,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.cli": PACKAGES,
     "wsched.trace.records": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
+    "wsched.bench.hold": PACKAGES,  # has a kernel of its own
 }
 
 # (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.

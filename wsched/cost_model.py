@@ -131,7 +131,8 @@ class Cost:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {us:.1f}" for name, us in self.parts.items())
+        shown = {n: us for n, us in self.parts.items() if us or n != "adding parts"}
+        parts = ", ".join(f"{name} {us:.1f}" for name, us in shown.items())
         rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
         return f"{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
 

@@ -26,7 +26,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
-        "streamk" if params.stream_k else "persistent" if params.persistent else "tile_per_cta",
+        _dealt_word(params),
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
@@ -43,6 +43,15 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     plain = json.dumps(params.to_dict(), sort_keys=True)
     words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
     return "_".join(words)
+
+
+def _dealt_word(params: MatmulParams) -> str:
+    """How tiles go to CTAs."""
+    if params.stream_k:
+        return "streamk"
+    if params.dynamic:
+        return "dynamic"
+    return "persistent" if params.persistent else "tile_per_cta"
 
 
 def _layout_word(fusion: Fusion) -> str:

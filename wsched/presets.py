@@ -42,6 +42,7 @@ PRESETS: dict[str, MatmulParams] = {
         num_registers=None,
     ),
     "tile-per-cta": replace(_COOPERATIVE, tiling_strategy=TilingStrategy.OneTilePerCTA),
+    "dynamic": replace(_COOPERATIVE, tiling_strategy=TilingStrategy.DistributeTilesDynamically),
 }
 """By name: legal with every operand and result type, as long as there is one result."""
 

@@ -8,7 +8,7 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
 from lowering.errors import InternalError
 from lowering.ir.expr import ONE, Const, Expr, Special, Var, as_expr, free_vars
-from lowering.ir.nodes import Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg, Stmt
+from lowering.ir.nodes import Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg, Stmt
 
 __all__ = ["RULES"]
 
@@ -82,6 +82,10 @@ def _yield(e: Emitter, pairs: list[tuple[Var, Expr]]) -> None:
         e.out.line(f"{target} = {name};")
 
 
+def _break(e: Emitter, s: Break) -> None:
+    e.out.line(f"if ({e.arg(s.cond)}) break;")
+
+
 def _if(e: Emitter, s: If) -> None:
     with e.out.block(f"if ({e.arg(s.cond)})"):
         e.body(s.then)
@@ -130,5 +134,6 @@ def _setmaxnreg(e: Emitter, s: SetMaxNReg) -> None:
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    Let: _let, For: _for, If: _if, Elect: _elect, Roles: _roles, SetMaxNReg: _setmaxnreg,
+    Let: _let, For: _for, Break: _break, If: _if, Elect: _elect, Roles: _roles,
+    SetMaxNReg: _setmaxnreg,
 }  # fmt: skip

@@ -289,6 +289,26 @@ PTX void ld_shared_v2(unsigned src, float& a, float& b) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "r"(src) : "memory");
 }
 
+// --- words in shared memory ------------------------------------------------------------------------
+
+PTX int ld_shared_u32(unsigned src) {
+  int value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(src) : "memory");
+  return value;
+}
+
+PTX void st_shared_u32(unsigned dst, int value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(dst), "r"(value) : "memory");
+}
+
+PTX void st_shared_u32_remote(unsigned dst, int value, int cta) {
+  asm volatile(
+      "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %2;\n"
+      " st.shared::cluster.u32 [remote], %1;\n}" ::"r"(dst),
+      "r"(value), "r"(cta)
+      : "memory");
+}
+
 // --- global memory to registers: zero where `inside` is false -------------------------------------
 // Predicated instead of branched around, so that many loads are in flight. Not `.nc`: that takes
 // memory which nobody writes while the kernel runs, and the grid in front of ours may still do so.

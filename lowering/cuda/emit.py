@@ -14,6 +14,7 @@ from lowering.cuda import (
     movement,
     partials,
     pointwise,
+    queue,
     stamps,
 )
 from lowering.cuda.emitter import Emitter
@@ -27,7 +28,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
-    **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES,
+    **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
 }  # fmt: skip
 
 
@@ -94,8 +95,8 @@ def _special_registers(e: Emitter, out: Writer) -> None:
 
 
 def _storage(e: Emitter, out: Writer) -> None:
-    """Addresses of the shared buffers, their descriptors and the mbarriers."""
-    if not e.kernel.shared and not e.kernel.mbarriers:
+    """Addresses of the shared buffers, their descriptors, the mbarriers and words."""
+    if not (e.kernel.shared or e.kernel.mbarriers or e.kernel.words):
         return
     out.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
     out.line("const unsigned smem = ptx::shared_address(shared_memory);")
@@ -117,3 +118,8 @@ def _storage(e: Emitter, out: Writer) -> None:
             raise InternalError("emit_cuda", f"mbarrier array {array.name} has no offset")
         name = e.names.of("barrier", array.name)
         out.line(f"const unsigned {name} = smem + {array.offset};  // {array.stages} mbarriers")
+    for words in e.kernel.words:
+        if words.offset is None:
+            raise InternalError("emit_cuda", f"word array {words.name} has no offset")
+        name = e.names.of("word", words.name)
+        out.line(f"const unsigned {name} = smem + {words.offset};  // {words.count} words")

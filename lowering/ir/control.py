@@ -8,7 +8,7 @@ from typing import ClassVar
 from lowering.ir.expr import ONE, Expr, Var
 from lowering.ir.operands import Body, Frag, Stmt
 
-__all__ = ["Carry", "Elect", "For", "If", "Let", "Role", "Roles", "Section", "SetMaxNReg"]
+__all__ = ["Break", "Carry", "Elect", "For", "If", "Let", "Role", "Roles", "Section", "SetMaxNReg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,18 @@ class For(Stmt):
     carries: tuple[Carry, ...] = ()
     yields: tuple[Expr | Frag, ...] = ()
     unroll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Stmt):
+    """Leave the loop whose body this stands in directly, if ``cond``, uniform over each warp.
+
+    The results of the loop are then what its carried values are in this trip; no fragment among
+    them has been consumed yet.
+    """
+
+    OP: ClassVar[str] = "break"
+    cond: Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from lowering.ir.kernel import (
     NamedBarrierArray,
     SharedBuffer,
     TensorMap,
+    TileQueue,
     TraceBuffer,
+    WordArray,
     Workspace,
 )
 from lowering.ir.lexer import Lexer
@@ -154,6 +156,23 @@ class Declarations(Lexer):
         self.expect("]")
         return Workspace(name, rows, cols, count)
 
+    def word_array(self) -> WordArray:
+        """Take an array of words."""
+        name = self.name()
+        self.expect("[")
+        count = self.integer()
+        self.expect("]")
+        return WordArray(name, count, self.offset())
+
+    def tile_queue(self) -> TileQueue:
+        """Take a tile queue."""
+        name = self.name()
+        numbers = []
+        for word in ("stages", "groups", "consumers"):
+            self.expect(word)
+            numbers.append(self.integer())
+        return TileQueue(name, *numbers)
+
 
 DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "param": Declarations.scalar,
@@ -166,5 +185,7 @@ DECLARATIONS: dict[str, Callable[[Any], Any]] = {
     "trace": Declarations.trace_buffer,
     "counter": Declarations.counter_array,
     "workspace": Declarations.workspace,
+    "word": Declarations.word_array,
+    "tile_queue": Declarations.tile_queue,
 }
 """Keyword -> what takes the declaration behind it."""

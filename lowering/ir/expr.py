@@ -164,7 +164,16 @@ class Select(Expr):
 ZERO, ONE = Const(0), Const(1)
 FALSE, TRUE = Const(0, ScalarType.PRED), Const(1, ScalarType.PRED)
 
-SPECIALS = ("ctaid.x", "ctaid.z", "nctaid.x", "warp", "lane", "warpgroup.warp", "cluster.ctarank", "smid")
+SPECIALS = (
+    "ctaid.x",
+    "ctaid.z",
+    "nctaid.x",
+    "warp",
+    "lane",
+    "warpgroup.warp",
+    "cluster.ctarank",
+    "smid",
+)
 
 # op -> (meaning on Python integers, binding strength of the infix form; 0 prints as a call)
 OPS: dict[str, tuple[Callable[[int, int], int], int]] = {

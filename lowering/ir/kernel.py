@@ -10,7 +10,8 @@ from lowering.ir.types import DType, Swizzle
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
-    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TraceBuffer", "Workspace",
+    "NamedBarrierArray", "SharedBuffer", "TensorMap", "TileQueue", "TraceBuffer",
+    "WordArray", "Workspace",
 ]  # fmt: skip
 
 
@@ -188,8 +189,8 @@ class CounterArray:
     parameter.
 
     They are zero when the first CTA starts, and the kernel leaves them zero: the next launch on the
-    same stream finds them so. ``count`` is over the scalar parameters and ``ctas``,
-    the CTAs along x.
+    same stream finds them so. ``count`` is over the scalar parameters and ``ctas``, the CTAs along
+    x.
     """
 
     name: str
@@ -201,15 +202,45 @@ class Workspace:
     """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
 
     Partial results on their way from one CTA to another of the same grid. ``count`` is over the
-    scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends means nothing. A
-    fragment lies as the registers of its warpgroup do, 16 bytes of each thread in turn, so that
-    only the same threads of another warpgroup can read it.
+    scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends
+    means nothing. A fragment lies as the registers of its warpgroup do, 16 bytes of each thread in
+    turn, so that only the same threads of another warpgroup can read it.
     """
 
     name: str
     rows: int
     cols: int
     count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WordArray:
+    """``count`` words of 32 bits in shared memory; ``offset`` in bytes, None until
+    ``allocate_shared``.
+    """
+
+    name: str
+    count: int
+    offset: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return 4 * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class TileQueue:
+    """A circular buffer of tile numbers, a word each, from one warp of the cluster to all its CTAs.
+
+    Every load warp reads each entry. Of ``groups`` compute warpgroups ``consumers`` read it: all,
+    or one in turn.
+    """
+
+    name: str
+    stages: int
+    groups: int
+    consumers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +267,11 @@ class Kernel:
     globals: tuple[GlobalTensor, ...] = ()
     dependent: bool = False
     traces: tuple[TraceBuffer, ...] = ()
+    counters: tuple[CounterArray, ...] = ()
     splits: int = 1
     workspaces: tuple[Workspace, ...] = ()
-    counters: tuple[CounterArray, ...] = ()
+    words: tuple[WordArray, ...] = ()
+    tile_queues: tuple[TileQueue, ...] = ()
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""
@@ -260,6 +293,10 @@ class Kernel:
         """The mbarrier array of that name."""
         return next(b for b in self.mbarriers if b.name == name)
 
+    def tile_queue(self, name: str) -> TileQueue:
+        """The tile queue of that name."""
+        return next(q for q in self.tile_queues if q.name == name)
+
     def trace(self, name: str) -> TraceBuffer:
         """The trace buffer of that name."""
         return next(t for t in self.traces if t.name == name)
@@ -277,4 +314,5 @@ class Kernel:
         """Bytes of dynamic shared memory, without the 1024 that aligning its base may cost."""
         ends = [b.offset + b.stages * b.stage_bytes for b in self.shared if b.offset is not None]
         ends += [b.offset + 8 * b.stages for b in self.mbarriers if b.offset is not None]
+        ends += [w.offset + w.bytes for w in self.words if w.offset is not None]
         return max(ends, default=0)

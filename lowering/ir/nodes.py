@@ -25,7 +25,18 @@ from lowering.ir.compute import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.ir.control import Carry, Elect, For, If, Let, Role, Roles, Section, SetMaxNReg
+from lowering.ir.control import (
+    Break,
+    Carry,
+    Elect,
+    For,
+    If,
+    Let,
+    Role,
+    Roles,
+    Section,
+    SetMaxNReg,
+)
 from lowering.ir.memory import (
     BulkCommit,
     BulkWait,
@@ -48,8 +59,10 @@ from lowering.ir.operands import (
     PartialRef,
     SmemRef,
     Stmt,
+    WordRef,
 )
 from lowering.ir.partial import Await, FragAddPartial, FragStorePartial, Publish
+from lowering.ir.queue import FetchTiles, LdWord, NextTile, StWord
 from lowering.ir.stamp import Stamp
 from lowering.ir.sync import (
     Acquire,
@@ -80,6 +93,7 @@ __all__ = [
     "BarArrive",
     "BarSync",
     "Body",
+    "Break",
     "BulkCommit",
     "BulkWait",
     "Carry",
@@ -91,6 +105,7 @@ __all__ = [
     "Elect",
     "FenceMBarrierInit",
     "FenceProxyAsync",
+    "FetchTiles",
     "For",
     "Frag",
     "FragAddPartial",
@@ -107,6 +122,7 @@ __all__ = [
     "If",
     "LdMatrix",
     "LdShared",
+    "LdWord",
     "Let",
     "LoadTile",
     "MBarrierArrive",
@@ -117,6 +133,7 @@ __all__ = [
     "MBarrierWait",
     "MmaTile",
     "NamedBarrierRef",
+    "NextTile",
     "PartialRef",
     "PrefetchTensorMap",
     "Produce",
@@ -129,6 +146,7 @@ __all__ = [
     "SmemRef",
     "StMatrix",
     "StShared",
+    "StWord",
     "Stamp",
     "Stmt",
     "StoreTile",
@@ -140,4 +158,5 @@ __all__ = [
     "WgmmaCommit",
     "WgmmaFence",
     "WgmmaWait",
+    "WordRef",
 ]

@@ -10,7 +10,7 @@ from lowering.ir.types import FragmentType
 
 __all__ = [
     "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "PartialRef",
-    "SmemRef", "Stmt",
+    "SmemRef", "Stmt", "WordRef",
 ]  # fmt: skip
 
 
@@ -72,6 +72,14 @@ class CounterRef:
 @dataclass(frozen=True, slots=True)
 class PartialRef:
     """Slot ``index`` of a workspace."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WordRef:
+    """Word ``index`` of a word array in shared memory."""
 
     array: str
     index: Expr

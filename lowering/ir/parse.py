@@ -29,6 +29,7 @@ from lowering.ir.nodes import (
     Section,
     SmemRef,
     Stmt,
+    WordRef,
 )
 from lowering.ir.types import DType, FragmentType
 
@@ -44,7 +45,7 @@ _PLAIN: dict[str, type[Stmt]] = {
 
 _REFERENCES = (
     (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
-    (PartialRef, 1),
+    (PartialRef, 1), (WordRef, 1),
 )  # fmt: skip
 """What is written as a name and indices, and how many."""
 
@@ -101,6 +102,8 @@ class _Parser(Declarations):
             counters=tuple(groups["counter"]),
             splits=splits,
             workspaces=tuple(groups["workspace"]),
+            words=tuple(groups["word"]),
+            tile_queues=tuple(groups["tile_queue"]),
             dependent=dependent,
         )
 

@@ -28,6 +28,7 @@ from lowering.ir.nodes import (
     Section,
     SmemRef,
     Stmt,
+    WordRef,
 )
 from lowering.ir.parse import parse_kernel
 
@@ -88,6 +89,10 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"counter {counter.name}[{counter.count}]"
     for w in kernel.workspaces:
         yield f"workspace {w.name}: f32[{w.count}][{w.rows}x{w.cols}]"
+    for words in kernel.words:
+        yield f"word {words.name}[{words.count}]" + _at(words.offset)
+    for q in kernel.tile_queues:
+        yield f"tile_queue {q.name} stages {q.stages} groups {q.groups} consumers {q.consumers}"
 
 
 def _at(offset: int | None) -> str:
@@ -189,7 +194,10 @@ def _operand(value: object) -> str:
             return f"{buffer}[{stage}, {row}, {col}]"
         case GmemRef(name, row, col):
             return f"{name}[{row}, {col}]"
-        case MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index) | PartialRef(name, index):
+        case (
+            MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index)
+            | PartialRef(name, index) | WordRef(name, index)
+        ):  # fmt: skip
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

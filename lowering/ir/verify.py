@@ -23,12 +23,14 @@ from lowering.ir.nodes import (
     BarArrive,
     BarSync,
     Body,
+    Break,
     BulkCommit,
     BulkWait,
     ClusterSync,
     Consume,
     CounterRef,
     CtaSync,
+    FetchTiles,
     Frag,
     FragAddPartial,
     FragCast,
@@ -47,6 +49,7 @@ from lowering.ir.nodes import (
     MBarrierRef,
     MmaTile,
     NamedBarrierRef,
+    NextTile,
     PartialRef,
     PrefetchTensorMap,
     Produce,
@@ -61,6 +64,7 @@ from lowering.ir.nodes import (
     Stmt,
     StoreTile,
     StShared,
+    StWord,
     TmaLoad,
     TmaStore,
     WaitFull,
@@ -69,6 +73,7 @@ from lowering.ir.nodes import (
     WgmmaCommit,
     WgmmaFence,
     WgmmaWait,
+    WordRef,
 )
 from lowering.ir.stamp import CLOCKS, PHASES
 from lowering.ir.text import print_stmt
@@ -80,13 +85,16 @@ __all__ = ["verify"]
 
 COLLECTIVE = (
     Await, BarArrive, BarSync, ClusterSync, CtaSync, FragAddPartial, FragLoadGlobal,
-    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, Publish, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
-    WarpSync, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, NextTile, Publish,
+    Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile, WarpSync, Wgmma, WgmmaCommit,
+    WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
-    Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,
+    Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, StWord, TmaLoad,
+    TmaStore,
 )  # fmt: skip
 STEPS = (Acquire, Consume, Produce, Release, WaitFull)
+QUEUES = (FetchTiles, NextTile)
 CONSUMING = (FragAddPartial, MmaTile, Wgmma, WgmmaWait)
 SETTLED_ONLY = (
     FragAddPartial, FragCast, FragColumns, FragPointwise, FragStoreGlobal, FragStorePartial,
@@ -113,6 +121,7 @@ class _Verifier:
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
             CounterRef: {c.name for c in kernel.counters},
             PartialRef: {w.name for w in kernel.workspaces},
+            WordRef: {w.name for w in kernel.words},
         }
 
     def problems(self) -> Iterator[str]:
@@ -124,6 +133,8 @@ class _Verifier:
     def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
         scope = dict(scope)
         for stmt in body:
+            if isinstance(stmt, Break):
+                yield f"break outside the body of a loop, in: {print_stmt(stmt)}"
             yield from self.stmt(stmt, scope, one_thread)
 
     def stmt(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
@@ -180,6 +191,9 @@ class _Verifier:
         inner = dict(inside)
         outside, self.before_loop = self.before_loop, set(scope)
         for stmt in loop.body:
+            taken = sorted(self.consumed & {c.var.name for c in loop.carries})
+            if isinstance(stmt, Break) and taken:
+                yield f"{taken[0]} is consumed before the loop may end, in: {print_stmt(stmt)}"
             yield from self.stmt(stmt, inner, one_thread)
         for carry, value in zip(loop.carries, loop.yields, strict=False):
             names = {value.name} if isinstance(value, Frag) else _names(value)
@@ -219,6 +233,9 @@ class _Verifier:
         ring = getattr(stmt, "ring", None)
         if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
+        queue = getattr(stmt, "queue", None)
+        if isinstance(stmt, QUEUES) and queue not in {q.name for q in self.kernel.tile_queues}:
+            yield f"no tile queue named {queue}"
 
     def fragment(self, stmt: Stmt, value: object, scope: dict[str, object]) -> Iterator[str]:
         if not isinstance(value, Frag) or isinstance(stmt, For):

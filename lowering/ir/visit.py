@@ -203,7 +203,7 @@ class Names:
         for storage in (
             kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
             kernel.circular_buffers, kernel.globals, kernel.traces, kernel.counters,
-            kernel.workspaces,
+            kernel.workspaces, kernel.words, kernel.tile_queues,
         ):  # fmt: skip
             self._taken |= {x.name for x in storage}
         self._taken |= {g.stride for g in kernel.globals}

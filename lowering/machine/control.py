@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from lowering.hopper import REGISTER_STEP, SETMAXNREG_RANGE
 from lowering.ir.expr import Expr, Var
-from lowering.ir.nodes import Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
+from lowering.ir.nodes import Body, Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
 from lowering.machine.errors import FaultError
-from lowering.machine.program import Program, Run, execute
+from lowering.machine.program import Code, Program, Run, execute
 from lowering.machine.scalars import Scalar, bind
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Fragment, Warp
@@ -27,9 +27,9 @@ def let(stmt: Let, program: Program) -> Run:
 
 
 def for_(stmt: For, program: Program) -> Run:
-    """``for``: the bounds are read once, all carried values change together."""
+    """``for``: the bounds are read once, all carried values change together; with ``break``."""
     start, stop, step = (program.scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
-    body = program.body(stmt.body)
+    parts = _parts(stmt.body, program)
     inits = _values(tuple(c.init for c in stmt.carries), program)
     yields = _values(stmt.yields, program)
     inside = tuple(c.var for c in stmt.carries)
@@ -46,13 +46,32 @@ def for_(stmt: For, program: Program) -> Run:
         for i in range(first, last, by):
             bind(env, stmt.var, i)
             _set(warp, inside, values)
-            yield from execute(warp, body)
-            warp.stmt = stmt
-            values = _get(warp, yields)
+            for code, leaves in parts:
+                yield from execute(warp, code)
+                warp.stmt = stmt
+                if leaves is not None and leaves(env):
+                    break
+            else:
+                values = _get(warp, yields)
+                continue
+            break
         del warp.loops[len(warp.loops) - len(names) :]
         _set(warp, after, values)
 
     return run
+
+
+def _parts(body: Body, program: Program) -> list[tuple[Code, Scalar | None]]:
+    """A loop's body in parts, each up to a ``break`` and its condition, the last one to the end."""
+    ends = [i for i, s in enumerate(body) if isinstance(s, Break)]
+    parts: list[tuple[Code, Scalar | None]] = []
+    start = 0
+    for end in ends:
+        leave = body[end]
+        assert isinstance(leave, Break)
+        parts.append((program.body(body[start:end]), program.scalar(leave.cond)))
+        start = end + 1
+    return [*parts, (program.body(body[start:]), None)]
 
 
 def _values(values: tuple[Expr | Frag, ...], program: Program) -> tuple[Scalar | Frag, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from lowering.ir import nodes
 from lowering.ir.kernel import Kernel
 from lowering.ir.nodes import Frag, Stmt
+from lowering.ir.visit import walk
 from lowering.machine.control import elect, for_, if_, let, roles
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Handler, Program, Run, execute
@@ -45,6 +46,8 @@ class _Meter:
                 raise _EnoughError
             if isinstance(out, Frag):
                 warp.define(out, Registers(np.zeros(0, np.float32), 0))
+            elif out is not None:
+                warp.env[out.name] = 0
 
         return run
 
@@ -82,10 +85,12 @@ def estimate_seconds(
     """Seconds that ``run_kernel`` needs on a CPU, within a factor of about three.
 
     Walks CTA 0, which has the most tiles in every persistent schedule, and takes the first warp of
-    each warpgroup for all four. A walk that passes ``limit`` stops there.
+    each warpgroup for all four. A walk that passes ``limit`` stops there. Where tiles are dealt out
+    at run time, CTA 0 is taken to get all of them, since what it reads from its queue is always 0.
     """
-    ctas = grid * kernel.splits
-    meter = _Meter(limit / (4 * ctas))
+    dealt = any(isinstance(s, nodes.Break) for s in walk(kernel.body))
+    alike = 4 * (kernel.cluster if dealt else grid * kernel.splits)
+    meter = _Meter(limit / alike)
     leaves = {
         cls: meter.handler for cls in vars(nodes).values()
         if isinstance(cls, type) and issubclass(cls, Stmt)
@@ -98,4 +103,4 @@ def estimate_seconds(
                 pass
     except (_EnoughError, FaultError):
         pass  # a faulty kernel is told so by the run
-    return 4 * ctas * meter.seconds
+    return alike * meter.seconds

@@ -242,6 +242,9 @@ class Warp:
             raise FaultError(
                 "the CTA ends without griddepcontrol.wait: its grid may end before an earlier one"
             )
+        left = [b.text() for b in self.cta.named.values() if b.arrived]
+        if not self.cta.running and left:
+            raise FaultError(f"the CTA ends with a barrier half full: {left[0]}")
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
 
@@ -249,6 +252,7 @@ class Warp:
 class Cta:
     """A CTA: its shared memory, barriers and registers.
 
+    ``words`` has its words, None where nobody has written one;
     ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
     says whether one of its warps has executed ``griddepcontrol.wait``.
     """
@@ -271,6 +275,14 @@ class Cta:
         self.landing = 0
         self.reads: list[GenericRead] = []
         self.waited = False
+        self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
+
+    def peer(self, rank: int) -> Cta:
+        """The CTA of that rank in the cluster; raises FaultError if there is none."""
+        ctas = self.cluster.ctas
+        if not 0 <= rank < len(ctas):
+            raise FaultError(f"rank {rank} is not in a cluster of {len(ctas)}")
+        return ctas[rank]
 
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""

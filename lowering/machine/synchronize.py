@@ -76,10 +76,7 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
     def run(warp: Warp) -> Steps:
         cta = warp.cta
         if peer is not None:
-            rank = peer(warp.env)
-            if not 0 <= rank < len(cta.cluster.ctas):
-                raise FaultError(f"rank {rank} is not in a cluster of {len(cta.cluster.ctas)}")
-            cta = cta.cluster.ctas[rank]
+            cta = cta.peer(peer(warp.env))
         bar, index = find(cta, warp.env)
         if cta is not warp.cta:
             cta.signalled(f"an arrival at {bar.name}")

@@ -15,13 +15,14 @@ from lowering.ir.expr import ZERO, Var
 from lowering.ir.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
 from lowering.ir.text import print_stmt
 from lowering.ir.visit import walk
+from lowering.lower_queue import STAGES
 from tests.api.on_machine import kernel
 from tests.api.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
 from wsched.compiled import CompiledFusion
 from wsched.fusion import DataType
 from wsched.schedule.limits import chunk_columns, shared_bytes
-from wsched.schedule.params import CachePolicies, CachePolicy
+from wsched.schedule.params import CachePolicies, CachePolicy, MatmulParams
 
 DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
 """What ptxas makes of a division of integers: a reciprocal in floating point, or a call."""
@@ -30,7 +31,7 @@ DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
 SAME_CODE = {
     "coop_128x192", "coop_in_flight_2", "coop_2_stages", "coop_traversal", "coop_traversal_odd",
     "coop_columns", "coop_24_240", "coop_no_setmaxnreg", "tile_per_cta_256", "cluster_1x2",
-    "pipelined_tile_per_cta", "pingpong_in_flight_0",
+    "pipelined_tile_per_cta", "pingpong_in_flight_0", "dynamic_1_group", "dynamic_cluster_2x2",
 }  # fmt: skip
 """They differ from other schedules in sizes and in the order of tiles only."""
 
@@ -170,10 +171,15 @@ def test_no_division_by_a_run_time_value_in_the_loop_over_tiles(bf16: CompiledFu
     assert {x for x in found if re.search(run_time, x)} == set()
 
 
+def queue_bytes(params: MatmulParams) -> int:
+    """Words and barriers of a tile queue."""
+    return STAGES * (2 * MBARRIER_BYTES + 4) * params.dynamic
+
+
 def test_shared_memory_is_as_predicted(bf16: CompiledFusion) -> None:
     stage, epilogue = shared_bytes(bf16.params, DataType.BFloat16, DataType.BFloat16)
     stages = bf16.params.circular_buffer_options.smem_circular_buffer_stage
-    wanted = stages * stage + epilogue + 2 * stages * MBARRIER_BYTES
+    wanted = stages * stage + epilogue + 2 * stages * MBARRIER_BYTES + queue_bytes(bf16.params)
     assert bf16.kernel.shared_bytes == wanted
 
 
@@ -182,7 +188,7 @@ def test_shared_memory_of_wide_results_is_as_predicted(name: str) -> None:
     params = for_result(SCHEDULES[name], "f32")
     stage, epilogue = shared_bytes(params, DataType.BFloat16, DataType.Float)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    wanted = stages * stage + epilogue + 2 * stages * MBARRIER_BYTES
+    wanted = stages * stage + epilogue + 2 * stages * MBARRIER_BYTES + queue_bytes(params)
     assert kernel(params, "bf16", "f32").kernel.shared_bytes == wanted
 
 

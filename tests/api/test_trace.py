@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -20,8 +21,9 @@ from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.api.test_epilogue_inputs import kernel as epilogue_kernel
 from tests.epilogues import RESIDUAL
-from tests.schedules import SCHEDULES
+from tests.schedules import SCHEDULES, dynamic
 from wsched.compiled import CompiledFusion
+from wsched.schedule.params import MatmulParams
 from wsched.trace.records import decode
 from wsched.trace.spans import Span, Trace
 
@@ -56,10 +58,11 @@ def disjoint(a: Span, b: Span) -> bool:
 PING_PONG = "pingpong_64x128"
 
 
+@pytest.mark.parametrize("deal", [replace, dynamic])
 @pytest.mark.parametrize("tiles", [1, 2, 3, 5])
-def test_ping_pong_takes_turns(tiles: int) -> None:
+def test_ping_pong_takes_turns(tiles: int, deal: Callable[[MatmulParams], MatmulParams]) -> None:
     """With any number of tiles: no two main loops at once, and epilogues under main loops."""
-    trace = run(kernel(SCHEDULES[PING_PONG]), Problem(64 * tiles, 128, 256, 1))
+    trace = run(kernel(deal(SCHEDULES[PING_PONG])), Problem(64 * tiles, 128, 256, 1))
     for warp, (group, mine) in enumerate((g, t) for t in range(tiles) for g in [t % 2]):
         found = named(trace, "main_loop", tile=mine)
         assert {s.group for s in found} == {group} and len(found) == 4, warp

@@ -267,7 +267,7 @@ def test_run_with_a_schedule(file: Path) -> None:
 def test_a_schedule_that_is_none(file: Path, command: str) -> None:
     assert usage_error([command, file, "--params", "fast"]) == (
         "Invalid value for --params: 'fast' is no preset (cooperative, ping-pong, pipelined, "
-        "tile-per-cta), and as a file: No such file or directory"
+        "tile-per-cta, dynamic), and as a file: No such file or directory"
     )
 
 

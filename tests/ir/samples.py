@@ -25,6 +25,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   trace spans[8](main_loop, cta)
   counter arrived[M]
   workspace parts: f32[ctas * 2][64x64]
+  word tile[2]
+  word last[1] at 81952
+  tile_queue queue stages 2 groups 2 consumers 1
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
@@ -39,12 +42,15 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       acquire ring, m
       load.tile A_s[m % 4, 0, 0], A[m * 128, %ctaid.x]
     }
+    fetch.tiles queue, M
   }
   section compute groups 2 as g {
     for t in g .. M - -1 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
       consume ring2, t
       wait_full ring, t
       release ring, t
+      entry: i32 = next.tile queue, t * 2 + g
+      break M <= entry
       yield s + 1, wide
     }
   }
@@ -113,9 +119,12 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           ticket: i32 = atom inc, arrived[0], M - 1
           before: i32 = atom add, arrived[ticket], 1, order=release.gpu
           counter.wait arrived[before], 2
+          st.word tile[0], ticket
+          st.word tile[1], ticket + 1, cta=1
         }
       } else {
         cta.sync
+        found: i32 = ld.word tile[0]
       }
     }
   }

@@ -60,7 +60,7 @@ def test_shared_bytes() -> None:
     )
     kernel = Kernel("k", 128, ONE, (), (), buffers, ())
     assert kernel.shared_bytes == 3072
-    assert parse_kernel(ALL_NODES).shared_bytes == 81952
+    assert parse_kernel(ALL_NODES).shared_bytes == 81956
     bare = Kernel("k", 128, ONE, (), (), (), (), mbarriers=(MBarrierArray("b", 4, 1, 16),))
     assert bare.shared_bytes == 48
 

@@ -10,7 +10,7 @@ import pytest
 from lowering.errors import UnsupportedError
 from lowering.lower import lower
 from tests.epilogues import RESIDUAL, epilogue
-from tests.schedules import cooperative, definition
+from tests.schedules import cooperative, definition, dynamic, pipelined
 from wsched.api import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType
 from wsched.schedule import epilogue_inputs, matmul
@@ -210,3 +210,26 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
         "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
         "the load warpgroup"
     )
+
+
+def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
+    text = epilogue("r: [-1, -1]", "q: [-1, -1]", "p: [-1, -1]", "s = fd.ops.add(y, r)",
+                    "t = fd.ops.add(s, q)", "u = fd.ops.add(t, p)",
+                    "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
+    params = dynamic(cooperative(128, 64, stages=2))
+    with pytest.raises(UnsupportedError) as error:
+        lower(matmul.schedule_matmul(import_fusion(text), params), "k")
+    assert str(error.value) == (
+        "3 circular buffers for the epilogue is not supported; supported: 2: each has a warp of "
+        "the load warpgroup, and one fetches tiles"
+    )
+
+
+def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = pipelined(dynamic(cooperative(128, 64, stages=4)))
+    error = refusal(monkeypatch, params, require_legal=lambda *_: None)
+    assert error.what == "tiles that are dealt out at run time with Pipelined loads"
+    assert error.supported == "WarpSpecialized: a warp of the load warpgroup fetches tiles"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from lowering.lower import lower
 from tests.lowering.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
-from wsched.schedule import schedule_matmul
+from tests.schedules import dynamic
+from wsched.schedule import matmul, schedule_matmul
+from wsched.schedule.schedule import Schedule
 
 
 @pytest.mark.parametrize("name", [*SMALL, CLUSTER_2X1])
@@ -89,4 +92,33 @@ def test_a_stage_in_another_order_than_its_source() -> None:
         "a stage of T6 in the order [M, K] from T0, which is in memory as [K, M], is not "
         "supported; supported: the order of memory, contiguous dimension last. "
         "Reorder the Bulk loops of T6"
+    )
+
+
+@pytest.mark.parametrize("name", ["cooperative", "ping_pong"])
+def test_tiles_that_are_dealt_out(name: str, golden: object) -> None:
+    """Every section reads from the queue which tile is next, or that there is none."""
+    kernel = lower(schedule_matmul(linear(), dynamic(SMALL[name])), "dealt")
+    assert verify(kernel) == []
+    assert print_body(kernel.body) == golden
+
+
+def test_a_load_loop_that_is_not_of_tiles_and_their_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ping-pong, merged from the right: what is left of the tile is the steps of two of them."""
+    step_through = matmul._step_through
+
+    def other(s: Schedule, tv: str, *rest: Any) -> None:
+        s.merge(tv, 2)
+        s.merge(tv, 1)
+        step_through(s, tv, *rest)
+
+    monkeypatch.setattr(matmul, "_step_through", other)
+    scheduled = schedule_matmul(linear(), dynamic(SMALL["ping_pong"]))
+    with pytest.raises(UnsupportedError) as error:
+        lower(scheduled, "k")
+    assert str(error.value) == (
+        "tiles that are dealt out at run time with the load loop tile·group·k is not supported; "
+        "supported: a load loop that was merged from tiles and the steps of a tile"
     )

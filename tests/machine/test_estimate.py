@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from lowering.ir.text import parse_kernel
 from lowering.machine import estimate_seconds
+from tests.api.on_machine import kernel
 from tests.machine.kernels import matmul_text
+from tests.schedules import SCHEDULES
 
 KERNEL = parse_kernel(matmul_text())
 
@@ -22,3 +24,14 @@ def test_grows_with_the_work_of_a_cta() -> None:
 
 def test_stops_at_the_limit() -> None:
     assert 1.0 <= estimate(65536, 65536, 65536, limit=1.0) < 1.1
+
+
+def test_tiles_that_are_dealt_out_are_counted_once() -> None:
+    """As if one CTA took them all, however many there are."""
+    sizes = {"M": 1024, "N": 1024, "K": 512}
+    for name, static in (("dynamic", "coop_traversal"), ("dynamic_cluster", "cluster_2x1")):
+        dealt = kernel(SCHEDULES[name]).kernel
+        two, four = (estimate_seconds(dealt, sizes, grid) for grid in (2, 4))
+        assert two == four
+        in_turn = estimate_seconds(kernel(SCHEDULES[static]).kernel, sizes, 4)
+        assert 0.5 < two / in_turn < 2

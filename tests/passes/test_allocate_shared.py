@@ -72,3 +72,10 @@ def test_more_than_a_cta_may_have_with_the_least_stages() -> None:
         "ScheduleError[smem]: circular_buffer(A_s, B_s, stages=2): "
         "A_s 32 + B_s 64 + D_s 160 + mbarriers = 256.1 KiB, limit 227 KiB"
     )
+
+
+def test_words_behind_the_barriers() -> None:
+    text = "mbarrier full[4] arrivals 1{}\nword tile[2]{}\nword last[1]{}\ncta.sync"
+    after = text.format(" at 0", " at 32", " at 40")
+    assert lowered(allocate_shared, text.format("", "", "")) == full(after)
+    assert kernel(after).shared_bytes == 44

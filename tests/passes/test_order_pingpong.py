@@ -178,3 +178,28 @@ def test_epilogues_that_consume_steps_take_turns_too() -> None:
         f"      if {turns} {{\n        bar.arrive order2[1 - wg]\n      }}\n",
     )
     assert lowered(order_pingpong, before) == full(HEAD + order + RING + AUX + after)
+
+
+DEALT = """
+tile_queue queue stages 2 groups 2 consumers 1
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. tiles + 1 {
+      tile: i32 = next.tile queue, t * 2 + wg
+      break tiles <= tile
+      for k in 0 .. n {
+        wait_full ring, (t * 2 + wg) * n + k
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_turns_that_are_dealt_out(golden: object) -> None:
+    """Each turn is handed over, and at the first end mark the one that is left over is taken."""
+    assert lowered(order_pingpong, HEAD + RING + DEALT) == golden

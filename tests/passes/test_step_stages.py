@@ -225,3 +225,44 @@ roles {
         assert [w[1:] for w in waits if w[0] == "empty"] == [(m % 2, m // 2 % 2) for m in steps[:9]]
     text = print_kernel(after)
     assert "% 4" not in text and "% 2" not in text
+
+
+def test_a_loop_of_one_thread() -> None:
+    """What takes tiles waits for stages too, with the other parity, and one step ahead."""
+    before = """
+roles {
+  role load warps 0 .. 4 {
+    elect {
+      for t in 0 .. tiles {
+        mbarrier.wait empty[t % 2], t // 2 % 2 ^ 1
+        if n <= t {
+          mbarrier.wait empty[(t + 1) % 2], (t + 1) // 2 % 2 ^ 1
+        }
+        break n <= t
+      }
+    }
+  }
+}
+"""
+    after = """
+roles {
+  role load warps 0 .. 4 {
+    elect {
+      for t in 0 .. tiles carry (STAGE, PARITY) {
+        mbarrier.wait empty[stage_t], parity_t ^ 1
+        if n <= t {
+          mbarrier.wait empty[FOLLOWING], parity_t ^ select(1 <= stage_t, 1, 0) ^ 1
+        }
+        break n <= t
+        let next: i32 = stage_t + 1
+        let wraps: pred = 2 <= next
+        yield select(wraps, next - 2, next), parity_t ^ select(wraps, 1, 0)
+      }
+    }
+  }
+}
+"""
+    after = after.replace("STAGE", "stage_t: i32 = 0 -> stage_t_end")
+    after = after.replace("PARITY", "parity_t: i32 = 0 -> parity_t_end")
+    after = after.replace("FOLLOWING", "select(1 <= stage_t, stage_t - 1, stage_t + 1)")
+    assert lowered(step_stages, HEAD + before) == full(HEAD + after)

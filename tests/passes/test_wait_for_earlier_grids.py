@@ -67,3 +67,20 @@ def test_global_memory_outside_the_roles(outside: str) -> None:
         "wait_for_earlier_grids: global memory is used outside the roles\n"
         "This is a defect of wsched, please report it with the dump."
     )
+
+
+@pytest.mark.parametrize(
+    "stmt", ["elect {\n      x: i32 = atom add, c[0], 1\n    }", "counter.wait c[0], 1"]
+)
+def test_counters_are_global_memory(stmt: str) -> None:
+    text = f"""
+counter c[1]
+roles {{
+  role all warps 0 .. 4 {{
+    fence.proxy.async
+    {stmt}
+  }}
+}}
+"""
+    found = lowered(wait_for_earlier_grids, text)
+    assert "fence.proxy.async\n      griddepcontrol.wait\n" in found

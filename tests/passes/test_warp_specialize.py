@@ -102,3 +102,23 @@ section load groups 1 {
     first, other = text.split("if %warpgroup.warp == 1 {")
     assert "if %warpgroup.warp == 0 {" in first and "for m in 0 .. n {" in first
     assert "for c in 0 .. n {\n          elect {\n" in other
+
+
+def test_what_says_which_tile_is_next_is_for_the_whole_warp() -> None:
+    """Its loop may end there, for all lanes; what takes tiles has a thread of its own."""
+    queue = "tile_queue queue stages 2 groups 2 consumers 2\n"
+    before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m\n"
+                            "    break n <= t0\n    let row").replace(
+        "section compute", "section load groups 1 {\n  fetch.tiles queue, n\n}\nsection compute"
+    )  # fmt: skip
+    after = AFTER.replace(
+        "        let row", "        t0: i32 = next.tile queue, m\n        break n <= t0\n"
+        "        let row"
+    ).replace(
+        "  }\n}\n",
+        "    if %warpgroup.warp == 1 {\n      elect {\n        fetch.tiles queue, n\n"
+        "      }\n    }\n  }\n}\n",
+    )  # fmt: skip
+    maps = "tensormap A: bf16[512, 64]\nshared A_s: bf16[1][64x64]\nshared B_s: bf16[1][64x64]\n"
+    before, after = (text.replace(maps, maps + queue) for text in (before, after))
+    assert lowered(warp_specialize, before, threads=256) == full(after, threads=384)

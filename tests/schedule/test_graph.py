@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowering.ir.expr import Special, Var, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
-from wsched.schedule import Schedule, TransformGraph, schedule_matmul
+from wsched.schedule import Schedule, TransformGraph, schedule_matmul, split
 
 
 def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:
@@ -72,3 +72,17 @@ def test_networkx_view() -> None:
         ("split by 128", "Mo{ceildiv(M, 128)}"),
         ("split by 128", "Mi{128}"),
     ]
+
+
+def test_what_is_dealt_out_at_run_time() -> None:
+    """Another transform than the same split in turn; its parts do not follow from the whole."""
+    f = split(split(linear(), "T5", 0, 4, dynamic=True), "T4", 0, 4)
+    graph = TransformGraph(f)
+    parts = {t: [graph.group(d) for d in f.tensor(t).loop[:2]] for t in ("T4", "T5")}
+    assert parts["T4"] != parts["T5"]
+    whole = graph.group(f.tensor("T5").logical[0])
+    found = graph.indices({whole: Var("m")})
+    assert [g in found for g in (*parts["T4"], *parts["T5"])] == [True, True, False, False]
+    assert str(next(s for s in graph.steps if s.outputs == tuple(parts["T5"]))) == (
+        "split by 4, dynamic"
+    )

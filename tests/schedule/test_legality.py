@@ -18,7 +18,7 @@ from tests.schedule.fusions import (
     tiled,
 )
 from wsched.fusion import ParallelType
-from wsched.schedule import ClusterDims, load_relation, schedule_matmul
+from wsched.schedule import ClusterDims, TilingStrategy, load_relation, schedule_matmul
 
 
 def test_cooperative() -> None:
@@ -105,3 +105,16 @@ def test_neighbouring_tiles() -> None:
     assert str(r.tail.index) == f"%ctaid.x * {share} + i47"
     env = {"M": 128 * 5, "N": 256, "K": 64, "%nctaid.x": 3}
     assert [evaluate(r.load_stop, {**env, "%ctaid.x": cta}) for cta in range(3)] == [2, 2, 1]
+
+
+def test_tiles_that_are_dealt_out() -> None:
+    """The load index counts the CTA's tiles, whichever they are; only its end is not known."""
+    for base, item in ((COOPERATIVE, "i50"), (PING_PONG, "i57 + 2 * i56")):
+        strategy = TilingStrategy.DistributeTilesDynamically
+        static = load_relation(schedule_matmul(linear(), base))
+        r = load_relation(schedule_matmul(linear(), replace(base, tiling_strategy=strategy)))
+        assert (r.dynamic, static.dynamic) == (True, False)
+        assert r.tail is not None and static.tail is not None
+        assert r.tail == replace(static.tail, dynamic=True)
+        assert (str(r.tail.item), str(r.tail.steps)) == (item, "ceildiv(K, 64)")
+        assert str(r).splitlines()[-1] == (f"  while dealt[{item}] < {r.tail.extent}")

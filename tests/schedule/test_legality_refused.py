@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from lowering.ir.expr import Special
 from tests.schedule.fusions import (
     LOADS,
     ON_TIDY,
+    PING_PONG,
     buffered,
     linear,
     merged,
@@ -18,7 +20,7 @@ from tests.schedule.fusions import (
     tiled,
 )
 from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import Schedule, load_relation, schedule_matmul
 
 
 def reversed_order(s: Schedule) -> None:
@@ -339,3 +341,27 @@ def test_register_pair(
 @pytest.mark.parametrize(("groups", "pair"), [(2, (40, 232)), (2, (24, 240)), (4, (40, 104))])
 def test_register_pairs_that_fit(groups: int, pair: tuple[int, int]) -> None:
     assert load_relation(with_registers(groups, pair)).roles >= groups
+
+
+@pytest.mark.parametrize(
+    ("which", "what"),
+    [
+        (("tile", "group"), "tile are dealt out at run time to group"),
+        (("Mo", "Mi"), "M are dealt out at run time to Mi"),
+    ],
+)
+def test_dealt_out_to_others_than_ctas(
+    monkeypatch: pytest.MonkeyPatch, which: tuple[str, str], what: str
+) -> None:
+    split = Schedule.split
+
+    def other(self: Schedule, *where: Any, **how: Any) -> None:
+        split(self, *where, **how | {"dynamic": how["labels"] == which})
+
+    monkeypatch.setattr(Schedule, "split", other)
+    with pytest.raises(ScheduleError) as error:
+        schedule_matmul(linear(), PING_PONG)
+    assert (error.value.rule, error.value.why) == (
+        "load-bound",
+        f"{what}: that takes one split of the tiles of all CTAs, whose inner part runs on them",
+    )

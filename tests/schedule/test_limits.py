@@ -233,6 +233,11 @@ def test_chunks_divide_the_tile(n: int, result: DataType, columns: int) -> None:
             "supported; supported: WarpSpecialized where CTAs add up parts of a tile",
         ),
         (
+            replace(PIPELINED, tiling_strategy=TilingStrategy.DistributeTilesDynamically),
+            "tiling_strategy=DistributeTilesDynamically with Pipelined loads is not supported; "
+            "supported: WarpSpecialized: a warp of the load warpgroup fetches tiles",
+        ),
+        (
             replace(PIPELINED, splitk_factor=2),
             "circular_buffering_strategy=Pipelined with splitk_factor=2 is not supported; "
             "supported: WarpSpecialized where CTAs add up parts of a tile",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.schedule.fusions import CLASSES, PING_PONG, linear
+from tests.schedules import dynamic
 from wsched.schedule import load_relation, loops_text, schedule_matmul
 from wsched.schedule.loops import side_by_side
 
@@ -29,3 +30,11 @@ def test_side_by_side(name: str, golden: object) -> None:
     text = side_by_side(schedule_matmul(linear(), CLASSES[name]))
     assert max(map(len, text.splitlines())) <= 96, "indented by the demo, it fits into 100 columns"
     assert text == golden
+
+
+@pytest.mark.parametrize("name", ["cooperative", "ping_pong"])
+def test_tiles_that_are_dealt_out(name: str, golden: object) -> None:
+    """The nests of the static schedule, and a line that says who gets which tile."""
+    f = schedule_matmul(linear(), dynamic(CLASSES[name]))
+    assert loops_text(f) + "\n" + str(load_relation(f)) == golden
+    assert side_by_side(f).splitlines()[-1] in loops_text(f).splitlines()

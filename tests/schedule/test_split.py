@@ -8,7 +8,7 @@ from lowering.errors import ScheduleError
 from lowering.ir.expr import Special
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import ParallelType, nest_text
-from wsched.schedule import parallelize, schedule_matmul, split
+from wsched.schedule import parallelize, replay, schedule_matmul, split
 
 
 def test_split() -> None:
@@ -73,3 +73,13 @@ def test_shared_and_buffered_loops_are_refused() -> None:
     with pytest.raises(ScheduleError) as error:
         split(f, "T6", 1, 2)
     assert error.value.why == "T6 is circular-buffered: its loops are settled"
+
+
+def test_dealt_out_at_run_time() -> None:
+    f = split(linear(), "T5", 0, Special("nctaid.x"), labels=("tile", "cta"), dynamic=True)
+    assert str(f.history[0]) == (
+        "split('T5', 0, Special('nctaid.x'), labels=('tile', 'cta'), dynamic=True)"
+    )
+    (step,) = f.tensor("T5").transforms
+    assert str(step).endswith("%nctaid.x, dynamic -> " + f"{step.outputs[0]}, {step.outputs[1]}")
+    assert replay(linear(), f.history) == f

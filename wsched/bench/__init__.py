@@ -7,6 +7,7 @@ it took place, ``results`` the statistics of all processes, ``report`` and ``plo
 
 ``pingpong*`` compare the two kinds of persistent kernels with epilogues (``epilogue``, ``fused``),
 ``schedules*`` every schedule of a ``ranking`` at shapes of ``layers``; both by the same method.
+``queue`` compares tiles dealt out in turn and at run time, while ``hold`` holds multiprocessors.
 """
 
 from __future__ import annotations

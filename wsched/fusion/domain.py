@@ -59,12 +59,17 @@ class Split:
     """``input = outer * inner.extent + inner``.
 
     The outer extent is rounded up, or the inner one where ``inner_split`` is false.
+
+    A ``dynamic`` split deals its input's indices out at run time: to each inner index (a CTA) in
+    growing order, each to exactly one. The outer index counts what the inner one was given; the
+    formula is only the outcome if all ask in turn.
     """
 
     input: IterDomain
     outer: IterDomain
     inner: IterDomain
     inner_split: bool = True
+    dynamic: bool = False
 
     @property
     def factor(self) -> Expr:
@@ -83,6 +88,7 @@ class Split:
 
     def __str__(self) -> str:
         side = "" if self.inner_split else ", inner_split=False"
+        side += ", dynamic" if self.dynamic else ""
         return f"Split: {self.input} by {self.factor}{side} -> {self.outer}, {self.inner}"
 
 

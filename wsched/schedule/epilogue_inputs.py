@@ -27,7 +27,8 @@ def matrix_inputs(fusion: Fusion) -> tuple[str, ...]:
 
 def loaded_inputs(fusion: Fusion, params: MatmulParams) -> tuple[str, ...]:
     """Those that the load warpgroup loads by TMA; threads read the others themselves."""
-    return matrix_inputs(fusion) if params.loads_epilogue_inputs else ()
+    most = MAX_LOADED - int(params.dynamic)  # a warp that fetches tiles loads nothing
+    return matrix_inputs(fusion)[:most] if params.loads_epilogue_inputs else ()
 
 
 def loaded_types(fusion: Fusion, params: MatmulParams) -> tuple[DataType, ...]:

@@ -54,7 +54,8 @@ class Step:
 
     def __str__(self) -> str:
         if isinstance(self.transform, Split):
-            return f"split by {self.transform.factor}"
+            dynamic = ", dynamic" if self.transform.dynamic else ""
+            return f"split by {self.transform.factor}{dynamic}"
         order = f" traversal {self.transform.traversal}" if self.transform.traversal else ""
         return f"merge{order}"
 
@@ -154,7 +155,7 @@ class TransformGraph:
         new = False
         for t in transforms:
             sources = tuple(self._find(d.id) for d in t.inputs)
-            how = (t.factor, t.inner_split) if isinstance(t, Split) else t.traversal
+            how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
             other = first.setdefault((type(t), sources, how), t)
             for a, b in zip(other.outputs, t.outputs, strict=True):
                 new |= self._union(a.id, b.id)
@@ -203,7 +204,7 @@ def _compose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
 def _decompose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
     """A split's or merge's parts, from the whole."""
     match step:
-        case Step(Split(inner=d), (whole,), (outer, inner)) if whole in found:
+        case Step(Split(inner=d, dynamic=False), (whole,), (outer, inner)) if whole in found:
             return {outer: found[whole] // d.extent, inner: found[whole] % d.extent}
         case Step(Merge() as t, (outer, inner), (whole,)) if whole in found:
             return dict(zip((outer, inner), unmerge_index(t, found[whole]), strict=True))

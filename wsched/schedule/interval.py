@@ -72,7 +72,7 @@ class Interval:
     @property
     def load_stop(self) -> Expr:
         """Likewise, for loads: where K is empty there is nothing to load."""
-        return select(ZERO < self.inner, self.stop, self.start)
+        return select(self.inner > ZERO, self.stop, self.start)
 
     @property
     def first(self) -> Expr:
@@ -85,7 +85,9 @@ class Interval:
         return ceildiv(self.stop, self.per_tile) - self.first
 
 
-def find_interval(graph: TransformGraph, loop: IterDomain, cta: IterDomain | None) -> Interval | None:
+def find_interval(
+    graph: TransformGraph, loop: IterDomain, cta: IterDomain | None
+) -> Interval | None:
     """The interval that a load loop is, if it is the inner part of a split whose outer part runs on
     CTAs and whose input is the merge of tiles and k.
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from lowering.errors import ScheduleError
 from lowering.hopper import WARPGROUP, register_pair_problem, register_pairs
-from lowering.ir.expr import Const, Expr, Special, Var, substitute
+from lowering.ir.expr import Const, Expr, Special, Var, free_vars, substitute
 from lowering.ir.poly import linear_in, poly
 from wsched.fusion import (
     CircularBuffer,
@@ -35,6 +35,7 @@ from wsched.fusion import (
     ParallelType,
     Pipelined,
     Record,
+    Split,
     TensorView,
     inputs_of,
     nest_text,
@@ -109,6 +110,7 @@ def load_relations(fusion: Fusion) -> tuple[LoadRelation, ...]:
     graph = TransformGraph(fusion)
     sides = (_operands(fusion, graph), *_matrices(fusion, graph))
     relations = tuple(_relation(s) for s in sides)
+    _check_dealt(sides[0], relations[0])
     for s, relation in zip(sides[1:], relations[1:], strict=True):
         if _end(graph, s, relation) != _end(graph, sides[0], relations[0]):
             raise s.refuse(
@@ -118,6 +120,23 @@ def load_relations(fusion: Fusion) -> tuple[LoadRelation, ...]:
                 (f"tile {s.compute.name} as {sides[0].compute.name}",),
             )
     return relations
+
+
+def _check_dealt(sides: _Sides, relation: LoadRelation) -> None:
+    """Tiles are dealt out at run time to CTAs, once, and it is their end that ends both sides."""
+    dealt = [s for s in sides.graph.steps if isinstance(s.transform, Split) and s.transform.dynamic]
+    indices = sides.graph.indices(_known(sides))
+    loops = {Var(d.name) for d in sides.compute.loop}
+    for step in dealt:
+        asking = step.outputs[1]
+        index = indices.get(asking)
+        on_ctas = index is not None and not free_vars(index) & loops
+        if len(dealt) > 1 or not (relation.dynamic and on_ctas):
+            raise sides.refuse(
+                "load-bound",
+                f"{step.inputs[0].label} are dealt out at run time to {asking.label}: that takes "
+                "one split of the tiles of all CTAs, whose inner part runs on them",
+            )
 
 
 def _relation(sides: _Sides) -> LoadRelation:
@@ -135,9 +154,7 @@ def _relation(sides: _Sides) -> LoadRelation:
     roles = _roles(sides, steps)
     _check_registers(sides, roles)
     loops = [Var(d.name) for d in sides.compute.loop]
-    tail = (
-        find_tail(sides.graph, indices, loops, radix, sides.refuse) if interval is None else None
-    )
+    tail = find_tail(sides.graph, indices, loops, radix, sides.refuse) if interval is None else None
     part = sides.compute.axis_on(ParallelType.BIDz)
     return LoadRelation(
         tuple(t.name for t in sides.loads),

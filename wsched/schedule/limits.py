@@ -177,10 +177,24 @@ def _slice_reasons(axis: str, size: int, k: int, operand: TensorView, ctas: int)
 def _refuse_unsupported(params: MatmulParams) -> None:
     tiles = params.tile_sizes
     if params.combines and not params.warp_specialized:
-        how = "DistributeStagesAcrossSMs" if params.stream_k else f"splitk_factor={params.splitk_factor}"
+        how = (
+            "DistributeStagesAcrossSMs"
+            if params.stream_k
+            else f"splitk_factor={params.splitk_factor}"
+        )
         raise UnsupportedError(
             f"circular_buffering_strategy=Pipelined with {how}",
             "WarpSpecialized where CTAs add up parts of a tile",
+        )
+    if params.dynamic and params.splitk_factor > 1:
+        raise UnsupportedError(
+            f"splitk_factor={params.splitk_factor} with DistributeTilesDynamically",
+            "splitk_factor with OneTilePerCTA or DistributeTilesAcrossSMs",
+        )
+    if params.dynamic and not params.warp_specialized:
+        raise UnsupportedError(
+            "tiling_strategy=DistributeTilesDynamically with Pipelined loads",
+            "WarpSpecialized: a warp of the load warpgroup fetches tiles",
         )
     if not params.use_ldst_matrix:
         raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")

@@ -35,7 +35,7 @@ def loops_text(fusion: Fusion) -> str:
     """
     parts, graph = subdags(fusion), TransformGraph(fusion)
     words = _words(graph)
-    lines = [f"{word.name} = {extent}" for extent, word in words.items()]
+    lines = [f"{word.name} = {extent}" for extent, word in words.items()] + _dealt(graph)
     for title, names in ((_load_title(fusion), parts.load), ("compute sub-DAG", parts.compute)):
         lines.append(title)
         for depth, t, d in _nest(fusion, graph, names):
@@ -68,7 +68,17 @@ def side_by_side(fusion: Fusion) -> str:
     wide, name = max(map(len, columns[0])), max(map(len, extents))
     rows = [f"{a:{wide}}   {b}".rstrip() for a, b in zip_longest(*columns, fillvalue="")]
     below = [f"  {label:{name}} = {extent}" for label, extent in extents.items()]
-    return "\n".join([*rows, "", "extents", *below]) + "\n"
+    return "\n".join([*rows, "", "extents", *below, *_dealt(graph)]) + "\n"
+
+
+def _dealt(graph: TransformGraph) -> list[str]:
+    """A line for what is dealt out at run time: the extents are those of equal shares."""
+    return [
+        f"{step.inputs[0].label} are dealt out at run time: each {step.outputs[1].label} takes the "
+        f"next one, {step.outputs[0].label} counts its own"
+        for step in graph.steps
+        if isinstance(step.transform, Split) and step.transform.dynamic
+    ]
 
 
 def _load_title(fusion: Fusion) -> str:

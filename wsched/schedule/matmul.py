@@ -148,8 +148,8 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
         _tile_of_stages(s, tv, params)
         return
     if params.persistent:
-        ctas = _ctas(params)
-        s.split(tv, 0, ctas, labels=("tile", "cluster" if clustered else "cta"))
+        labels = ("tile", "cluster" if clustered else "cta")
+        s.split(tv, 0, _ctas(params), labels=labels, dynamic=params.dynamic)
         s.reorder(tv, {1: 0})
     if clustered:
         if params.persistent:
@@ -172,7 +172,13 @@ def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
         k = s.axis(tv, "k")
         s.reorder(tv, {k: 1})
         s.merge(tv, 0)
-        s.split(tv, 0, _ctas(params), inner_split=False, labels=("cluster" if clustered else "cta", "tile·k"))
+        s.split(
+            tv,
+            0,
+            _ctas(params),
+            inner_split=False,
+            labels=("cluster" if clustered else "cta", "tile·k"),
+        )
         if clustered:
             s.reorder(tv, {1: 3})
             s.merge(tv, 0, label="ctas")

@@ -47,11 +47,14 @@ class TilingStrategy(_Choice):
 
     ``DistributeStagesAcrossSMs`` is stream-K: the load steps of all tiles are dealt out evenly, so
     that a CTA may begin and end within a tile. nvFuser has the name, but no lowering.
+    ``DistributeTilesDynamically`` is wsched's own: a persistent grid whose CTAs take the next tile
+    when they need one, for kernels that share the device with others.
     """
 
     OneTilePerCTA = 0
     DistributeTilesAcrossSMs = 1
     DistributeStagesAcrossSMs = 2
+    DistributeTilesDynamically = 3
 
 
 class BufferingLoopLevel(_Choice):
@@ -233,7 +236,8 @@ class MatmulParams(_Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
     Args:
-        tiling_strategy: one tile per CTA, or a persistent grid.
+        tiling_strategy: one tile per CTA, or a persistent grid, its tiles dealt out in turn or at
+            run time.
         buffering_loop_level: cooperative or ping-pong.
         circular_buffering_strategy: warp-specialized or pipelined loads.
         cta_order: order of the tile grid.
@@ -302,6 +306,11 @@ class MatmulParams(_Checked):
     def combines(self) -> bool:
         """Whether several CTAs compute parts of a tile, which are added up."""
         return self.stream_k or self.splitk_factor > 1
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether tiles are dealt out at run time."""
+        return self.tiling_strategy is TilingStrategy.DistributeTilesDynamically
 
     @property
     def ping_pong(self) -> bool:

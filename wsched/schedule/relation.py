@@ -41,6 +41,11 @@ class Tail:
         load_stop: number of load steps of this CTA.
         serial: the compute loop that ends early; None if the role runs one item or none.
         serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
+        item: which of its CTA's items the loops are at, in compute's loop variables.
+        steps: load steps of an item.
+        dynamic: items are dealt out at run time, written ``dealt[item]``. Then ``index`` is what it
+            would be if all CTAs asked in turn; what a CTA gets grows as well, so it ends early in
+            the same way, but the bounds are not known before the last item.
     """
 
     index: Expr
@@ -48,6 +53,9 @@ class Tail:
     load_stop: Expr
     serial: Var | None
     serial_stop: Expr | None
+    item: Expr
+    steps: Expr
+    dynamic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,11 @@ class LoadRelation:
             return self.interval.load_stop - self.interval.start
         return self.loop.extent if self.tail is None else self.tail.load_stop
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether tiles are dealt out to CTAs at run time."""
+        return self.tail is not None and self.tail.dynamic
+
     def __str__(self) -> str:
         loads = ", ".join(self.loads)
         kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
@@ -128,7 +141,8 @@ class LoadRelation:
             f"  each step is consumed by {kind} of {self.roles}",
         ]
         if self.tail is not None:
-            lines.append(f"  while {self.tail.index} < {self.tail.extent}")
+            index = f"dealt[{self.tail.item}]" if self.tail.dynamic else self.tail.index
+            lines.append(f"  while {index} < {self.tail.extent}")
         if self.interval is not None:
             lines.append(f"  from {self.interval.start} up to {self.interval.stop}")
         if self.splits > 1:

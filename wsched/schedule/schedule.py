@@ -67,9 +67,18 @@ class Schedule:
         *,
         inner_split: bool = True,
         labels: tuple[str, str] | None = None,
+        dynamic: bool = False,
     ) -> None:
         """See :func:`~wsched.schedule.split.split`."""
-        self.fusion = split(self.fusion, tv, axis, factor, inner_split=inner_split, labels=labels)
+        self.fusion = split(
+            self.fusion,
+            tv,
+            axis,
+            factor,
+            inner_split=inner_split,
+            labels=labels,
+            dynamic=dynamic,
+        )
 
     def merge(
         self,

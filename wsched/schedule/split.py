@@ -19,6 +19,7 @@ def split(
     *,
     inner_split: bool = True,
     labels: tuple[str, str] | None = None,
+    dynamic: bool = False,
 ) -> Fusion:
     """Replace one loop by two.
 
@@ -29,6 +30,7 @@ def split(
         factor: extent of the inner loop, a number or an expression such as the number of CTAs.
         inner_split: false makes ``factor`` the extent of the outer loop.
         labels: words for the two new loops; by default the old one's with ``o`` and ``i``.
+        dynamic: deal the indices out to the inner loop's CTAs at run time, in place of in turn.
 
     Legal if the loop is serial and not shared with a consumer, the tensor is not circular-buffered
     and the factor is positive. The extent that is not asked for is rounded up.
@@ -40,10 +42,11 @@ def split(
     options: tuple[tuple[str, object], ...] = ()
     options += () if inner_split else (("inner_split", False),)
     options += () if labels is None else (("labels", labels),)
+    options += (("dynamic", True),) if dynamic else ()
     record = Record("split", (tv, axis, factor), options)
     t = find(fusion, tv, record)
     refuse("split", record, check_split(t, axis, factor), t)
-    return _split(fusion, t, axis, as_expr(factor), inner_split, labels).recorded(record)
+    return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(record)
 
 
 def check_split(t: TensorView, axis: int, factor: ExprLike) -> Reasons:
@@ -62,6 +65,7 @@ def _split(
     factor: Expr,
     inner_split: bool,
     labels: tuple[str, str] | None,
+    dynamic: bool,
 ) -> Fusion:
     old, n = t.loop[axis], fusion.next_id
     extents = split_extents(old.extent, factor, inner_split)
@@ -72,7 +76,7 @@ def _split(
             zip(extents, labels or (f"{stem}o", f"{stem}i"), strict=True)
         )
     )
-    step = Split(old, outer, inner, inner_split)
+    step = Split(old, outer, inner, inner_split, dynamic)
     loop = (*t.loop[:axis], outer, inner, *t.loop[axis + 1 :])
     new = replace(t, loop=loop, transforms=(*t.transforms, step))
     return fusion.updated((new,), next_id=n + 2)

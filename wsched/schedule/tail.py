@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from lowering.errors import ScheduleError
-from lowering.ir.expr import Const, Expr, Var, ceildiv, free_vars, maximum, minimum
+from lowering.ir.expr import Const, Expr, Var, as_expr, ceildiv, free_vars, maximum, minimum
 from lowering.ir.poly import Poly, linear_in, poly
 from wsched.fusion import Split
 from wsched.schedule.graph import Group, TransformGraph
@@ -141,7 +141,15 @@ def _bound(
         items = minimum(items, prod(s.domain.extent for s in top))
         shares = None if shares is None else minimum(shares, serial[0].domain.extent)
     load_stop = items * u.expr()
-    return Tail(index, group.extent, load_stop, serial[0].var if serial else None, shares)
+    item, count = as_expr(0), as_expr(1)
+    for s in top:
+        item, count = item + count * s.var, count * s.domain.extent
+    dynamic = any(
+        isinstance(s.transform, Split) and s.transform.dynamic and s.inputs[0] == group
+        for s in graph.steps
+    )
+    serial_var = serial[0].var if serial else None
+    return Tail(index, group.extent, load_stop, serial_var, shares, item, u.expr(), dynamic)
 
 
 def _is_inner_part(graph: TransformGraph, group: Group, loops: Sequence[StepLoop]) -> bool:

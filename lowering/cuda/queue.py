@@ -1,0 +1,31 @@
+"""Rules for words in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.expressions import C_TYPES
+from lowering.ir.nodes import LdWord, Stmt, StWord, WordRef
+
+__all__ = ["RULES"]
+
+
+def _st_word(e: Emitter, s: StWord) -> None:
+    if s.cta is None:
+        e.out.line(f"ptx::st_shared_u32({_address(e, s.word)}, {e.arg(s.value)});")
+    else:
+        call = f"{_address(e, s.word)}, {e.arg(s.value)}, {e.arg(s.cta)}"
+        e.out.line(f"ptx::st_shared_u32_remote({call});")
+
+
+def _ld_word(e: Emitter, s: LdWord) -> None:
+    name = e.names.define("scalar", s.out.name)
+    e.out.line(f"const {C_TYPES[s.out.type]} {name} = ptx::ld_shared_u32({_address(e, s.word)});")
+
+
+def _address(e: Emitter, ref: WordRef) -> str:
+    return e.sum(e.names.of("word", ref.array), ref.index * 4)
+
+
+RULES: Mapping[type[Stmt], Rule] = {StWord: _st_word, LdWord: _ld_word}

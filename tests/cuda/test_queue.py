@@ -1,0 +1,47 @@
+"""Words in shared memory and loops that end early, as CUDA C++."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.cuda.emit import emit_cuda, emit_kernel
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.errors import InternalError
+from lowering.ir.text import parse_kernel
+
+KERNEL = """
+kernel words threads 128 cluster 2 grid 2 {
+  param n: i32
+  word tile[2] at 0
+  elect {
+    for rank in 0 .. 2 unroll {
+      st.word tile[rank], n
+      st.word tile[1], n + rank, cta=rank
+    }
+  }
+  cluster.sync
+  for t in 0 .. n carry (x: i32 = 0 -> last) {
+    found: i32 = ld.word tile[t % 2]
+    break n <= found
+    yield x + found
+  }
+  elect {
+    st.word tile[0], last
+  }
+  cluster.sync
+}
+"""
+
+
+def test_text(golden: object) -> None:
+    assert emit_kernel(parse_kernel(KERNEL)) == golden
+
+
+def test_it_compiles() -> None:
+    assert compile_cubin(emit_cuda(parse_kernel(KERNEL))).cubin
+
+
+def test_words_without_a_place() -> None:
+    with pytest.raises(InternalError) as error:
+        emit_kernel(parse_kernel(KERNEL.replace(" at 0", "")))
+    assert error.value.why == "word array tile has no offset"

@@ -1,0 +1,101 @@
+"""Words in shared memory, and loops that end early, on the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ir.text import parse_kernel
+from lowering.machine import MachineError, run_kernel
+from lowering.machine.run import RunResult
+
+
+def run(body: str, cluster: int = 1, threads: int = 32) -> RunResult:
+    text = f"""kernel k threads {threads} cluster {cluster} grid {cluster} {{
+      param n: i32
+      mbarrier there[2] arrivals 1 at 0
+      word tile[2] at 16
+      named_barrier turn[1] id 1 threads 64
+      {body}
+    }}"""
+    return run_kernel(parse_kernel(text), {}, {"n": 3}, cluster, trace=True)
+
+
+def reads(found: RunResult) -> list[int]:
+    """Indices of the words that are read, in order."""
+    return [r.index for r in found.trace if r.op == "ld.word"]
+
+
+def test_a_word_is_what_was_stored() -> None:
+    body = """
+    elect { st.word tile[1], n - 2 st.word tile[0], n }
+    a: i32 = ld.word tile[1]
+    b: i32 = ld.word tile[a - 1]
+    c: i32 = ld.word tile[b - 3]
+    """
+    assert reads(run(body)) == [1, 0, 0]
+
+
+def test_a_word_of_a_peer() -> None:
+    """Behind a release and an acquire of the cluster."""
+    body = """
+    if %warp == 0 { elect { mbarrier.init there[0], 1 fence.mbarrier_init } }
+    cluster.sync
+    if %cluster.ctarank == 0 {
+      elect { for rank in 0 .. 2 unroll {
+        st.word tile[0], rank, cta=rank
+        mbarrier.arrive there[0], cta=rank, order=release.cluster
+      } }
+    }
+    mbarrier.wait there[0], 0, order=acquire.cluster
+    a: i32 = ld.word tile[0]
+    b: i32 = ld.word tile[a - %cluster.ctarank]
+    cluster.sync
+    """
+    assert len(reads(run(body, cluster=2))) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("a: i32 = ld.word tile[0]", "tile[0] is read, but nobody has written it"),
+        ("a: i32 = ld.word tile[n]", "tile[3] lies outside tile[2]"),
+        ("st.word tile[0], 1", "a word is stored by 32 threads, not by one"),
+        ("elect { st.word tile[2], 1 }", "tile[2] lies outside tile[2]"),
+        ("elect { st.word tile[0], 1, cta=1 }", "rank 1 is not in a cluster of 1"),
+    ],
+)  # fmt: skip
+def test_faults(body: str, why: str) -> None:
+    with pytest.raises(MachineError) as error:
+        run(body)
+    assert error.value.what == why
+
+
+def test_a_loop_that_ends_early_has_the_carried_values_of_its_last_trip() -> None:
+    body = """
+    elect { st.word tile[0], 0 st.word tile[1], 1 }
+    for i in 0 .. 9 carry (x: i32 = 5 -> last) {
+      break n <= i
+      a: i32 = ld.word tile[0]
+      break x == 99
+      yield x - 1
+    }
+    b: i32 = ld.word tile[last - 1]
+    """
+    assert reads(run(body)) == [0, 0, 0, 1]
+
+
+def test_a_loop_that_breaks_at_once() -> None:
+    body = """
+    elect { st.word tile[0], 0 st.word tile[1], 1 }
+    for i in 0 .. 9 carry (x: i32 = 1 -> last) { break true yield x + 5 }
+    b: i32 = ld.word tile[last]
+    """
+    assert reads(run(body)) == [1]
+
+
+def test_a_barrier_that_is_left_half_full() -> None:
+    with pytest.raises(MachineError) as error:
+        run("bar.arrive turn[0]")
+    assert error.value.what == (
+        "the CTA ends with a barrier half full: turn[0]: 32 of 64 threads (CTA 0, warp 0)"
+    )

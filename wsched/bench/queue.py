@@ -1,0 +1,127 @@
+"""Tiles dealt out in turn or at run time, while another kernel holds some of the multiprocessors.
+
+``python -m wsched.bench.queue`` prints a line for each shape and number of held multiprocessors:
+microseconds of the schedule that the heuristic takes, with ``DistributeTilesAcrossSMs`` and with
+``DistributeTilesDynamically``, their ratio, and what the static time on a free device would become
+if the work spread evenly over the multiprocessors that are left. The two take turns on the GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from lowering.errors import UnsupportedError
+from wsched import api
+from wsched.bench.hold import Held
+from wsched.bench.problem import Shape, parse_shapes
+from wsched.demo import LINEAR
+from wsched.schedule.params import MatmulParams, TilingStrategy
+
+__all__ = ["HELD", "SHAPES", "main", "measure", "report", "variants"]
+
+SHAPES = "8192x8192x8192,4096x4096x4096,2048x2048x2048,4096x3584x512,16384x2048x7168"
+HELD = (0, 4, 16, 33, 66)
+"""Multiprocessors of the other kernel: none, few, an eighth, a quarter, half of an H200's 132."""
+
+_ROUNDS = 11
+_CALLS = 4
+
+Clock = Callable[[Callable[[], object]], float]
+
+
+def variants(params: MatmulParams) -> dict[str, MatmulParams]:
+    """One schedule with its tiles dealt out in both ways."""
+    ways = TilingStrategy.DistributeTilesAcrossSMs, TilingStrategy.DistributeTilesDynamically
+    names = ("static", "dynamic")
+    return {n: replace(params, tiling_strategy=w) for n, w in zip(names, ways, strict=True)}
+
+
+def measure(
+    ways: Mapping[str, Callable[[], object]],
+    held: AbstractContextManager[object],
+    clock: Clock,
+    rounds: int = _ROUNDS,
+) -> dict[str, float]:
+    """Median microseconds of a call of each way; they take turns, each within ``held``."""
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    for i in range(rounds):
+        for name, way in sorted(ways.items(), reverse=bool(i % 2)):
+            with held:
+                seen[name].append(clock(way))
+    return {name: median(us) for name, us in seen.items()}
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """A line for a shape and a number of held multiprocessors."""
+    us, sms, held = found["us"], found["sms"], found["held"]
+    even = found["alone"] * sms / (sms - held)
+    return (
+        f"{found['shape']:18} {held:3} of {sms} held  static {us['static']:9.1f} us  dynamic "
+        f"{us['dynamic']:9.1f}  ({us['static'] / us['dynamic']:.3f})  even share {even:9.1f}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m wsched.bench.queue", description=__doc__)
+    parser.add_argument("--shapes", default=SHAPES, help="MxNxK,...")
+    parser.add_argument("--held", default=",".join(map(str, HELD)), help="multiprocessors, N,...")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    import torch
+
+    if not torch.cuda.is_available():
+        error = UnsupportedError("measuring queues without a GPU", "a CUDA device", "use a GPU")
+        parser.exit(2, f"{error}\n")
+    for shape in parse_shapes(options.shapes):
+        for found in _shape(shape, [int(n) for n in options.held.split(",")]):
+            print(json.dumps(found) if options.json else report(found), flush=True)
+    return 0
+
+
+def _shape(shape: Shape, counts: Sequence[int]) -> list[dict[str, Any]]:
+    import torch
+
+    x, w = (
+        torch.randn(rows, shape.k, device="cuda", dtype=torch.bfloat16)
+        for rows in (shape.m, shape.n)
+    )
+    wanted = torch.nn.functional.linear(x, w).float()
+    ways: dict[str, Callable[[], object]] = {}
+    for name, params in variants(api.compile(LINEAR, [x, w]).params).items():
+        launch = api.compile(LINEAR, [x, w], params=params).bind(x, w)
+        (d,) = launch()
+        error = (d.float() - wanted).norm() / wanted.norm()
+        if not error < 0.01:
+            raise RuntimeError(f"{name} is wrong: {error}")
+        ways[name] = launch
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    alone = measure(ways, Held(0), _microseconds)["static"]
+    return [
+        {"shape": str(shape), "held": n, "sms": sms, "alone": alone,
+         "us": measure(ways, Held(n), _microseconds)}
+        for n in counts
+    ]  # fmt: skip
+
+
+def _microseconds(way: Callable[[], object]) -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(_CALLS):
+        way()
+    end.record()
+    end.synchronize()
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds / _CALLS * 1e3
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
