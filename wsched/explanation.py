@@ -298,6 +298,9 @@ def _choices(
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
     found += _store_choices(params, problem)
+    if params.batch_invariant:
+        why = "K is summed in one fixed order, so that a row's bits do not depend on M"
+        found.append(Choice("batch_invariant", "True", why))
     if params.register_pair is not None:
         load, compute = params.register_pair
         tried = f"; compiled: {', '.join(trials)}" if trials else ""

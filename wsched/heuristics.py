@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from wsched.cost_model import Cost, cost
 from wsched.problem import Problem
+from wsched.schedule.k_order import fixed_k_order
 from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
 
@@ -86,11 +87,15 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
 
 @lru_cache(maxsize=256)
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
-    """Every candidate, best first; each tile once per cluster."""
+    """Every candidate, best first; each tile once per cluster.
+
+    Of a batch-invariant problem those that sum along K in the one fixed order.
+    """
     found = [
         min(_launches(problem, params, cluster), key=lambda c: c.cost.us)
         for tile in TILES
         if (params := _fitting(problem, tile)) is not None
+        and (fixed_k_order(params) or not problem.batch_invariant)
         for cluster in CLUSTERS
         if _spans(problem, tile, cluster)
     ]
@@ -127,6 +132,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
+        batch_invariant=problem.batch_invariant,
     )
     made = with_tile(base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong)
     inputs = problem.inputs or ()
