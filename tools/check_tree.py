@@ -12,13 +12,14 @@ FILE_LINES, FUNCTION_LINES, COLUMNS = 400, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "tests", "tools")
 
-BASE = ("lowering.errors", "lowering.hopper")
+BASE = ("lowering.errors", "lowering.hopper", "lowering.files")
 IR = (*BASE, "lowering.ir", "lowering.options")
 BACK_END = (*IR, "lowering.descriptor")
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.errors": (),
     "lowering.hopper": ("lowering.errors",),
+    "lowering.files": (),
     "lowering.ir": BASE,
     "lowering.options": (*BASE, "lowering.ir"),
     "passes": IR,

@@ -1,7 +1,8 @@
 """Which schedule for which problem: MatmulParams from the extents and the device.
 
-:data:`TILES` in clusters of each of :data:`CLUSTERS` are the candidates; the cost model predicts
-the time of each, launched dependently or not.
+A schedule that was measured for the problem is taken where a table has one (``wsched tune``).
+Else :data:`TILES` in clusters of each of :data:`CLUSTERS` are the candidates; the cost model
+predicts the time of each, launched dependently or not.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from wsched.problem import Problem
 from wsched.schedule.k_order import fixed_k_order
 from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
+from wsched.tuned.lookup import lookup
 
 __all__ = [
-    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "ranked",
+    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "modelled", "ranked",
 ]  # fmt: skip
 
 
@@ -74,8 +76,19 @@ class Candidate:
     cost: Cost
 
 
+def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
+    """The schedule that a table has for the problem, else that with the least predicted time.
+
+    Args:
+        problem: what to plan for.
+        tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
+    """
+    hit = lookup(problem) if tuned else None
+    return modelled(problem) if hit is None else hit.entry.params
+
+
 @lru_cache(maxsize=4096)
-def choose_params(problem: Problem) -> MatmulParams:
+def modelled(problem: Problem) -> MatmulParams:
     """The schedule with the smallest predicted time."""
     return candidates(problem)[0].params
 

@@ -86,7 +86,7 @@ def test_there_is_no_other_way() -> None:
         "With batch_invariant=True there is no other way: bits of nvFuser's and torch's results "
         "may depend on M"
     )
-    with pytest.raises(UnsupportedError, match="no fd.ops.linear"):
+    with pytest.raises(UnsupportedError, match=r"no fd\.ops\.linear"):
         wsched.explain(text, [a, b], batch_invariant=True)
 
 
