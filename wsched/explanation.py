@@ -288,10 +288,7 @@ def _short(params: MatmulParams) -> str:
 def _choices(
     params: MatmulParams, problem: Problem, why: str, grid: int, trials: tuple[str, ...]
 ) -> tuple[Choice, ...]:
-    """Every parameter that the heuristic decides, with the numbers that decided it.
-
-    ``why`` is what decided for the tile, after "n tiles".
-    """
+    """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
