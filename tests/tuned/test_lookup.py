@@ -58,6 +58,23 @@ def test_another_problem_is_no_hit(path: Path, other: dict[str, object]) -> None
     assert lookup(asked) is None and choose_params(asked) == modelled(asked)
 
 
+def test_a_batch_invariant_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule that sums in the fixed order serves both, one that does not only the plain one."""
+    asked = replace(PROBLEM, batch_invariant=True)
+    add_entries(path, [entry()])
+    assert choose_params(asked) == replace(entry().params, batch_invariant=True)
+    hit = lookup(asked)
+    assert hit is not None and hit.entry.problem == asked
+    monkeypatch.setattr(module, "fixed_k_order", lambda params: False)
+    forget()
+    assert choose_params(PROBLEM) == entry().params
+    assert choose_params(asked) == modelled(asked)
+    own = entry(asked)
+    add_entries(path, [replace(own, params=replace(own.params, batch_invariant=True))])
+    forget()
+    assert choose_params(asked) == replace(own.params, batch_invariant=True)
+
+
 def test_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_entries(path, [entry()])
     assert lookup(PROBLEM) is not None

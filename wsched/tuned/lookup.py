@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from lowering.errors import UnsupportedError
 from lowering.files import distrust
 from wsched.problem import Problem
+from wsched.schedule.k_order import fixed_k_order
 from wsched.tuned.entry import Entry, EntryError
 from wsched.tuned.table import Table, TableError, read_table
 
@@ -75,6 +76,18 @@ def shipped_tables() -> tuple[Path, ...]:
 
 @lru_cache(maxsize=4096)
 def _lookup(setting: str, problem: Problem) -> Hit | None:
+    """The hit; that of the plain problem serves a batch-invariant one if it keeps the promise."""
+    found = _exact(setting, problem)
+    if found is not None or not problem.batch_invariant:
+        return found
+    plain = _exact(setting, replace(problem, batch_invariant=False))
+    if plain is None or not fixed_k_order(plain.entry.params):
+        return None
+    params = replace(plain.entry.params, batch_invariant=True)
+    return Hit(replace(plain.entry, problem=problem, params=params), plain.file)
+
+
+def _exact(setting: str, problem: Problem) -> Hit | None:
     for file, table in _tables(setting):
         data = table.entries.get(problem)
         if data is None:
