@@ -16,7 +16,10 @@ from typer.testing import CliRunner
 
 from tests.bench.fake_schedules import SMS, ranked_here
 from tests.bench.fakes import FakeGpu
+from tests.epilogues import TWO_OUTPUTS, WHERE
+from tests.schedules import definition
 from wsched.bench import tune as command
+from wsched.bench.epilogue import EPILOGUES
 from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.ranking import Ranked, problem_for
 from wsched.bench.tune_results import notes, outcome_of, shown
@@ -212,6 +215,34 @@ def test_a_table_of_ones_own(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_pa
     assert len(entries(output)) == 3 and not path.exists()
 
 
+def test_a_definition(monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path) -> None:
+    file, text = tmp_path / "linear.py", definition(layout="nt")
+    file.write_text(text)
+    fake(monkeypatch)
+    code, out, errors = invoke("16", "512", "512", "--definition", str(file), "--top", "2")
+    assert code == 0 and f"fake, bf16, NT, {file}: kept in {path}\n" in out, out + errors
+    (made,) = entries(path)
+    assert made == problem_for(text, Shape(16, 512, 512), SMS, FakeGpu.l2_bytes, "fake")
+    assert made.m_major and made.n_major
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (definition(), ("--epilogue", "gelu"), "says type, layout and epilogue itself"),
+        (definition().replace("[-1, -1]", "[-1, 64]", 1), (), "K is 8 in 8x8x8, the definition"),
+        ("x = 3", (), "text with 0 fusion definitions is not supported"),
+        (TWO_OUTPUTS, (), "measuring 2 results is not supported; supported: one result"),
+    ],
+)
+def test_a_definition_that_is_refused(
+    text: str, words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "d.py").write_text(text)
+    code, _, errors = invoke("8", "8", "8", "--definition", str(tmp_path / "d.py"), *words)
+    assert code == 2 and said in errors
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -294,32 +325,36 @@ def test_shown(golden: object) -> None:
     lost["systems"] = {"a": {"status": "failed", "reason": "hung"}}
     none = outcome_of("8x8x8", lost, "0.1.0", date)
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(shown([first, stays, none], "NVIDIA H200"))
+    console.print(shown([first, stays, none]))
     assert console.export_text() == golden
     assert notes([first, none]) == ["a failed at 8x8x8: hung"]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("words", [(), ("--epilogue", "residual"), ("--layout", "nt")])
-def test_on_a_gpu(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+@pytest.mark.parametrize("what", ["bare", "residual", "nt", "where"])
+def test_on_a_gpu(what: str, monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path) -> None:
     """One small shape, which a call of the same sizes then finds."""
     import torch
 
     import wsched
-    from wsched.bench.epilogue import EPILOGUES
 
     monkeypatch.undo()
     monkeypatch.setenv(VARIABLE, str(path))
-    code, text, errors = invoke("264", "520", "328", "--top", "3", "--json", *words)
-    assert code == 0, errors
-    (row,) = json.loads(text)["shapes"]
-    assert row["entry"]["us"] > 0 and not row["left_out"]
     a, b = torch.randn(264, 328, device="cuda"), torch.randn(520, 328, device="cuda")
-    if "nt" in words:
-        a, b = a.t().contiguous().t(), b.t().contiguous().t()
-    epilogue = "residual" if "residual" in words else "bare"
-    inputs = [a.bfloat16(), b.bfloat16(), *([torch.randn(264, 520, device="cuda").bfloat16()]
-                                           * (epilogue == "residual"))]  # fmt: skip
-    found = wsched.explain(EPILOGUES[epilogue].definition("bf16"), inputs)
-    assert found.kernel is not None and found.kernel.tuned is not None
+    others = [torch.randn(264, 520, device="cuda").bfloat16()] * (what in ("residual", "where"))
+    words, text = ["--epilogue", what], EPILOGUES["bare"].definition("bf16")
+    if what in EPILOGUES:
+        text = EPILOGUES[what].definition("bf16")
+    elif what == "nt":
+        words, a, b = ["--layout", what], a.t().contiguous().t(), b.t().contiguous().t()
+    else:
+        text = WHERE
+        (tmp_path / "where.py").write_text(text)
+        words = ["--definition", str(tmp_path / "where.py")]
+    code, out, errors = invoke("264", "520", "328", "--top", "3", "--json", *words)
+    assert code == 0, out + errors
+    (row,) = json.loads(out)["shapes"]
+    assert row["entry"]["us"] > 0 and not row["left_out"]
+    found = wsched.explain(text, [a.bfloat16(), b.bfloat16(), *others])
+    assert found.kernel is not None
     assert found.kernel.tuned == row["entry"] | {"file": str(path)}

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from lowering.errors import UnsupportedError
 from wsched import __version__
+from wsched.api import import_fusion
+from wsched.bench.definition import problem_of
 from wsched.bench.epilogue import BARE, EPILOGUES
 from wsched.bench.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.measure import METHOD, Plan
@@ -26,6 +28,7 @@ from wsched.bench.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
 from wsched.bench.tune_results import Outcome, notes, outcome_of, shown, to_json
 from wsched.bench.tune_worker import FINALISTS, definition_of
 from wsched.bench.watch import Job
+from wsched.inspect import Extents, extents_for
 from wsched.tuned.entry import Entry, EntryError
 from wsched.tuned.lookup import forget, untrusted, user_table
 from wsched.tuned.table import TableError, add_entries, read_table
@@ -33,7 +36,7 @@ from wsched.tuned.table import TableError, add_entries, read_table
 __all__ = ["COMMAND", "device", "tune"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.tune_worker")
-"""The worker; how many schedules and the epilogue follow."""
+"""The worker; how many schedules and what to measure follow."""
 
 _ABOUT = (
     f" A shape is measured twice: its shortlist in {FIRST_ROUNDS} rounds of {FIRST_SHARE:g} of the "
@@ -51,6 +54,9 @@ def tune(
     layout: str = typer.Option("tn", help="A and B in BLAS letters: " + ", ".join(LAYOUTS)),
     dtype: str = typer.Option("bf16", help=" or ".join(DTYPES)),
     epilogue: str = typer.Option(BARE, help="One of " + ", ".join(EPILOGUES)),
+    definition: Path | None = typer.Option(
+        None, exists=True, dir_okay=False, help="A definition in place of these three."
+    ),
     top: int = typer.Option(12, min=0, help="Best-ranked schedules of each shape; 0 for all."),
     budget: float = typer.Option(
         0.0, min=0.0, help="Begin no shape after so many seconds; a later run goes on. 0: no limit."
@@ -70,26 +76,25 @@ def tune(
     was measured. The exit status is 1 if a schedule failed or was wrong, 130 after Ctrl-C.
     """
     wanted = _shapes(sizes or [], shapes, count, seed)
-    layout, kind = layout.lower(), (dtype, epilogue)
-    _check_words(layout, *kind)
+    what, problems = _asked(wanted, layout.lower(), dtype, epilogue, definition)
+    dtype, layout = problems[0].dtype, problems[0].layout
     table, gpu = _table(output), device()
-    problems = [Problem(s, dtype, layout) for s in wanted]
-    outcomes = {} if again else _known(table, problems, epilogue, gpu)
+    outcomes = {} if again else _known(table, problems, what, gpu)
     left = tuple(s for s in wanted if str(s) not in outcomes)
     plan = Plan(rounds, replay_ms)
     stopped = ""
     if left:
         job = Job(left, dtype, layout, {}, asdict(plan), seed)
-        worker = (*COMMAND, str(top), epilogue)
+        worker = (*COMMAND, str(top), what)
         keep = _keep(table, outcomes)
         stopped = run_shapes(job, worker, len(wanted), (budget, timeout), keep)
     found = [outcomes[str(s)] for s in wanted if str(s) in outcomes]
     if as_json:
         method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
-        command = {"dtype": dtype, "layout": layout, "epilogue": epilogue, "top": top, "seed": seed}
+        command = {"dtype": dtype, "layout": layout, "what": what, "top": top, "seed": seed}
         typer.echo(json.dumps(to_json(found, table, method, command, stopped), indent=2))
     else:
-        _show(found, f"{gpu['name']}, {dtype}, {layout.upper()}, {epilogue}: kept in {table}")
+        _show(found, f"{gpu['name']}, {dtype}, {layout.upper()}, {what}: kept in {table}")
     if stopped:
         why = "--budget is spent" if stopped == TIME_IS_UP else stopped
         typer.echo(f"{why}: {len(found)} of {len(wanted)} shapes are measured", err=True)
@@ -126,13 +131,30 @@ def _shapes(sizes: list[int], text: str | None, count: int, seed: int) -> tuple[
     return shapes_of(text, count, seed)
 
 
-def _check_words(layout: str, dtype: str, epilogue: str) -> None:
+def _asked(
+    shapes: tuple[Shape, ...], layout: str, dtype: str, epilogue: str, definition: Path | None
+) -> tuple[str, list[Problem]]:
+    """What the worker is told to measure, and the problems."""
+    if definition is not None:
+        if (layout, dtype, epilogue) != ("tn", "bf16", BARE):
+            why = "a definition says type, layout and epilogue itself"
+            raise typer.BadParameter(why, param_hint="--definition")
+        what = str(definition.resolve())
+        try:
+            text = definition_of(what, Problem(shapes[0]))
+        except (OSError, UnicodeDecodeError) as e:
+            raise typer.BadParameter(f"{what}: {e}", param_hint="--definition") from None
+        problems = [problem_of(text, s) for s in shapes]
+        for s in shapes:
+            extents_for(import_fusion(text), Extents(s.m, s.n, s.k))
+        return what, problems
     for name, word, known in (
         ("layout", layout, LAYOUTS), ("dtype", dtype, tuple(DTYPES)),
         ("epilogue", epilogue, tuple(EPILOGUES)),
     ):  # fmt: skip
         if word not in known:
             raise UnsupportedError(f"--{name} {word}", ", ".join(known))
+    return epilogue, [Problem(s, dtype, layout) for s in shapes]
 
 
 def _table(output: Path | None) -> Path:
@@ -153,12 +175,12 @@ def _add(path: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def _known(
-    table: Path, problems: list[Problem], epilogue: str, gpu: dict[str, Any]
+    table: Path, problems: list[Problem], what: str, gpu: dict[str, Any]
 ) -> dict[str, Outcome]:
     """What this version of wsched measured on this GPU already."""
     entries, found = read_table(table).entries, {}
     for p in problems:
-        text = definition_of(epilogue, p)
+        text = definition_of(what, p)
         planned = problem_for(text, p.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
         data = entries.get(planned)
         if data is None or data.get("wsched") != __version__:
@@ -192,6 +214,6 @@ def _keep(
 def _show(outcomes: list[Outcome], title: str) -> None:
     if outcomes:
         console = Console()
-        console.print(shown(outcomes, title))
-        for line in notes(outcomes):
+        console.print(shown(outcomes))
+        for line in (title, *notes(outcomes)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

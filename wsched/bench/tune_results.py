@@ -99,10 +99,9 @@ def outcome_of(shape: str, result: dict[str, Any], version: str, date: str) -> O
     )
 
 
-def shown(outcomes: Sequence[Outcome], title: str) -> Shown:
+def shown(outcomes: Sequence[Outcome]) -> Shown:
     """Return the outcomes for a terminal."""
-    made = Shown("M, N, K", "kept", "rank", "µs", "model's choice µs", "choice/kept",
-                 title=title, title_justify="left")  # fmt: skip
+    made = Shown("M, N, K", "kept", "rank", "µs", "model's choice µs", "choice/kept")
     for at in range(2, 6):
         made.columns[at].justify = "right"
     for o in outcomes:
