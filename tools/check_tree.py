@@ -12,7 +12,7 @@ FILE_LINES, FUNCTION_LINES, COLUMNS = 400, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "tests", "tools")
 
-BASE = ("lowering.errors", "lowering.hopper", "lowering.files")
+BASE = ("lowering.errors", "lowering.hopper")
 IR = (*BASE, "lowering.ir", "lowering.options")
 BACK_END = (*IR, "lowering.descriptor")
 # Module or package -> what of this project it may import beside itself; the longest name decides.
@@ -24,10 +24,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.options": (*BASE, "lowering.ir"),
     "passes": IR,
     "lowering.descriptor": (*BASE, "lowering.ir"),
-    "lowering.cuda": BACK_END,
+    "lowering.cuda": (*BACK_END, "lowering.files"),
     "lowering.machine": BACK_END,
     "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
     "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
+    "wsched.tuned": ("wsched", *BASE, "lowering.files"),
+    "wsched.bench": ("wsched", *BASE, "lowering.files"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.registers": PACKAGES,

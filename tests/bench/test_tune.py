@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from wsched.bench import tune as command
 from wsched.bench.epilogue import EPILOGUES
 from wsched.bench.problem import Problem, Shape, definition_text
 from wsched.bench.ranking import Ranked, problem_for
-from wsched.bench.tune_results import notes, outcome_of, shown
+from wsched.bench.tune_results import Outcome, notes, outcome_of, shown
 from wsched.cli import app
 from wsched.heuristics import choose_params, modelled
 from wsched.problem import Problem as Planned
@@ -135,13 +136,20 @@ def test_nothing_that_is_right(monkeypatch: pytest.MonkeyPatch, path: Path) -> N
     assert row["entry"] is None and len(row["left_out"]) == 2
 
 
-def test_a_hang(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    found = ranked_at(SMALL)
-    fake(monkeypatch, bad_places={"0": "hang"})
-    code, text, _ = invoke("--shapes", SMALL, "--top", "3", "--timeout", "3")
-    assert code == 1 and f"{found[0].name} hung at 'all: check'" in text
-    (made,) = entries(path).values()
-    assert made.params == found[1].params and made.choice_us is None
+def test_what_hung_is_told_again(path: Path) -> None:
+    """A result comes when it is measured, and once more in the end, then with what hung."""
+    outcomes: dict[str, Outcome] = {}
+    keep = command._keep(path, outcomes)
+    told = result([10.0] * 4, [9.0] * 4)
+    del told["systems"]["a"]
+    keep({}, {SMALL: told})
+    (before,) = entries(path).values()
+    assert (before.us, before.choice_us) == (9.0, None) and not outcomes[SMALL].broken
+    add_entries(path, [replace(before, us=5.0)])
+    told["systems"]["a"] = {"status": "failed", "reason": "hung"}
+    keep({}, {SMALL: told})
+    assert outcomes[SMALL].broken and outcomes[SMALL].entry == before
+    assert entries(path)[planned(SMALL)].us == 5.0  # it is not written twice
 
 
 def test_a_later_run_goes_on(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
@@ -288,6 +296,7 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         "wsched tune here (torch.cuda finds no GPU) is not supported; supported: a CUDA GPU with "
         "torch\n",
     )
+    assert not path.exists()
 
 
 def result(choice: list[float], other: list[float]) -> dict[str, Any]:

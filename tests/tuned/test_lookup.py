@@ -141,6 +141,12 @@ def test_a_table_that_others_can_write(path: Path, folder: bool) -> None:
     warned(path, f"the table is ignored: {open_one} can be written by others")
 
 
+def test_no_table_in_a_folder_of_others(path: Path) -> None:
+    path.parent.mkdir()
+    path.parent.chmod(0o777)
+    assert choose_params(PROBLEM) == modelled(PROBLEM)  # a warning would be an error
+
+
 def test_a_table_of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_entries(path, [entry()])
     monkeypatch.setattr(os, "getuid", lambda: os.stat(path).st_uid + 1)

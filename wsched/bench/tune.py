@@ -78,7 +78,7 @@ def tune(
     wanted = _shapes(sizes or [], shapes, count, seed)
     what, problems = _asked(wanted, layout.lower(), dtype, epilogue, definition)
     dtype, layout = problems[0].dtype, problems[0].layout
-    table, gpu = _table(output), device()
+    gpu, table = device(), _table(output)
     outcomes = {} if again else _known(table, problems, what, gpu)
     left = tuple(s for s in wanted if str(s) not in outcomes)
     plan = Plan(rounds, replay_ms)

@@ -111,6 +111,8 @@ def _read() -> Iterator[tuple[Path, Table]]:
     except UnsupportedError:
         own = ()
     for file in (*own, *shipped_tables()):
+        if file in own and not file.exists():
+            continue
         if file in own and (why := untrusted(file)):
             _warn(file, f"the table is ignored: {why}")
             continue
@@ -127,7 +129,7 @@ def _read() -> Iterator[tuple[Path, Table]]:
 
 
 def untrusted(file: Path) -> str:
-    """Why a table may be someone else's work; empty if it is the user's own, or not there."""
+    """Why a table, or its folder, may be someone else's work; empty if it is the user's own."""
     for path in (file, file.parent):
         try:
             if why := distrust(path.stat()):
