@@ -19,14 +19,17 @@ BACK_END = (*IR, "lowering.descriptor")
 LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.errors": (),
     "lowering.hopper": ("lowering.errors",),
+    "lowering.files": (),
     "lowering.ir": BASE,
     "lowering.options": (*BASE, "lowering.ir"),
     "passes": IR,
     "lowering.descriptor": (*BASE, "lowering.ir"),
-    "lowering.cuda": BACK_END,
+    "lowering.cuda": (*BACK_END, "lowering.files"),
     "lowering.machine": BACK_END,
     "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
     "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
+    "wsched.tuned": ("wsched", *BASE, "lowering.files"),
+    "wsched.bench": ("wsched", *BASE, "lowering.files"),
     "wsched.api": PACKAGES,  # the drivers, which put the stages together
     "wsched.compiled": PACKAGES,
     "wsched.registers": PACKAGES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.input_error import InputError
 from wsched.layout import laid_out
-from wsched.problem import H200_L2_BYTES, Problem
+from wsched.problem import H200, H200_L2_BYTES, Problem
 from wsched.registers import compile_clean
 from wsched.route import Route, routes
 from wsched.schedule.params import MatmulParams
@@ -101,19 +102,25 @@ def _record(definition: Any) -> Definition:
 
 
 def execute(
-    definition: Any, inputs: Sequence[torch.Tensor], *, params: MatmulParams | None = None
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    *,
+    params: MatmulParams | None = None,
+    batch_invariant: bool = False,
 ) -> list[torch.Tensor]:
     """Run a definition: by wsched's kernel, or another way where there is none.
 
     CUDA tensors go to the kernel or to nvFuser; CPU tensors to the machine model, which executes
     the same kernel. What neither takes is computed by torch, operation by operation. The way is
-    decided once for each class of inputs; :func:`explain` tells it. With ``params`` there is only
-    wsched's kernel.
+    decided once for each class of inputs; :func:`explain` tells it. With ``params`` or
+    ``batch_invariant`` there is only wsched's kernel.
 
     Args:
         definition: a ``nvfuser_direct.FusionDefinition``, or the text that nvFuser prints for one.
         inputs: tensors in the order of the definition, on one device.
         params: a schedule of your own; by default the heuristic's.
+        batch_invariant: whether the bits of a row of the result must not depend on the other rows
+            of A, nor on how many there are.
 
     Returns:
         The results in the order of ``add_output``.
@@ -121,11 +128,14 @@ def execute(
     Raises:
         InputError: the tensors do not fit the definition.
         UnfinishedError: the ``with`` block of the definition has not ended, or it has no output.
-        UnsupportedError: none of the ways takes it; or, with ``params``, wsched's does not.
-        ScheduleError: ``params`` make an illegal schedule.
+        UnsupportedError: none of the ways takes it; or, with ``params`` or ``batch_invariant``,
+            wsched's does not.
+        ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
     if type(inputs) not in (list, tuple):
         _check_sequence(inputs)
+    if batch_invariant:
+        return _execute_invariant(definition, inputs, params)
     if params is not None:
         return compile(definition, inputs, params=params)(*inputs)
     known = _known(definition)
@@ -136,6 +146,22 @@ def execute(
         except UnsupportedError:
             pass  # what has changed since, say the limit of the machine, is found out again
     return _first_call(definition, inputs, known)
+
+
+def _execute_invariant(
+    definition: Any, inputs: Sequence[Any], params: MatmulParams | None
+) -> list[torch.Tensor]:
+    """Run by wsched's kernel; an error says that there is no other way."""
+    try:
+        return compile(definition, inputs, params=params, batch_invariant=True)(*inputs)
+    except UnsupportedError as e:
+        raise UnsupportedError(e.what, e.supported, " ".join(filter(None, (e.hint, _ONLY)))) from e
+
+
+_ONLY = (
+    "With batch_invariant=True there is no other way: bits of nvFuser's and torch's results may "
+    "depend on M"
+)
 
 
 def _first_call(definition: Any, inputs: Sequence[Any], known: _Known) -> list[torch.Tensor]:
@@ -156,10 +182,12 @@ def _first_call(definition: Any, inputs: Sequence[Any], known: _Known) -> list[t
         return results
 
 
-def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
+def explain(
+    definition: Any, inputs: Sequence[torch.Tensor], *, batch_invariant: bool = False
+) -> Explanation:
     """Which way :func:`execute` takes for these inputs, every choice and every refusal.
 
-    On a GPU this compiles the kernel; nothing is executed.
+    On a GPU this compiles the kernel; nothing is executed. ``batch_invariant`` as there.
 
     Raises:
         InputError: the tensors do not fit the definition.
@@ -168,19 +196,28 @@ def explain(definition: Any, inputs: Sequence[torch.Tensor]) -> Explanation:
     from wsched.explanation import explain_kernel, explain_other
 
     _check_sequence(inputs)
-    known = _known(definition)
-    route = known.routes.get(class_key(inputs))
-    if route is None:
-        route = next(routes(definition, known.recorded, inputs, compile, _slower))
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
-    if route.kernel is None:
-        return explain_other(route.name, where, route.refusals)
-    fusion = route.kernel.fusion
-    return explain_kernel(route.kernel, _problem(fusion, inputs), where, copies(fusion, inputs))
+    if batch_invariant:
+        kernel = compile(definition, inputs, batch_invariant=True)
+        kernel.admit(inputs)
+    else:
+        known = _known(definition)
+        route = known.routes.get(class_key(inputs))
+        if route is None:
+            route = next(routes(definition, known.recorded, inputs, compile, _slower))
+        if route.kernel is None:
+            return explain_other(route.name, where, route.refusals)
+        kernel = route.kernel
+    problem = _problem(kernel.fusion, inputs, batch_invariant)
+    return explain_kernel(kernel, problem, where, copies(kernel.fusion, inputs))
 
 
 def compile(
-    definition: Any, inputs: Sequence[torch.Tensor], *, params: MatmulParams | None = None
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    *,
+    params: MatmulParams | None = None,
+    batch_invariant: bool = False,
 ) -> CompiledFusion:
     """The kernel for a definition and its ``inputs``; arguments as for :func:`execute`.
 
@@ -190,7 +227,7 @@ def compile(
     registers open: the first pair that does not spill is taken.
     """
     _check_sequence(inputs)
-    key = _kernel_key(definition, inputs, params)
+    key = _kernel_key(definition, inputs, params, batch_invariant)
     found = _kernels.get(key)
     if found is None:
         with _making:
@@ -203,15 +240,20 @@ def _make(fusion: Fusion, params: MatmulParams, compiled: bool) -> CompiledFusio
 
 
 def _kernel_key(
-    definition: Any, inputs: Sequence[torch.Tensor], params: MatmulParams | None
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    params: MatmulParams | None,
+    batch_invariant: bool = False,
 ) -> _Key:
     fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
-        params = choose_params(_problem(fusion, inputs))
+        params = choose_params(_problem(fusion, inputs, batch_invariant))
     elif not isinstance(params, MatmulParams):
         kind = type(params).__name__
         text = f"params is a {kind}, not a MatmulParams"
         raise InputError(text, "params", kind, "MatmulParams")
+    elif batch_invariant:
+        params = replace(params, batch_invariant=True)
     return fusion, params, params.num_registers == "auto" and _on_hopper(inputs)
 
 
@@ -317,15 +359,18 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
     return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
 
 
-def _problem(fusion: Fusion, inputs: Sequence[torch.Tensor]) -> Problem:
+def _problem(
+    fusion: Fusion, inputs: Sequence[torch.Tensor], batch_invariant: bool = False
+) -> Problem:
     extents = extents_of(fusion, inputs)
     device = next(t.device for t in inputs if hasattr(t, "device"))
-    sms, l2_bytes = MULTIPROCESSORS, H200_L2_BYTES
+    sms, l2_bytes, gpu = MULTIPROCESSORS, H200_L2_BYTES, H200
     if device.type == "cuda":
         import torch
 
         properties = torch.cuda.get_device_properties(device)
         sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
+        gpu = properties.name
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
-    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes)
+    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant)

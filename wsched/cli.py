@@ -1,4 +1,4 @@
-"""The command line: ``wsched demo | run | trace | dump | explain | tiles | bench | version``."""
+"""The command line: ``wsched demo | run | trace | dump | explain | tiles | tune | bench | …``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lowering.errors import UnsupportedError, WschedError
 from wsched import __version__
 from wsched.api import import_fusion
 from wsched.bench.cli import app as bench_app
+from wsched.bench.tune import tune
 from wsched.explanation import explain_definition
 from wsched.fusion import Fusion
 from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
@@ -45,6 +46,7 @@ app = typer.Typer(
     help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
+app.command()(tune)
 
 File = Annotated[
     Path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,6 +21,7 @@ from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.schedule.legality import load_relations
 from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.params import MatmulParams
+from wsched.tuned.lookup import Hit, lookup
 
 __all__ = [
     "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_given",
@@ -60,6 +61,8 @@ class KernelFacts:
         others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested.
+        tuned: the entry of a table that the schedule is from, and its ``file``; None if it is
+            chosen by what is predicted, or given.
     """
 
     problem: str
@@ -73,6 +76,7 @@ class KernelFacts:
     others: dict[str, float]
     relation: tuple[str, ...]
     params: dict[str, Any]
+    tuned: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         params = str(MatmulParams.from_dict(self.params)).splitlines()
@@ -139,16 +143,47 @@ def explain_kernel(
     kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...] = ()
 ) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
+    hit = lookup(problem)
+    if hit is not None and hit.entry.params.matches(kernel.params):
+        return _explain_tuned(kernel, problem, device, hit, needed)
     best, *others = candidates(problem)
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
-    count = len(others) + 1
-    choices = _choices(kernel.params, problem, best.cost.us, count, facts.grid, kernel.trials)
-    moved = tuple(
+    why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
+    choices = _choices(kernel.params, problem, why, facts.grid, kernel.trials)
+    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals)
+
+
+def _explain_tuned(
+    kernel: CompiledFusion, problem: Problem, device: str, hit: Hit, needed: tuple[Copy, ...]
+) -> Explanation:
+    """The explanation of a schedule that a table has, beside those that are only predicted."""
+    entry = hit.entry
+    given = explain_given(kernel, problem, device).kernel
+    assert given is not None
+    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file)})
+    others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
+    refusals = tuple(
+        Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us; the chosen one was measured")
+        for c in others
+    )
+    choice = "was wrong" if entry.choice_us is None else f"{entry.choice_us:.1f} us"
+    tuned = Choice(
+        "tuned", _short(kernel.params),
+        f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
+        f"(wsched {entry.wsched}, {entry.date[:10]})",
+    )  # fmt: skip
+    choices = _choices(
+        kernel.params, problem, "are the fastest that was measured", facts.grid, kernel.trials
+    )
+    return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)
+
+
+def _copied(needed: tuple[Copy, ...]) -> tuple[Choice, ...]:
+    return tuple(
         Choice(c.argument, "copied", f"{c.reason}; the copy reads and writes {c.bytes} bytes")
         for c in needed
     )
-    return Explanation(WSCHED, device, facts, choices + moved, refusals)
 
 
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
@@ -253,10 +288,9 @@ def _short(params: MatmulParams) -> str:
 
 
 def _choices(
-    params: MatmulParams, problem: Problem, us: float, candidates: int, grid: int,
-    trials: tuple[str, ...],
-) -> tuple[Choice, ...]:  # fmt: skip
-    """Every parameter that the heuristic decides, with the numbers that decided it."""
+    params: MatmulParams, problem: Problem, why: str, grid: int, trials: tuple[str, ...]
+) -> tuple[Choice, ...]:
+    """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
@@ -273,7 +307,7 @@ def _choices(
     found = [
         Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
                f"{params.tile_sizes.warp_tile}",
-               f"{tiles} tiles of {tile} take {us:.1f} us, the least of {candidates} schedules"),
+               f"{tiles} tiles of {tile} {why}"),
         Choice("buffering_loop_level", params.buffering_loop_level.name,
                "each warpgroup has tiles of its own: one computes while the other stores"
                if params.ping_pong else "the warpgroups share each tile"
@@ -303,6 +337,9 @@ def _choices(
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
     found += _store_choices(params, problem)
+    if params.batch_invariant:
+        why = "K is summed in one fixed order, so that a row's bits do not depend on M"
+        found.append(Choice("batch_invariant", "True", why))
     if params.register_pair is not None:
         load, compute = params.register_pair
         tried = f"; compiled: {', '.join(trials)}" if trials else ""

@@ -1,7 +1,8 @@
 """Which schedule for which problem: MatmulParams from the extents and the device.
 
-:data:`TILES` in clusters of each of :data:`CLUSTERS` are the candidates; the cost model predicts
-the time of each, launched dependently or not.
+A schedule that was measured for the problem is taken where a table has one (``wsched tune``).
+Else :data:`TILES` in clusters of each of :data:`CLUSTERS` are the candidates; the cost model
+predicts the time of each, launched dependently or not.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ from functools import lru_cache
 
 from wsched.cost_model import Cost, cost
 from wsched.problem import Problem
-from wsched.schedule.params import (
-    ClusterDims,
-    GemmTile,
-    MatmulParams,
-    SupportedVectorization,
-)
+from wsched.schedule.k_order import fixed_k_order
+from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
+from wsched.tuned.lookup import lookup
 
 __all__ = [
-    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "ranked",
+    "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "modelled", "ranked",
 ]  # fmt: skip
 
 
@@ -84,8 +82,19 @@ class Candidate:
     cost: Cost
 
 
+def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
+    """The schedule that a table has for the problem, else that with the least predicted time.
+
+    Args:
+        problem: what to plan for.
+        tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
+    """
+    hit = lookup(problem) if tuned else None
+    return modelled(problem) if hit is None else hit.entry.params
+
+
 @lru_cache(maxsize=4096)
-def choose_params(problem: Problem) -> MatmulParams:
+def modelled(problem: Problem) -> MatmulParams:
     """The schedule with the smallest predicted time."""
     return candidates(problem)[0].params
 
@@ -99,6 +108,8 @@ def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """Every candidate, best first: each tile once per cluster, and once in parts where that leaves
     fewer SMs idle.
+
+    Of a batch-invariant problem those that sum along K in the one fixed order.
     """
     found: list[Candidate] = []
     for tile in TILES:
@@ -108,7 +119,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
         for cluster in CLUSTERS:
             if _spans(problem, tile, cluster):
                 whole = _launched(problem, [replace(params, cluster_dims=cluster)])
-                parts = _parted(problem, whole)
+                parts = [] if problem.batch_invariant else _parted(problem, whole)
                 found += [whole, *([_launched(problem, parts)] if parts else [])]
     return tuple(sorted(found, key=lambda c: c.cost.us))
 
@@ -156,6 +167,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
+        batch_invariant=problem.batch_invariant,
     )
     made = with_tile(base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong)
     inputs = problem.inputs or ()

@@ -15,7 +15,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """A C identifier that says what the kernel does and how.
 
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
-    six hexadecimal digits of a hash of all parameters.
+    six hexadecimal digits of a hash of all parameters but ``batch_invariant``: that is a promise
+    about the kernel, which is the same without it.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -40,7 +41,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"c{cluster.m}x{cluster.n}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
-    plain = json.dumps(params.to_dict(), sort_keys=True)
+    facts = {n: v for n, v in params.to_dict().items() if n != "batch_invariant"}
+    plain = json.dumps(facts, sort_keys=True)
     words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
     return "_".join(words)
 

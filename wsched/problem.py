@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from lowering.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
 
-__all__ = ["H200_L2_BYTES", "Problem", "epilogue_work"]
+__all__ = ["H200", "H200_L2_BYTES", "Problem", "epilogue_work"]
 
-H200_L2_BYTES = 60 * 2**20
+H200, H200_L2_BYTES = "NVIDIA H200", 60 * 2**20
+"""Name of the device that is planned for where there is none, and the size of its L2."""
 
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""
@@ -34,12 +35,15 @@ class Problem:
         sms: multiprocessors of the device.
         inputs: types of the matrices that TMA loads for the epilogue, None where threads read them.
         work: the epilogue's :func:`epilogue_work`.
-        pairs: whether threads can read two columns at once of what they read for it.
+        pairs: whether threads can read two columns at once of what they read for it, and write two
+            of the result.
         smem_epilogue: whether results may go through shared memory.
         l2_bytes: size of the device's L2.
         matrices: types of all matrices that the epilogue reads, whoever loads them.
         m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
+        gpu: name of the device.
+        batch_invariant: whether the bits of a row must not depend on ``m``.
     """
 
     m: int
@@ -56,6 +60,8 @@ class Problem:
     matrices: tuple[DataType, ...] = ()
     m_major: bool = False
     n_major: bool = False
+    gpu: str = H200
+    batch_invariant: bool = False
 
     @classmethod
     def of(
@@ -66,6 +72,8 @@ class Problem:
         inputs: tuple[DataType, ...] | None,
         pairs: bool = True,
         l2_bytes: int = H200_L2_BYTES,
+        gpu: str = H200,
+        batch_invariant: bool = False,
     ) -> Problem:
         """The problem of a fusion, for extents by the names of its axes."""
         m, n = (extents[axis] for axis in fusion.result_axes)
@@ -78,11 +86,13 @@ class Problem:
             sms=sms,
             inputs=inputs,
             work=epilogue_work(fusion),
-            pairs=pairs,
+            pairs=pairs and n % 2 == 0,
             l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
             m_major=fusion.m_major,
             n_major=fusion.n_major,
+            gpu=gpu,
+            batch_invariant=batch_invariant,
         )
 
     @property

@@ -18,7 +18,6 @@ import json
 import os
 import stat
 import struct
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -26,13 +25,13 @@ from pathlib import Path
 
 from lowering.cuda.nvrtc import ARCH, OPTIONS, Compiled, compile_cubin, nvrtc_version
 from lowering.errors import UnsupportedError
+from lowering.files import TEMPORARY, distrust, replace_file
 
 __all__ = ["CubinCache", "default_directory"]
 
 _MAGIC = b"wsched cubin 1\n\0"
 _HEAD = struct.Struct("<16sQ32s")
 _SUFFIX = ".cubin"
-_TEMPORARY = ".tmp"
 _ABANDONED_SECONDS = 3600
 """Writing takes milliseconds: a temporary file older than this has no writer any more."""
 
@@ -116,10 +115,8 @@ class CubinCache:
             return False
         if not stat.S_ISDIR(status.st_mode):
             self._warn("is not a directory")
-        elif status.st_uid != os.getuid():
-            self._warn("belongs to another user")
-        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            self._warn("can be written by others")
+        elif why := distrust(status):
+            self._warn(why)
         else:
             return True
         return False
@@ -143,30 +140,17 @@ class CubinCache:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._trusted():
                 return
-            self._replace(self._path(key), _pack(compiled))
+            replace_file(self._path(key), _pack(compiled))
             self._prune()
         except OSError as e:
             self._warn(f"cannot be written ({e.strerror or type(e).__name__})")
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=_TEMPORARY, dir=self.directory)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
 
     def _prune(self) -> None:
         """Remove the files that were not used for longest until the rest fits the limit.
 
         What a process left that was killed while it wrote goes too.
         """
-        for path in self.directory.glob(f".*{_TEMPORARY}"):
+        for path in self.directory.glob(f".*{TEMPORARY}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                     path.unlink()

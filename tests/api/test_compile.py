@@ -35,7 +35,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_live", "_texts", "_kernels"):
         monkeypatch.setattr(api, name, type(getattr(api, name))())
-    heuristics.choose_params.cache_clear()
+    heuristics.modelled.cache_clear()
 
 
 def test_a_new_shape_compiles_nothing() -> None:

@@ -1,5 +1,5 @@
 """A device on which each schedule takes a known multiple of what is predicted for it; as a module
-a worker of `wsched bench schedules` that has it.
+a worker of `wsched bench schedules` and `wsched tune` that has it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tests.bench.fakes import FakeGpu, FakeSampler
 from wsched.bench.problem import Problem, definition_text
 from wsched.bench.ranking import Ranked, ranking
 from wsched.bench.schedules_worker import run_ranking_job
+from wsched.bench.tune_worker import FINALISTS, definition_of
 
 SMS = 4
 
@@ -44,7 +45,10 @@ class RankedGpu(FakeGpu):
 
 
 def main() -> None:
-    """A worker: the first argument is JSON, ``{"factors", "bad_places", "bad"}``; then TOP."""
+    """A worker: the first argument is JSON, ``{"factors", "bad_places", "bad"}``; then TOP.
+
+    With a third one, an epilogue, it is that of ``wsched tune``.
+    """
     spec, top = json.loads(sys.argv[1]), int(sys.argv[2])
 
     def write(event: dict[str, Any]) -> None:
@@ -54,7 +58,9 @@ def main() -> None:
     places = {int(i): kind for i, kind in spec.get("bad_places", {}).items()}
     gpu = RankedGpu(spec.get("factors", []), places, spec.get("bad", {}))
     write({"event": "start", "environment": {"gpu": gpu.describe()}})
-    run_ranking_job(job, top, gpu, FakeSampler(), write)
+    tuned = sys.argv[3:]
+    how: Any = (lambda p: definition_of(tuned[0], p), FINALISTS) if tuned else ()
+    run_ranking_job(job, top, gpu, FakeSampler(), write, *how)
 
 
 if __name__ == "__main__":

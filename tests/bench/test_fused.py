@@ -10,6 +10,7 @@ import pytest
 
 from lowering.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
+from wsched.api import import_fusion
 from wsched.bench.epilogue import EPILOGUES, parse_epilogues
 from wsched.bench.fused import (
     CHOICE,
@@ -23,10 +24,11 @@ from wsched.bench.fused import (
     prepare_fused,
 )
 from wsched.bench.measure import Plan, measure_shape
-from wsched.bench.problem import Problem, Shape
+from wsched.bench.problem import LAYOUTS, Problem, Shape
 from wsched.bench.ranking import ranking
 from wsched.bench.systems import Prepared, Skip
 from wsched.cpu import MULTIPROCESSORS
+from wsched.layout import laid_out
 from wsched.schedule.params import MatmulParams
 
 torch = pytest.importorskip("torch")
@@ -73,6 +75,17 @@ def test_parse_peers() -> None:
 def test_own_systems_are_right(epilogue: str) -> None:
     for name in OWN:
         assert complaint(name, epilogue) == "", name
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str) -> None:
+    """The definition and the operands say the same."""
+    problem = Problem(PROBLEM.shape, "bf16", layout)
+    assert complaint(CHOICE, "residual", problem) == ""
+    x, others, _ = operands("residual", problem).sets[-1]
+    fusion = import_fusion(EPILOGUES["residual"].definition("bf16", layout))
+    assert laid_out(fusion, [x, *others]) is fusion
+    assert (fusion.m_major, fusion.n_major) == (layout[0] == "n", layout[1] == "t")
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)

@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 
 import wsched
+from wsched import api
+from wsched.api import import_fusion
 from wsched.bench.epilogue import EPILOGUES
-from wsched.bench.problem import Shape
-from wsched.bench.ranking import ranking
+from wsched.bench.fused import FusedOperands
+from wsched.bench.problem import LAYOUTS, Problem, Shape
+from wsched.bench.ranking import problem_for, ranking
 from wsched.cpu import MULTIPROCESSORS
+from wsched.layout import laid_out
 
 torch = pytest.importorskip("torch")
 
@@ -34,3 +38,18 @@ def test_names_and_the_cache() -> None:
     assert all(r.name[0].isdigit() for r in found)
     smaller = ranking(text, Shape(2048, 8192, 512), 132, 2**20)
     assert {r.name: r.us for r in found} != {r.name: r.us for r in smaller}
+
+
+@pytest.mark.parametrize("sizes", [(72, 136, 64), (72, 130, 64), (17, 131, 40), (9, 8, 8)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_the_problem_is_that_of_a_call(
+    epilogue: str, layout: str, sizes: tuple[int, int, int]
+) -> None:
+    """It is the key of tuned tables, so it has to be the same field by field."""
+    problem = Problem(Shape(*sizes), "bf16", layout)
+    text = EPILOGUES[epilogue].definition("bf16", layout)
+    x, others, _ = FusedOperands(epilogue, problem, 1, 0, "cpu").sets[0]
+    fusion = laid_out(import_fusion(text), [x, *others])
+    planned = problem_for(text, problem.shape, MULTIPROCESSORS)
+    assert api._problem(fusion, [x, *others]) == planned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,11 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     file = tmp_path / "f.json"
     save(file, {"runs": 1})
 
-    def full(self: Path, text: str) -> int:
-        self.touch()
+    def full(handle: int) -> None:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(os, "fsync", full)
         save(file, {"runs": 2})
     assert json.loads(file.read_text()) == {"runs": 1}
     with file.open() as reader:

@@ -85,7 +85,7 @@ def test_what_is_in_the_file_is_not_measured_again(
 def test_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake(monkeypatch)
     clock = iter([0.0, 5.0, 11.0])
-    monkeypatch.setattr("wsched.bench.schedules.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("wsched.bench.shapes_run.time.monotonic", lambda: next(clock))
     saved = tmp_path / "f.json"
     words = ("--shapes", f"{SMALL},{LARGE},8x512x512", "--seconds", "10", "--json", str(saved))
     code, text = invoke(*words)

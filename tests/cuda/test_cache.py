@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -156,7 +157,7 @@ def test_read_only_disk_is_still_read(
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(os, "utime", refuse)
-    monkeypatch.setattr(cache_module.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
     c = cache(directory, compiler)
     c.compile("text", "k.cu")
     assert compiler.calls == 1
@@ -233,6 +234,7 @@ def test_unreadable_file_is_compiled_again(directory: Path, compiler: Compiler) 
 
 WRITER = """
 import sys
+import tempfile
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from lowering.cuda.cache import CubinCache

@@ -32,13 +32,17 @@ class Epilogue:
     lines: tuple[str, ...]
     torch: Callable[..., Any]
 
-    def definition(self, dtype: str) -> str:
-        """Return the text of the fusion, sizes symbolic; ``dtype`` is a key of ``DTYPES``."""
+    def definition(self, dtype: str, layout: str = "tn") -> str:
+        """Return the text of the fusion, sizes symbolic.
+
+        ``dtype`` is a key of ``DTYPES``, ``layout`` one of ``LAYOUTS``.
+        """
         kind = f"DataType.{DTYPES[dtype]}"
         axes = {"x": "MK", "w": "NK"} | {f"e{i}": a for i, a in enumerate(self.inputs)}
+        by_columns = {"x": layout[0] == "n", "w": layout[1] == "t"}
         tensors = (
             f"{name} = fd.define_tensor(shape={[-1] * len(a)}, contiguity={[True] * len(a)}, "
-            f"dtype={kind}, is_cpu=False)"
+            f"dtype={kind}, is_cpu=False{', stride_order=[0, 1]' * by_columns.get(name, False)})"
             for name, a in axes.items()
         )
         body = [*tensors, *(line.format(dtype=kind) for line in self.lines)]

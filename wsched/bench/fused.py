@@ -17,6 +17,7 @@ from wsched.bench.operands import Operands, distance
 from wsched.bench.problem import Problem
 from wsched.bench.ranking import ranking
 from wsched.bench.systems import REFERENCE, Prepared, Skip, import_failure, prepare
+from wsched.schedule.params import MatmulParams
 
 __all__ = ["CHOICE", "COMPILE", "COOPERATIVE", "OWN", "PEERS", "PING_PONG", "FusedGpu",
            "FusedOperands", "parse_peers", "prepare_fused"]  # fmt: skip
@@ -108,8 +109,11 @@ class FusedGpu(CudaGpu):
         return FusedOperands(self._epilogue, problem, sets, self._seed, "cuda")
 
     def prepare(self, name: str, params: dict[str, Any] | None, problem: Problem) -> Prepared:
-        """Compile a system for the operands of the last set."""
+        """Compile a system, or a schedule of any name, for the operands of the last set."""
         x, others, _ = self.operands.sets[-1]
+        if params is not None:
+            given = MatmulParams.from_dict(params)
+            return _launching(self._epilogue, problem, x, others, given)
         sms = int(self.describe()["sms"])
         return prepare_fused(name, self._epilogue, problem, x, others, sms, self.l2_bytes)
 
@@ -161,16 +165,24 @@ def _own(
     sms: int,
     l2_bytes: int | None,
 ) -> Prepared:
-    import wsched
-
-    text = EPILOGUES[epilogue].definition(problem.dtype)
     params = None
     if name != CHOICE:
+        text = EPILOGUES[epilogue].definition(problem.dtype, problem.layout)
         found = ranking(text, problem.shape, sms, l2_bytes)
         kind = (r.params for r in found if r.params.ping_pong is (name == PING_PONG))
         params = next(kind, None)
         if params is None:
             raise Skip(f"no {name} schedule fits")
+    return _launching(epilogue, problem, x, others, params)
+
+
+def _launching(
+    epilogue: str, problem: Problem, x: Any, others: tuple[Any, ...], params: MatmulParams | None
+) -> Prepared:
+    """Wsched's kernel with a schedule, by default that of the heuristic."""
+    import wsched
+
+    text = EPILOGUES[epilogue].definition(problem.dtype, problem.layout)
     kernel = wsched.compile(text, [x, *others], params=params)
 
     def launch(x: Any, others: Any, d: Any) -> Any:

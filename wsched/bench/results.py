@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from lowering.errors import UnsupportedError
+from lowering.files import replace_file
 from wsched.bench.problem import Shape, parse_shapes
 from wsched.bench.statistic import Spread, geometric_mean, paired_ratios
 from wsched.bench.systems import REFERENCE, is_own
@@ -220,10 +221,4 @@ def check_path(path: Path) -> None:
 
 def save(path: Path, data: dict[str, Any]) -> None:
     """Write JSON so that the file holds the former state or this one, never a part of it."""
-    path = path.resolve()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(json.dumps(data, indent=1) + "\n")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace_file(path.resolve(), (json.dumps(data, indent=1) + "\n").encode(), mode=0o644)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,6 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from wsched.bench.bar import progress_bar
 from wsched.bench.layers import drawn_shapes
 from wsched.bench.measure import METHOD, Plan
 from wsched.bench.problem import Shape, parse_shapes
@@ -21,7 +17,8 @@ from wsched.bench.results import check_path, save
 from wsched.bench.schedules_plot import plot
 from wsched.bench.schedules_results import Row, Totals, notes, read, rows_of, table, to_json
 from wsched.bench.schedules_worker import FINALISTS, FIRST_ROUNDS, FIRST_SHARE
-from wsched.bench.watch import Enough, Job, run_process
+from wsched.bench.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.watch import Job
 
 __all__ = ["COMMAND", "schedules", "shapes_of"]
 
@@ -76,18 +73,17 @@ def schedules(
     stopped = ""
     if left:
         job = Job(left, "bf16", "tn", {}, asdict(plan), seed)
-        stopped = _run(job, top, (len(wanted), seconds, timeout), keep)
+        command_line = (*COMMAND, str(top))
+        stopped = run_shapes(job, command_line, len(wanted), (seconds, timeout), keep)
     rows = rows_of({str(s): state["shapes"][str(s)] for s in wanted if str(s) in state["shapes"]})
     _show(rows, state["environment"], plot_path)
     if stopped:
-        typer.echo(f"{stopped}: {len(rows)} of {len(wanted)} shapes are measured", err=True)
-    if stopped == _INTERRUPTED:
+        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
+        typer.echo(f"{why}: {len(rows)} of {len(wanted)} shapes are measured", err=True)
+    if stopped == INTERRUPTED:
         raise typer.Exit(130)
     if any(row.broken for row in rows):
         raise typer.Exit(1)
-
-
-_INTERRUPTED, _TIME_IS_UP = "interrupted", "--seconds have passed"
 
 
 def shapes_of(text: str, count: int, seed: int) -> tuple[Shape, ...]:
@@ -101,46 +97,6 @@ def shapes_of(text: str, count: int, seed: int) -> tuple[Shape, ...]:
         drawn = ",".join(map(str, drawn_shapes(count, seed)))
         words = [drawn if w == LAYERS_WORD else w for w in words]
     return parse_shapes(",".join(words))
-
-
-def _run(
-    job: Job,
-    top: int,
-    limits: tuple[int, float, float],
-    keep: Callable[[dict[str, Any], dict[str, dict[str, Any]]], None],
-) -> str:
-    """Measure under a bar; why it ended early, empty if it did not.
-
-    Args:
-        job: the shapes that are left.
-        top: schedules of each.
-        limits: number of all shapes, seconds of the run, seconds of silence.
-        keep: takes environment and each result, and all in the end, with what hung.
-    """
-    every, seconds, timeout_s = limits
-    places = {str(shape): every - len(job.shapes) + i for i, shape in enumerate(job.shapes)}
-    begun = time.monotonic()
-    stopped = ""
-
-    def finished(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
-        nonlocal stopped
-        keep(environment, {shape: result})
-        if seconds and time.monotonic() - begun > seconds and shape != str(job.shapes[-1]):
-            stopped = _TIME_IS_UP
-            raise Enough
-
-    run: dict[str, Any] = {"complete": False, "environment": {}, "shapes": {}}
-    with suppress(KeyboardInterrupt), progress_bar(every) as update:
-        run, _ = run_process(
-            job,
-            timeout_s,
-            lambda shape, system, step: update(places[shape], f"{shape}: {system} {step}"),
-            (*COMMAND, str(top)),
-            finished=finished,
-        )
-    if run["shapes"]:
-        keep(run["environment"], run["shapes"])
-    return stopped or ("" if run["complete"] else _INTERRUPTED)
 
 
 def _show(rows: list[Row], environment: dict[str, Any], plot_path: Path | None) -> None:

@@ -7,7 +7,7 @@ are those of :mod:`wsched.bench.worker`; systems are schedules under their names
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from wsched.bench.gpu import CudaGpu
 from wsched.bench.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
 from wsched.bench.problem import Problem, Shape, definition_text
-from wsched.bench.ranking import Ranked, ranking
+from wsched.bench.ranking import Ranked, problem_for, ranking_of
 from wsched.bench.worker import Write, serve
+from wsched.tuned.entry import problem_to_dict
 
 __all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
            "run_ranking_job"]  # fmt: skip
@@ -32,7 +33,7 @@ class DescribedGpu(Gpu, Protocol):
     """A device that says what it is."""
 
     def describe(self) -> dict[str, Any]:
-        """Return at least ``sms``."""
+        """Return at least ``name`` and ``sms``."""
 
 
 def measure_ranking(
@@ -44,11 +45,12 @@ def measure_ranking(
     sampler: Sampler,
     tell: Tell,
     seed: int,
+    finalists: int = FINALISTS,
 ) -> dict[str, Any]:
     """Measure schedules in two stages.
 
-    All run in a few short rounds; the fastest :data:`FINALISTS` and the first, which is the
-    heuristic's choice, then run as ``plan`` says, in rounds of their own.
+    All run in a few short rounds; the fastest and the first, which is the cost model's choice, then
+    run as ``plan`` says, in rounds of their own.
 
     Args:
         gpu: the device.
@@ -59,9 +61,11 @@ def measure_ranking(
         sampler: clocks and power beside the rounds.
         tell: see :class:`wsched.bench.measure.Tell`.
         seed: of the order in the rounds.
+        finalists: how many of the fastest run again.
 
     Returns:
-        ``{"sets", "choice", "systems": {name: record}, "clocks"}``, the clocks of the second stage.
+        ``{"sets", "choice", "systems": {name: record}, "finalists", "clocks"}``: the clocks of the
+        second stage, and by name the parameters of those in it, as they were asked for.
         A record has ``rank`` (from 1), ``predicted_us``, ``status``, ``reason``, ``details``;
         ``first_us``, the median of the first stage, if that ended well, and ``times_us`` of the
         second one's rounds if it was in that.
@@ -77,24 +81,31 @@ def measure_ranking(
         for name, record in first["systems"].items()
         if record["status"] == "ok"
     }
-    best = sorted(first_us, key=first_us.__getitem__)[:FINALISTS]
+    best = sorted(first_us, key=first_us.__getitem__)[:finalists]
     last = [r.name for r in found if r.name in first_us and (r.name in best or r is found[0])]
-    finalists = {name: measured[name] for name in last}
-    second = measure_shape(gpu, problem, finalists, plan, sampler, _staged(tell, "best"), seed)
-    records: dict[str, Any] = {}
-    for rank, r in enumerate(found, 1):
-        if r.name not in measured:
-            continue
-        outcome = {k: v for k, v in first["systems"][r.name].items() if k != "times_us"}
-        if r.name in first_us:
-            outcome["first_us"] = first_us[r.name]
-        outcome |= second["systems"].get(r.name, {})
-        details = {k: v for k, v in outcome["details"].items() if k != "resources"}
-        records[r.name] = {"rank": rank, "predicted_us": r.us, **outcome, "details": details}
-    choice = found[0].name
+    again = {name: measured[name] for name in last}
+    second = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
+    records = {
+        r.name: {"rank": rank, "predicted_us": r.us, **_record(r.name, first, first_us, second)}
+        for rank, r in enumerate(found, 1)
+        if r.name in measured
+    }
     return {
-        "sets": second["sets"], "choice": choice, "systems": records, "clocks": second["clocks"],
+        "sets": second["sets"], "choice": found[0].name, "systems": records, "finalists": again,
+        "clocks": second["clocks"],
     }  # fmt: skip
+
+
+def _record(
+    name: str, first: dict[str, Any], first_us: dict[str, float], second: dict[str, Any]
+) -> dict[str, Any]:
+    """What both stages found out about a schedule."""
+    outcome = {k: v for k, v in first["systems"][name].items() if k != "times_us"}
+    if name in first_us:
+        outcome["first_us"] = first_us[name]
+    outcome |= second["systems"].get(name, {})
+    details = {k: v for k, v in outcome["details"].items() if k != "resources"}
+    return {**outcome, "details": details}
 
 
 def _staged(tell: Tell, stage: str) -> Tell:
@@ -105,13 +116,29 @@ def _staged(tell: Tell, stage: str) -> Tell:
 
 
 def run_ranking_job(
-    job: dict[str, Any], top: int, gpu: DescribedGpu, sampler: Sampler, write: Write
+    job: dict[str, Any],
+    top: int,
+    gpu: DescribedGpu,
+    sampler: Sampler,
+    write: Write,
+    definition: Callable[[Problem], str] = definition_text,
+    finalists: int = FINALISTS,
 ) -> None:
     """Measure the job's shapes one after another; see :func:`wsched.bench.worker.run_job`.
 
-    The job's systems do not matter; what it excludes are names of schedules.
+    The job's systems do not matter; what it excludes are names of schedules. A result has the
+    problem that was planned for, too.
+
+    Args:
+        job: shapes and plan.
+        top: how many of the best-ranked schedules, 0 for all.
+        gpu: the device, which has the operands of the definition.
+        sampler: of clocks and power.
+        write: takes the events.
+        definition: the text of the fusion.
+        finalists: schedules that run again.
     """
-    sms, plan = int(gpu.describe()["sms"]), Plan(**job["plan"])
+    device, plan = gpu.describe(), Plan(**job["plan"])
     at = {"shape": "", "system": ""}
 
     def tell(system: str, step: str, seconds: float = 0.0) -> None:
@@ -122,16 +149,18 @@ def run_ranking_job(
         problem = Problem(Shape(*sizes), job["dtype"], job["layout"])
         at["shape"] = shape = str(problem.shape)
         tell("", "inputs")
-        found = ranking(definition_text(problem), problem.shape, sms, gpu.l2_bytes)
-        found = found[:top] if top else found
+        text, sms = definition(problem), int(device["sms"])
+        planned = problem_for(text, problem.shape, sms, gpu.l2_bytes, device["name"])
+        found = ranking_of(text, planned)[: top or None]
         excluded = job["excluded"].get(shape, ())
         try:
             result = measure_ranking(
-                gpu, problem, found, excluded, plan, sampler, tell, job["seed"]
+                gpu, problem, found, excluded, plan, sampler, tell, job["seed"], finalists
             )
         except (Broken, RuntimeError) as error:
             write({"event": "broken", **at, "reason": str(error)})
             return
+        result["problem"] = problem_to_dict(planned)
         write({"event": "shape", "shape": shape, "result": result})
 
 

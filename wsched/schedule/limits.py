@@ -7,14 +7,15 @@ from math import gcd
 
 from lowering import hopper
 from lowering.errors import ScheduleError, UnsupportedError
-from wsched.fusion import DataType, Fusion, PointwiseOp, TensorView
+from wsched.fusion import DataType, Fusion
 from wsched.schedule.checks import Reasons
-from wsched.schedule.epilogue_inputs import loaded_types
+from wsched.schedule.demands import Demands
+from wsched.schedule.k_order import fixed_k_order
 from wsched.schedule.params import MatmulParams
 
 __all__ = [
     "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
-    "require_legal", "settled", "shared_bytes",
+    "require_legal", "require_legal_for", "settled", "shared_bytes",
 ]  # fmt: skip
 
 SPARE_REGISTERS = 32
@@ -76,7 +77,7 @@ def register_candidates(fusion: Fusion, params: MatmulParams) -> tuple[RegisterP
     most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
     """
     pairs = _pairs(params)
-    need = _accumulators(params) + _other_registers(fusion, params)
+    need = _accumulators(params) + _other_registers(Demands.of(fusion), params)
     fitting = tuple(p for p in pairs if need <= _compute_registers(params, p))
     return fitting or pairs[-1:]
 
@@ -93,15 +94,20 @@ def require_legal(fusion: Fusion, params: MatmulParams) -> None:
         UnsupportedError: legal in nvFuser, but not built.
         ScheduleError: rule ``params``, with every reason; rule ``smem`` with the stages that fit.
     """
+    require_legal_for(Demands.of(fusion), params)
+
+
+def require_legal_for(demands: Demands, params: MatmulParams) -> None:
+    """The same for every fusion that demands this; raises as :func:`require_legal`."""
+    _refuse_contradiction(params)
     _refuse_unsupported(params)
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
-    reasons = check_params(params) or _fusion_reasons(fusion, params)
+    reasons = check_params(params) or _fusion_reasons(demands, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
-    operand = fusion.tensor(fusion.mma.a).dtype
-    results, inputs = [b.dtype for b in fusion.outputs], loaded_types(fusion, params)
-    n_major = fusion.n_major
+    operand, results = demands.operand, demands.results
+    inputs, n_major = demands.loaded(params), demands.n_major
     stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
@@ -132,29 +138,28 @@ def check_params(params: MatmulParams) -> Reasons:
     ]
 
 
-def _fusion_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
+def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile, cluster = params.output_tile, params.cluster_dims
-    a, b = fusion.source(fusion.mma.a), fusion.source(fusion.mma.b)
+    size = demands.operand.bytes
     reasons = [
-        *_slice_reasons("m", tile.m, tile.k, a, cluster.n),
-        *_slice_reasons("n", tile.n, tile.k, b, cluster.m),
+        *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
+        *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
     ]
-    narrowest = hopper.NARROWEST_SWIZZLE // b.dtype.bytes
-    if fusion.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
+    narrowest = hopper.NARROWEST_SWIZZLE // size
+    if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
         reasons.append(
             f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
             f"swizzle spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
         )
-    accumulators, others = _accumulators(params), _other_registers(fusion, params)
+    accumulators, others = _accumulators(params), _other_registers(demands, params)
     compute = _compute_registers(params, _pairs(params)[-1])
     if accumulators + others > compute:
         reasons.append(
             f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
             f"{compute}"
         )
-    types = [b.dtype for b in fusion.outputs]
-    chunks = tile.n // chunk_columns(params, *types, *loaded_types(fusion, params))
+    chunks = tile.n // chunk_columns(params, *demands.results, *demands.loaded(params))
     if chunks % params.epilogue_stages:
         reasons.append(
             f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
@@ -163,15 +168,32 @@ def _fusion_reasons(fusion: Fusion, params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _slice_reasons(axis: str, size: int, k: int, operand: TensorView, ctas: int) -> Reasons:
-    """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it."""
-    size = hopper.stored_columns(size, operand.dtype.bytes) if operand.allocation else size
-    rows, cols = (k, size) if operand.allocation else (size, k)
-    span = gcd(cols * operand.dtype.bytes, hopper.WIDEST_SWIZZLE) // operand.dtype.bytes
+def _slice_reasons(
+    axis: str, size: int, k: int, element: int, k_is_rows: bool, ctas: int
+) -> Reasons:
+    """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it.
+
+    ``element`` is the bytes of an element; the tile's rows in memory go along K if ``k_is_rows``.
+    """
+    size = hopper.stored_columns(size, element) if k_is_rows else size
+    rows, cols = (k, size) if k_is_rows else (size, k)
+    span = gcd(cols * element, hopper.WIDEST_SWIZZLE) // element
     if hopper.multicast_slice(rows, cols, span, ctas) is not None:
         return []
     problem = hopper.slice_problem(rows, ctas)
     return [f"the tile's {axis} {size}, loaded by {ctas} CTAs together: {problem}"]
+
+
+def _refuse_contradiction(params: MatmulParams) -> None:
+    if params.batch_invariant and not fixed_k_order(params):
+        raise ScheduleError(
+            "params",
+            f"MatmulParams(batch_invariant=True, tiling_strategy={params.tiling_strategy}, "
+            f"splitk_factor={params.splitk_factor}, mma_macro={params.mma_macro})",
+            "with K split or another wgmma the bits of a row would depend on the schedule, and "
+            "that on M",
+            ("one CTA that sums all of K, with k16 wgmmas", "batch_invariant=False"),
+        )
 
 
 def _refuse_unsupported(params: MatmulParams) -> None:
@@ -326,16 +348,16 @@ def _compute_registers(params: MatmulParams, pair: RegisterPair) -> int:
     return hopper.registers_at_entry(_threads(params)) if pair is None else pair[1]
 
 
-def _other_registers(fusion: Fusion, params: MatmulParams) -> int:
+def _other_registers(demands: Demands, params: MatmulParams) -> int:
     """What a thread needs beside its accumulators: more where the epilogue's chunks are wide.
 
     A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
     what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
     """
-    types = [b.dtype for b in fusion.outputs] + list(loaded_types(fusion, params))
+    types = [*demands.results, *demands.loaded(params)]
     held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
-    if any(isinstance(e, PointwiseOp) for e in fusion.exprs):
+    if demands.computes:
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // hopper.WGMMA_M
     return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last six fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last seven fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -263,6 +263,8 @@ class MatmulParams(_Checked):
             the stream has ended, and wait for it only before the first access to global memory.
         cache_policies: wsched's own: what the L2 keeps longest; of one tensor that is both
             operands, ``a`` counts.
+        batch_invariant: wsched's own: the bits of a row of the result do not depend on M: K is
+            summed in the one order that all such schedules share.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -291,6 +293,7 @@ class MatmulParams(_Checked):
     epilogue_input_stages: int = 2
     programmatic_dependent_launch: bool = True
     cache_policies: CachePolicies = field(default_factory=CachePolicies)
+    batch_invariant: bool = False
 
     @property
     def persistent(self) -> bool:

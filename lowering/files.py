@@ -1,0 +1,54 @@
+"""Files that several processes share: replaced as a whole, and not taken from strangers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+__all__ = ["TEMPORARY", "distrust", "replace_file"]
+
+TEMPORARY = ".tmp"
+"""Ending of what :func:`replace_file` writes beside the file."""
+
+
+def distrust(status: os.stat_result) -> str:
+    """Why a file or folder may be someone else's work, from its status; empty if it is ours alone.
+
+    The text is the end of a sentence that begins with its name.
+    """
+    if status.st_uid != os.getuid():
+        return "belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "can be written by others"
+    return ""
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file so that it has its former contents or these, whenever the process ends.
+
+    The data are on the disk before they take the name. A failure, Ctrl-C among them, leaves nothing
+    behind.
+
+    Args:
+        path: in a folder that exists.
+        data: the contents.
+        mode: permissions.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,56 @@
+"""A file is replaced as a whole or not at all, and one that others can write is not trusted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowering.files import distrust, replace_file
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_replaced_with_its_mode(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "f"
+    file.write_text("before")
+    with file.open() as reader:
+        replace_file(file, b"after", mode)
+        assert reader.read() == "before"
+    assert file.read_text() == "after" and stat.S_IMODE(file.stat().st_mode) == mode
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("step", ["fchmod", "fsync", "replace"])
+@pytest.mark.parametrize("end", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, end: BaseException
+) -> None:
+    file = tmp_path / "f"
+    file.write_text("before")
+
+    def ended(*args: Any) -> None:
+        raise end
+
+    monkeypatch.setattr(os, step, ended)
+    with pytest.raises(type(end)):
+        replace_file(file, b"after")
+    assert file.read_text() == "before" and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [(0o600, ""), (0o755, ""), (0o620, "can be written by others"),
+     (0o602, "can be written by others")],
+)  # fmt: skip
+def test_distrust(tmp_path: Path, mode: int, said: str) -> None:
+    tmp_path.chmod(mode | 0o100)
+    assert distrust(tmp_path.stat()) == said
+    tmp_path.chmod(0o700)
+
+
+def test_distrust_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert distrust(tmp_path.stat()) == "belongs to another user"

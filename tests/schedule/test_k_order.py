@@ -1,0 +1,50 @@
+"""Which kernels sum along K in the fixed order, and what contradicts a promise of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.errors import ScheduleError
+from tests.schedule.fusions import CLASSES
+from wsched.api import import_fusion
+from wsched.demo import LINEAR
+from wsched.kernel_name import kernel_name
+from wsched.schedule.k_order import fixed_k_order
+from wsched.schedule.limits import require_legal
+from wsched.schedule.params import MatmulParams, MmaMacro, TilingStrategy
+
+STAGES = TilingStrategy.DistributeStagesAcrossSMs
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_kernel_that_does_not_split_k(name: str) -> None:
+    assert fixed_k_order(CLASSES[name])
+    require_legal(import_fusion(LINEAR), replace(CLASSES[name], batch_invariant=True))
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        (MatmulParams(splitk_factor=2), "DistributeTilesAcrossSMs, splitk_factor=2"),
+        (MatmulParams(tiling_strategy=STAGES), "DistributeStagesAcrossSMs, splitk_factor=1"),
+        (MatmulParams(mma_macro=MmaMacro(k=32)), "DistributeTilesAcrossSMs, splitk_factor=1"),
+    ],
+)
+def test_a_contradiction(params: MatmulParams, said: str) -> None:
+    assert not fixed_k_order(params)
+    with pytest.raises(ScheduleError) as error:
+        require_legal(import_fusion(LINEAR), replace(params, batch_invariant=True))
+    assert str(error.value) == (
+        f"ScheduleError[params]: MatmulParams(batch_invariant=True, tiling_strategy={said}, "
+        f"mma_macro={params.mma_macro}): with K split or another wgmma the bits of a row would "
+        "depend on the schedule, and that on M\n"
+        "  legal here: one CTA that sums all of K, with k16 wgmmas; batch_invariant=False"
+    )
+
+
+def test_the_promise_makes_no_other_kernel() -> None:
+    fusion = import_fusion(LINEAR)
+    promised = MatmulParams(batch_invariant=True)
+    assert kernel_name(fusion, promised) == kernel_name(fusion, MatmulParams())
