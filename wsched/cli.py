@@ -1,4 +1,4 @@
-"""The command line: ``wsched demo | run | trace | dump | explain | tiles | bench | version``."""
+"""The command line: ``wsched demo | run | trace | dump | explain | tiles | bench | plugin``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from wsched.bench.cli import app as bench_app
 from wsched.explanation import explain_definition
 from wsched.fusion import Fusion
 from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
+from wsched.nvfuser.cli import app as plugin_app
 from wsched.presets import PRESETS, ParamsError, read_params
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.params import MatmulParams
@@ -45,6 +46,7 @@ app = typer.Typer(
     help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
+app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
 
 File = Annotated[
     Path,
