@@ -36,6 +36,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "wsched.lowering_options": PACKAGES,
     "wsched.cpu": PACKAGES,
     "wsched.cli": PACKAGES,
+    "wsched.nvfuser.cli": PACKAGES,
     "wsched.trace.records": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
     "wsched.bench.hold": PACKAGES,  # has a kernel of its own

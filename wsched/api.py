@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from wsched.explanation import Explanation
 
-__all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "recorded"]
+__all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "planned",
+           "recorded"]  # fmt: skip
 
 _Key = tuple[Fusion, MatmulParams, bool]
 """What tells kernels apart: the last is whether the kernel is compiled to choose its registers."""
@@ -296,6 +297,18 @@ def recorded(definition: Any) -> Definition:
     if isinstance(found, UnsupportedError):
         raise _again(found)
     return found
+
+
+def planned(definition: Any, inputs: Sequence[torch.Tensor]) -> tuple[Fusion, Problem]:
+    """The fusion with the operands' order in memory, and what the heuristics plan for.
+
+    Raises:
+        InputError: the tensors do not fit the definition.
+        UnsupportedError: a definition that wsched does not schedule.
+    """
+    _check_sequence(inputs)
+    fusion = laid_out(import_fusion(definition), inputs)
+    return fusion, _problem(fusion, inputs)
 
 
 def _again(e: UnsupportedError) -> UnsupportedError:

@@ -1,4 +1,4 @@
-"""The command line: ``wsched demo | run | trace | dump | explain | tiles | tune | bench | …``."""
+"""The command line: ``wsched demo | run | dump | explain | tune | bench | plugin | …``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from wsched.bench.tune import tune
 from wsched.explanation import explain_definition
 from wsched.fusion import Fusion
 from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
+from wsched.nvfuser.cli import app as plugin_app
 from wsched.presets import PRESETS, ParamsError, read_params
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.params import MatmulParams
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
 app.command()(tune)
+app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
 
 File = Annotated[
     Path,

@@ -31,7 +31,8 @@ def test_unknown_peer() -> None:
         parse_peers("cublass")
     assert str(error.value) == (
         "the peer 'cublass' is not supported; supported: "
-        "cublas, nvfuser, nvfuser-cooperative, nvfuser-pingpong, triton, cutlass"
+        "cublas, nvfuser, nvfuser-cooperative, nvfuser-pingpong, nvfuser-wsched, nvfuser-plugin, "
+        "triton, cutlass"
     )
 
 
@@ -198,10 +199,10 @@ def test_layout_that_nvfuser_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nvfuser_is_asked_for_every_layout_and_type(layout: str, dtype: str) -> None:
     nvfuser = pytest.importorskip("nvfuser_direct")
-    from wsched.bench.peer_nvfuser import _definition
+    from wsched.bench.peer_nvfuser import linear
 
     problem = Problem(Shape(8, 8, 8), dtype, layout)
-    fusion = build_fusion(record_text(repr(_definition(nvfuser, problem))))
+    fusion = build_fusion(record_text(repr(linear(nvfuser, problem))))
     assert fusion == build_fusion(record_text(definition_text(problem)))
 
 

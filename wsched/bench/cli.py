@@ -42,7 +42,8 @@ def gemm(
     dtype: str = typer.Option("bf16", help=" or ".join(DTYPES)),
     layout: str = typer.Option("tn", help="A and B in BLAS letters: " + ", ".join(LAYOUTS)),
     peers: str = typer.Option(
-        "cublas,nvfuser,nvfuser-pingpong,triton,cutlass", help="Of " + ", ".join(PEERS)
+        "cublas,nvfuser,nvfuser-pingpong,nvfuser-wsched,nvfuser-plugin,triton,cutlass",
+        help="Of " + ", ".join(PEERS),
     ),
     params: list[Path] = _PARAMS,
     rounds: int = typer.Option(10, min=1, help="Counted rounds."),

@@ -12,7 +12,7 @@ from typing import Any
 from wsched.bench.problem import DTYPES, Problem
 from wsched.bench.systems import Launch, Prepared, Skip
 
-__all__ = ["ENVIRONMENT", "prepare"]
+__all__ = ["ENVIRONMENT", "linear", "prepare"]
 
 ENVIRONMENT = {"NVFUSER_ENABLE": "fuse_matmul", "NVFUSER_DISABLE": "matmul_expr_eval"}
 
@@ -25,7 +25,7 @@ def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:
         Skip: nvFuser refuses the problem, its layout or the parameters.
     """
     nvfuser = importlib.import_module("nvfuser_direct")
-    definition = _definition(nvfuser, problem)
+    definition = linear(nvfuser, problem)
     try:
         prepared = _prepared(nvfuser, name, definition, a, b)
         prepared.launch(a, b, None)  # compiles; before that nvFuser does not say what it refuses
@@ -55,7 +55,8 @@ def _automatic(definition: Any) -> Launch:
     return launch
 
 
-def _definition(nvfuser: Any, problem: Problem) -> Any:
+def linear(nvfuser: Any, problem: Problem) -> Any:
+    """The problem as a live definition with symbolic sizes."""
     dtype = getattr(nvfuser.DataType, DTYPES[problem.dtype])
 
     def tensor(fd: Any, k_major: bool) -> Any:

@@ -56,6 +56,8 @@ PEERS = {
     "nvfuser": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
     "nvfuser-cooperative": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
     "nvfuser-pingpong": Peer("wsched.bench.peer_nvfuser", "nvfuser_direct"),
+    "nvfuser-wsched": Peer("wsched.bench.peer_doors", "nvfuser_direct"),
+    "nvfuser-plugin": Peer("wsched.bench.peer_doors", "nvfuser_direct"),
     "triton": Peer("wsched.bench.peer_triton", "triton"),
     "cutlass": Peer("wsched.bench.peer_cutlass", "cutlass"),
 }
