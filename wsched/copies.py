@@ -35,6 +35,10 @@ CALL_HOST_US, COPY_HOST_US = 8.0, 7.0
 """What the host takes for a call of a kernel and for each copy in front of it. The GPU waits for
 the host where that is longer."""
 
+PACK_HOST_US = 125.0
+"""And for a call that cannot be packed once for all, because the kernel reads what each call makes
+anew: 150 us where a packed call takes 9.5 (2-core x86 machine, a driver that does nothing)."""
+
 NVFUSER_HOST_US = {False: 19.5, True: 25.0}
 """And for nvFuser's ``execute``, by whether there is an epilogue, a kernel of its own there."""
 

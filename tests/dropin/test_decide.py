@@ -59,11 +59,34 @@ def test_rows_that_are_no_multiples_of_16_bytes_are_copied() -> None:
 
 
 def test_the_text_of_what_is_taken() -> None:
-    found = decision_of(built(BUILDERS["scaled"]), inputs_of("scaled"))
+    found = decision_of(built(BUILDERS["linear"]), inputs_of("linear"))
     assert str(found) == (
-        "wsched: linear, cast, mul; predicted 8.0 us (GPU 2.2, host 8.0), nvFuser's route 25.0 us: "
-        "matmul by cuBLAS 2.2, other kernels 3.0, on the host 25.0"
+        "wsched: linear; predicted 8.0 us (GPU 2.1, host 8.0), nvFuser's route 19.5 us: matmul by "
+        "cuBLAS 2.2, other kernels 0.0, on the host 19.5"
     )
+
+
+def test_a_number_is_packed_by_each_call() -> None:
+    """So the host takes longer, which only a matmul hides that takes as long; small ones would
+    rather be cut in two."""
+    fd = built(BUILDERS["scaled"])
+    small, large = (
+        [torch.empty(r, r, dtype=torch.bfloat16) for _ in range(2)] for r in (512, 4096)
+    )
+    found = decision_of(fd, [*small, 0.5])
+    assert not found.taken and found.cost is not None and found.cost.host_us == 8.0 + 19.5
+    assert decision_of(fd, [*large, 0.5]).taken
+
+
+def test_columns_that_are_apart_are_packed_by_each_call() -> None:
+    def build(fd: Any) -> None:
+        r = fd.define_tensor(shape=[-1, -1], contiguity=False, dtype=F32)
+        fd.add_output(fd.ops.add(fd.ops.linear(matrix(fd), matrix(fd)), r))
+
+    x, w = inputs_of("linear")
+    for r, host in ((torch.empty(32, 48)[:, ::2], 27.5), (torch.empty(32, 48)[:, :24], 8.0)):
+        found = decision_of(built(build), [r, x, w])
+        assert found.cost is not None and found.cost.host_us == host
 
 
 def pointwise(fd: Any) -> None:

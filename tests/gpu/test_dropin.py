@@ -49,8 +49,15 @@ def test_results_are_nvfusers(name: str, rows: int) -> None:
 
 
 def test_which_are_taken() -> None:
-    for name in ("linear", "mlp", "gated", "normed_before", "scaled"):
+    for name in ("linear", "mlp", "gated", "normed_before"):
         assert decision_of(built(BUILDERS[name]), inputs_of(name, 32, "cuda")).taken, name
+
+
+def test_a_number() -> None:
+    inputs = [torch.randint(-2, 3, (4096, 4096), device="cuda").bfloat16() for _ in range(2)]
+    assert decision_of(built(BUILDERS["scaled"]), [*inputs, 0.5]).taken
+    for number in (0.5, 2.0):
+        check(*executed(BUILDERS["scaled"], [*inputs, number]))
 
 
 def wide(build: Callable[[Any], None], *, fp32: bool = False) -> list[Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.errors import UnsupportedError
 from wsched.api import import_fusion, problem_of
-from wsched.copies import CALL_HOST_US, COPY_HOST_US, copies, copies_us
+from wsched.arguments import reads_in_place
+from wsched.copies import CALL_HOST_US, COPY_HOST_US, PACK_HOST_US, copies, copies_us
 from wsched.dropin.graph import MATMULS
 from wsched.dropin.segments import Segment
 from wsched.dropin.tensors import TensorType
@@ -87,9 +88,9 @@ def segments_us(segments: Sequence[Segment], call: Call) -> SegmentsCost:
     gpu = host = 0.0
     for segment in segments:
         if segment.matmul:
-            problem, needed = _problem(segment, call)
+            problem, needed, packed = _problem(segment, call)
             gpu += ranked(problem)[0][0] + copies_us(needed)
-            host += CALL_HOST_US + COPY_HOST_US * len(needed)
+            host += COPY_HOST_US * len(needed) + (CALL_HOST_US if packed else PACK_HOST_US)
         else:
             matmul_us, kernels_us, kernels = _rest(segment, call)
             gpu += matmul_us + kernels_us
@@ -103,7 +104,7 @@ def nvfuser_us(segments: Sequence[Segment], call: Call) -> NvfuserCost:
     count = 0
     for segment in segments:
         if segment.matmul:
-            problem, needed = _problem(segment, call)
+            problem, needed, _ = _problem(segment, call)
             matmul += cublas_us(problem, needed)
             count += 1
         else:
@@ -112,10 +113,12 @@ def nvfuser_us(segments: Sequence[Segment], call: Call) -> NvfuserCost:
     return NvfuserCost(matmul, others, host_us(count))
 
 
-def _problem(segment: Segment, call: Call) -> tuple[Problem, tuple[Copy, ...]]:
+def _problem(segment: Segment, call: Call) -> tuple[Problem, tuple[Copy, ...], bool]:
+    """What a kernel is planned for, the copies it needs, whether a call is packed once for all."""
     inputs = [call.tensor(name) for name in segment.inputs]
     fusion = laid_out(import_fusion(segment.definition), inputs)
-    return problem_of(fusion, inputs, call.device), copies(fusion, inputs)
+    problem = problem_of(fusion, inputs, call.device)
+    return problem, copies(fusion, inputs), reads_in_place(fusion, inputs)
 
 
 def _rest(segment: Segment, call: Call) -> tuple[float, float, int]:
