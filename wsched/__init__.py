@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from lowering.errors import InternalError, ScheduleError, UnsupportedError, WschedError
     from wsched.api import compile, execute, explain
     from wsched.compiled import CompiledFusion
+    from wsched.dropin import enabled, install, uninstall
+    from wsched.dropin.definition import FusionDefinition
     from wsched.schedule.params import (
         BufferingLoopLevel,
         CachePolicies,
@@ -42,6 +44,7 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "CompiledFusion",
+    "FusionDefinition",
     "GemmTile",
     "InternalError",
     "MatMulTileOptions",
@@ -56,9 +59,12 @@ __all__ = [
     "WschedError",
     "__version__",
     "compile",
+    "enabled",
     "execute",
     "explain",
+    "install",
     "legal_tiles",
+    "uninstall",
 ]
 
 _HOME = {
@@ -66,6 +72,10 @@ _HOME = {
     "execute": "wsched.api",
     "explain": "wsched.api",
     "legal_tiles": "wsched.tiles",
+    "enabled": "wsched.dropin",
+    "install": "wsched.dropin",
+    "uninstall": "wsched.dropin",
+    "FusionDefinition": "wsched.dropin.definition",
     "CompiledFusion": "wsched.compiled",
     "TileChoice": "wsched.schedule.tiles",
     "BufferingLoopLevel": "wsched.schedule.params",

@@ -19,6 +19,7 @@ from wsched.host import class_key
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.input_error import InputError
 from wsched.layout import laid_out
+from wsched.nvfuser_route import nvfuser_cost
 from wsched.problem import H200, H200_L2_BYTES, Problem
 from wsched.registers import compile_clean
 from wsched.route import Route, routes
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
     from wsched.explanation import Explanation
 
-__all__ = ["adopt", "compile", "execute", "explain", "import_fusion", "planned",
-           "recorded"]  # fmt: skip
+__all__ = [
+    "adopt", "compile", "execute", "explain", "import_fusion", "planned", "problem_of", "recorded",
+]  # fmt: skip
 
 _Key = tuple[Fusion, MatmulParams, bool]
 """What tells kernels apart: the last is whether the kernel is compiled to choose its registers."""
@@ -42,11 +44,11 @@ _knowing = threading.Lock()
 """Held for every write to ``_live`` and ``_texts``, and for reads of what changes with them."""
 
 _live: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
-_texts: dict[str, _Known] = {}
+_texts: dict[str | Definition, _Known] = {}
 _kernels: dict[_Key, CompiledFusion] = {}
 
 _TEXTS = 256
-"""Definitions by text that are remembered: the most recently used ones."""
+"""Definitions that are no live objects are remembered: the most recently used ones."""
 
 _CLASSES = 256
 """Classes of inputs of a definition for which the route is remembered."""
@@ -91,6 +93,8 @@ def _record(definition: Any) -> Definition:
         UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
             whose text is read otherwise than its IR: nvFuser can run it all the same.
     """
+    if isinstance(definition, Definition):
+        return definition
     if isinstance(definition, str):
         return record_text(definition)
     try:
@@ -117,7 +121,8 @@ def execute(
     ``batch_invariant`` there is only wsched's kernel.
 
     Args:
-        definition: a ``nvfuser_direct.FusionDefinition``, or the text that nvFuser prints for one.
+        definition: a ``nvfuser_direct.FusionDefinition``, the text that nvFuser prints for one, or
+            its operations as :func:`recorded` returns them.
         inputs: tensors in the order of the definition, on one device.
         params: a schedule of your own; by default the heuristic's.
         batch_invariant: whether the bits of a row of the result must not depend on the other rows
@@ -209,8 +214,10 @@ def explain(
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals)
         kernel = route.kernel
-    problem = _problem(kernel.fusion, inputs, batch_invariant)
-    return explain_kernel(kernel, problem, where, copies(kernel.fusion, inputs))
+    needed = copies(kernel.fusion, inputs)
+    problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
+    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, needed)
+    return explain_kernel(kernel, problem, where, needed, beside)
 
 
 def compile(
@@ -248,7 +255,7 @@ def _kernel_key(
 ) -> _Key:
     fusion = laid_out(import_fusion(definition), inputs)
     if params is None:
-        params = choose_params(_problem(fusion, inputs, batch_invariant))
+        params = choose_params(problem_of(fusion, inputs, batch_invariant=batch_invariant))
     elif not isinstance(params, MatmulParams):
         kind = type(params).__name__
         text = f"params is a {kind}, not a MatmulParams"
@@ -276,7 +283,7 @@ def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusio
 
 
 def import_fusion(definition: Any) -> Fusion:
-    """The fusion of a live definition or of a definition's text; kept, so that it is read once.
+    """The fusion of a definition, live, a text or recorded; kept, so that it is read once.
 
     Raises:
         UnsupportedError: a definition that wsched does not schedule.
@@ -308,7 +315,7 @@ def planned(definition: Any, inputs: Sequence[torch.Tensor]) -> tuple[Fusion, Pr
     """
     _check_sequence(inputs)
     fusion = laid_out(import_fusion(definition), inputs)
-    return fusion, _problem(fusion, inputs)
+    return fusion, problem_of(fusion, inputs)
 
 
 def _again(e: UnsupportedError) -> UnsupportedError:
@@ -322,7 +329,7 @@ def _known(definition: Any) -> _Known:
     Raises:
         UnfinishedError: a live definition that cannot be read yet; this is not remembered.
     """
-    if isinstance(definition, str):
+    if isinstance(definition, str | Definition):
         return _known_text(definition)
     try:
         found = _live.get(definition)
@@ -335,7 +342,7 @@ def _known(definition: Any) -> _Known:
     return found
 
 
-def _known_text(text: str) -> _Known:
+def _known_text(text: str | Definition) -> _Known:
     with _knowing:
         found = _texts.pop(text, None)
         if found is not None:
@@ -366,17 +373,22 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
     needed = copies(kernel.fusion, inputs)
     if not needed:
         return ""
-    problem = _problem(kernel.fusion, inputs)
+    problem = problem_of(kernel.fusion, inputs)
     us = ranked(problem)[0][0]
     work = bool(problem.work)
     return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
 
 
-def _problem(
-    fusion: Fusion, inputs: Sequence[torch.Tensor], batch_invariant: bool = False
+def problem_of(
+    fusion: Fusion,
+    inputs: Sequence[torch.Tensor],
+    device: torch.device | None = None,
+    *,
+    batch_invariant: bool = False,
 ) -> Problem:
+    """What the heuristic plans for; on the inputs' device, unless that is given."""
     extents = extents_of(fusion, inputs)
-    device = next(t.device for t in inputs if hasattr(t, "device"))
+    device = device or next(t.device for t in inputs if hasattr(t, "device"))
     sms, l2_bytes, gpu = MULTIPROCESSORS, H200_L2_BYTES, H200
     if device.type == "cuda":
         import torch

@@ -199,6 +199,20 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
     return True
 
 
+def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
+    """Whether a kernel reads everything but operands from the caller's own memory.
+
+    It does not read a number, or a tensor whose columns are not next to each other, so.
+    """
+    for binding, tensor in zip(fusion.inputs, inputs, strict=True):
+        if isinstance(tensor, (int, float)):
+            return False
+        columns = "K" not in binding.axes and fusion.result_axes[1] in binding.axes
+        if columns and not _vector(_rows_by_columns(fusion, binding, tensor)):
+            return False
+    return True
+
+
 def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
     """An input of the epilogue as a matrix, with 1 row or column where it is repeated."""
     sizes = dict(zip(binding.axes, tensor.shape, strict=True))

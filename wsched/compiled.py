@@ -31,7 +31,7 @@ from wsched.arguments import (
 from wsched.copies import copied
 from wsched.cpu import refuse_large, run_on_cpu
 from wsched.fusion import Fusion, fusion_text
-from wsched.host import BoundLaunch, HostPlan, Plans, class_key
+from wsched.host import BoundLaunch, HostPlan, Key, Plans, class_key
 from wsched.input_error import InputError
 from wsched.kernel_name import kernel_name
 from wsched.lowering_options import lowering_options
@@ -123,7 +123,10 @@ class CompiledFusion:
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
-        key = class_key(inputs) if out is None else None
+        return self.call(inputs, class_key(inputs) if out is None else None, out)
+
+    def call(self, inputs: Sequence[Any], key: Key | None, out: Any = None) -> list[torch.Tensor]:
+        """A call whose caller knows the :func:`~wsched.host.class_key`; None where ``out`` is."""
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)

@@ -18,7 +18,9 @@ from wsched.fusion import Fusion, TensorBinding
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Copy", "copied", "copies", "slower_than_direct", "tma_reads"]
+__all__ = [
+    "Copy", "copied", "copies", "copies_us", "direct_us", "slower_than_direct", "tma_reads",
+]  # fmt: skip
 
 COPY_US, COPY_BYTES_PER_US = 5.0, 1.75e6
 """What a copy takes on the GPU: its start, and bytes read and written in a microsecond. (Rows at
@@ -32,6 +34,10 @@ a second, and bytes of operands in a microsecond where they are what takes the t
 CALL_HOST_US, COPY_HOST_US = 8.0, 7.0
 """What the host takes for a call of a kernel and for each copy in front of it. The GPU waits for
 the host where that is longer."""
+
+PACK_HOST_US = 125.0
+"""And for a call that cannot be packed once for all, because the kernel reads what each call makes
+anew: 150 us where a packed call takes 9.5 (2-core x86 machine, a driver that does nothing)."""
 
 NVFUSER_HOST_US = {False: 19.5, True: 25.0}
 """And for nvFuser's ``execute``, by whether there is an epilogue, a kernel of its own there."""
@@ -132,6 +138,18 @@ def _aligned(tensor: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
     return copy.copy_(tensor)
 
 
+def copies_us(needed: Sequence[Copy]) -> float:
+    """What copies take on the GPU."""
+    return sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
+
+
+def direct_us(m: int, n: int, k: int) -> float:
+    """What cuBLAS takes on the GPU for 16-bit operands that TMA cannot read."""
+    flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
+    bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
+    return DIRECT_US + max(flops_us, bytes_us)
+
+
 def slower_than_direct(
     needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float, epilogue: bool = False
 ) -> str:
@@ -150,15 +168,12 @@ def slower_than_direct(
     """
     if not needed:
         return ""
-    copy_us = sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
-    wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copy_us + kernel_us)
-    flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
-    bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
-    direct_us = max(NVFUSER_HOST_US[epilogue], DIRECT_US + max(flops_us, bytes_us))
-    if wsched_us <= direct_us:
+    wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copies_us(needed) + kernel_us)
+    other_us = max(NVFUSER_HOST_US[epilogue], direct_us(m, n, k))
+    if wsched_us <= other_us:
         return ""
     which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)
     return (
         f"a copy of {which} and the kernel are predicted to take {wsched_us:.1f} us, the "
-        f"matmul of the operands as they lie {direct_us:.1f} us"
+        f"matmul of the operands as they lie {other_us:.1f} us"
     )

@@ -16,6 +16,7 @@ from wsched.cost_model import Cost, cost
 from wsched.fallback import rebuild, unknown_ops
 from wsched.fusion import Fusion
 from wsched.heuristics import Candidate, candidates, choose_params
+from wsched.nvfuser_route import NvfuserCost, nvfuser_cost
 from wsched.problem import Problem
 from wsched.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.schedule.legality import load_relations
@@ -106,6 +107,7 @@ class Explanation:
         kernel: of the route ``wsched``.
         choices: why the kernel is as it is.
         refusals: the ways and schedules that were not taken, best first.
+        nvfuser: what nvFuser's own route is predicted to take; of the route ``wsched`` only.
     """
 
     route: str
@@ -113,10 +115,13 @@ class Explanation:
     kernel: KernelFacts | None
     choices: tuple[Choice, ...]
     refusals: tuple[Refusal, ...]
+    nvfuser: NvfuserCost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the facts of a kernel stand beside the route, None where there is none."""
         plain = asdict(self)
+        if self.nvfuser is not None:
+            plain["nvfuser"]["us"] = self.nvfuser.us
         facts = plain.pop("kernel") or dict.fromkeys(KernelFacts.__dataclass_fields__)
         return {"route": plain.pop("route"), "device": plain.pop("device"), **facts, **plain}
 
@@ -128,6 +133,8 @@ class Explanation:
         }
         lines = [] if self.kernel is None else [str(self.kernel)]
         lines.append(f"route on {self.device}: {does[self.route]}")
+        if self.nvfuser is not None:
+            lines.append(f"nvFuser's route: predicted {self.nvfuser}")
         if self.choices:
             lines += ["", "chosen:"]
             lines += [f"  {c.name} = {c.value}: {c.reason}" for c in self.choices]
@@ -140,18 +147,22 @@ class Explanation:
 
 
 def explain_kernel(
-    kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...] = ()
+    kernel: CompiledFusion,
+    problem: Problem,
+    device: str,
+    needed: tuple[Copy, ...] = (),
+    nvfuser: NvfuserCost | None = None,
 ) -> Explanation:
     """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
     hit = lookup(problem)
     if hit is not None and hit.entry.params.matches(kernel.params):
-        return _explain_tuned(kernel, problem, device, hit, needed)
+        return replace(_explain_tuned(kernel, problem, device, hit, needed), nvfuser=nvfuser)
     best, *others = candidates(problem)
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
     choices = _choices(kernel.params, problem, why, facts.grid, kernel.trials)
-    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals)
+    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
 
 
 def _explain_tuned(
@@ -250,7 +261,9 @@ def explain_definition(
     try:
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
-        return explain_kernel(compile_fusion(fusion, choose_params(problem)), problem, device)
+        kernel = compile_fusion(fusion, choose_params(problem))
+        beside = nvfuser_cost(recorded(definition), fusion, problem)
+        return explain_kernel(kernel, problem, device, nvfuser=beside)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     operations = recorded(definition)

@@ -15,6 +15,7 @@ from rich.console import Console
 from lowering.errors import UnsupportedError, WschedError
 from wsched.bench.bar import progress_bar
 from wsched.bench.measure import METHOD, Plan
+from wsched.bench.mlp import mlp
 from wsched.bench.pingpong import pingpong
 from wsched.bench.plot import plot
 from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
@@ -232,5 +233,6 @@ def _say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+app.command()(_told()(mlp))
 app.command()(_told()(pingpong))
 app.command()(_told()(schedules))

@@ -33,7 +33,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
     """
     import torch
 
-    wanted = [n for n in definition.nodes if _is_input(n)]
+    wanted = definition.inputs
     if len(inputs) != len(wanted):
         raise wrong_number(len(inputs), len(wanted))
     for position, (node, value) in enumerate(zip(wanted, inputs, strict=True)):
@@ -52,12 +52,6 @@ def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
         raise several_devices(devices)
     if devices and tensors[0].device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
-
-
-def _is_input(node: Node) -> bool:
-    if node.op == "define_scalar":
-        return node.operands[:1] in ((), (None,))
-    return node.op == "define_tensor"
 
 
 def _check_tensor(node: Node, value: Any, what: str) -> None:

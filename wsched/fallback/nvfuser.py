@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.errors import UnsupportedError
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["execute", "rebuild"]
 
 
-def execute(fd: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """``fd.execute``.
+def execute(
+    fd: Any, inputs: Sequence[Any], function: Callable[..., list[torch.Tensor]] | None = None
+) -> list[torch.Tensor]:
+    """``fd.execute``, or ``function`` of the definition and its inputs in place of it.
 
     Raises:
         UnsupportedError: nvFuser refuses the definition or the inputs.
@@ -24,7 +26,7 @@ def execute(fd: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
     import torch
 
     try:
-        return list(fd.execute(list(inputs)))
+        return list(fd.execute(list(inputs)) if function is None else function(fd, list(inputs)))
     except (RuntimeError, NotImplementedError, TypeError) as e:
         # A fault of the device or of its memory says nothing about the definition.
         if isinstance(e, torch.OutOfMemoryError) or "CUDA error" in str(e):

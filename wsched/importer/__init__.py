@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from wsched.importer.build import build_fusion
 from wsched.importer.definition import Definition, Node, Ref
-from wsched.importer.nvfuser import UnfinishedError, Version, definition_of, is_live
+from wsched.importer.nvfuser import (
+    UnfinishedError,
+    Version,
+    definition_of,
+    is_live,
+    refuse_unfinished,
+)
 from wsched.importer.recorder import record_text
 
 __all__ = [
@@ -17,4 +23,5 @@ __all__ = [
     "definition_of",
     "is_live",
     "record_text",
+    "refuse_unfinished",
 ]

@@ -49,6 +49,18 @@ class Node:
             flat += v if isinstance(v, tuple) else (v,)
         return tuple(flat)
 
+    @property
+    def is_input(self) -> bool:
+        """Whether the caller passes it; a scalar with a value is a constant."""
+        if self.op == "define_scalar":
+            return self.operands[:1] in ((), (None,))
+        return self.op == "define_tensor"
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """Names that it reads."""
+        return tuple(v.name for v in self.values if isinstance(v, Ref))
+
     def get(self, name: str, default: Value = None) -> Value:
         """A named argument."""
         return dict(self.kwargs).get(name, default)
@@ -60,6 +72,11 @@ class Definition:
 
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """What the caller passes: tensors and run-time scalars, in order."""
+        return tuple(n for n in self.nodes if n.is_input)
 
     def node(self, name: str) -> Node | None:
         """The operation that defines ``name``."""

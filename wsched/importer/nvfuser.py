@@ -18,7 +18,7 @@ from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import SCALAR
 from wsched.importer.recorder import record_text
 
-__all__ = ["UnfinishedError", "Version", "definition_of", "is_live"]
+__all__ = ["UnfinishedError", "Version", "definition_of", "is_live", "refuse_unfinished"]
 
 _TENSOR = re.compile(r"T(\d+)_")
 _SCALAR_NAME = re.compile(r"[a-z]+(\d+)$")
@@ -81,7 +81,7 @@ def definition_of(fd: Any) -> Definition:
             f"a definition of type {kind}",
             "nvfuser_direct.FusionDefinition, or its text (repr(fd)) as a string",
         )
-    _refuse_unfinished(fd)
+    refuse_unfinished(fd)
     definition = record_text(repr(fd))
     walked = dict(_walk(fd.fusion))
     constants = {n.results[0]: n for n in definition.nodes if n.op == "define_scalar"}
@@ -94,8 +94,13 @@ def definition_of(fd: Any) -> Definition:
     return Definition(nodes, definition.outputs)
 
 
-def _refuse_unfinished(fd: Any) -> None:
-    """Refuse what nvFuser's ``repr`` does not survive, and what is about to change."""
+def refuse_unfinished(fd: Any) -> None:
+    """Refuse what nvFuser's ``repr`` does not survive, and what is about to change.
+
+    Raises:
+        UnfinishedError: the ``with`` block of ``fd`` has not begun or not ended, or it has no
+            output.
+    """
     if getattr(fd, "_fusion", None) is None and not hasattr(fd, "fec"):
         raise UnfinishedError(
             "the FusionDefinition is empty; write it in `with FusionDefinition() as fd: ...`"

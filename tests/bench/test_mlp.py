@@ -1,0 +1,95 @@
+"""The benchmark of the block of two layers, without a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lowering.errors import UnsupportedError
+from tests.dropin.definitions import BUILDERS, built, inputs_of, torch
+from tests.dropin.recorder import Recorder
+from wsched.bench import mlp as bench
+from wsched.bench.cli import app
+from wsched.bench.mlp import NVFUSER, TOLERANCE, WSCHED, Row, Times, report, times_of
+from wsched.importer import definition_of, record_text
+
+
+def test_the_definition_is_the_block_of_the_tests() -> None:
+    ours, theirs = record_text(bench.mlp_definition()), definition_of(built(BUILDERS["mlp"]))
+
+    def ops(d: Any) -> list[str]:
+        return sorted(n.op for n in d.nodes if n.op != "cast")
+
+    assert ops(ours) == ops(theirs) and len(ours.outputs) == 1
+
+
+class Device:
+    """A GPU on which a call takes 10 or 30 us, and 2 us of the host."""
+
+    def __init__(self) -> None:
+        self.now, self.busy, self.turns = 0.0, 0.0, []
+
+    def clock(self) -> float:
+        return self.now * 1e-6
+
+    def synchronize(self) -> None:
+        self.now = max(self.now, self.busy)
+
+    def way(self, name: str, us: float) -> Any:
+        def call() -> None:
+            self.turns.append(name)
+            self.now += 2.0
+            self.busy = max(self.now, self.busy) + us
+
+        return call
+
+
+def test_times_of_ways_that_take_turns() -> None:
+    gpu = Device()
+    ways = {"slow": gpu.way("slow", 30.0), "fast": gpu.way("fast", 10.0)}
+    found = times_of(ways, gpu.synchronize, 2, 3000.0, gpu.clock)
+    assert found["slow"] == (pytest.approx(30.0, rel=0.01), pytest.approx(2.0))
+    assert found["fast"] == (pytest.approx(10.0, rel=0.01), pytest.approx(2.0))
+    changes = [n for i, n in enumerate(gpu.turns) if i == 0 or gpu.turns[i - 1] != n]
+    assert changes == ["slow", "fast"] * 4
+
+
+def row(error: float = 1e-3) -> Row:
+    times = {NVFUSER: Times(220.0, 36.0, 1e-3), WSCHED: Times(200.0, 16.0, error)}
+    return Row(512, times, "wsched: linear", taken=True)
+
+
+def test_a_row() -> None:
+    assert row().ratio == pytest.approx(1.1) == row().to_dict()["ratio"]
+    assert report(row()) == (
+        "   512 tokens: nvFuser    220.0 us (host 36.0), with wsched    200.0 us (host 16.0), "
+        "1.100 as fast\n       wsched: linear"
+    )
+    assert "  WRONG: wsched is off by 2.0e-01\n" in report(row(0.2))
+
+
+def test_both_ways_run(nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    inputs = inputs_of("mlp", 32)
+    found = bench._measured([t * 0.25 for t in inputs], 1, 0.001)
+    assert found.taken and found.tokens == 32 and set(found.times) == {NVFUSER, WSCHED}
+    assert all(t.error < TOLERANCE for t in found.times.values())
+    assert nvfuser.calls and all("tanh" in repr(c[0]) for c in nvfuser.calls)
+
+
+@pytest.mark.parametrize("text", ["", "a", "512,-1", "0"])
+def test_tokens_that_are_none(text: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        bench._sizes(text)
+    assert str(caught.value) == (
+        f"--tokens {text} is not supported; supported: positive numbers, separated by commas"
+    )
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = CliRunner().invoke(app, ["mlp"])
+    assert found.exit_code == 1
+    assert "measuring without a GPU is not supported; supported: a CUDA device" in found.output
