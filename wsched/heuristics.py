@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from wsched.cost_model import Cost, cost
 from wsched.problem import Problem
-from wsched.schedule.k_order import fixed_k_order
 from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, SupportedVectorization
 from wsched.schedule.tiles import fit_stages, with_tile
 from wsched.tuned.lookup import lookup
