@@ -22,6 +22,7 @@ from lowering.ir.expr import (
     ONE,
     ZERO,
     Binary,
+    Const,
     Expr,
     Select,
     Var,
@@ -119,7 +120,10 @@ def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
 
 
 def _divisor(loop: For) -> Expr | None:
-    """The one expression that the index of a loop is divided by."""
+    """The one run-time extent that the index of a loop is divided by.
+
+    None for a loop that counts entries of a queue: its stages are a constant, and it may be left.
+    """
     found = {
         e.rhs
         for s in walk(loop.body)
@@ -127,6 +131,7 @@ def _divisor(loop: For) -> Expr | None:
         for e in _parts(whole)
         if isinstance(e, Binary) and e.op == "//" and e.lhs == loop.var
     }
+    found = {e for e in found if not isinstance(e, Const)}
     return found.pop() if len(found) == 1 else None
 
 
