@@ -63,12 +63,12 @@ class PartialResults:
         namer, name = shared.namer, self.workspace.name
         slots = self._slots(tile)
         piece: Expr = group if self.pieces > 1 else ZERO
-        part, completes = Var(namer.new("part")), Var(namer.new("completes"), ScalarType.PRED)
+        slot, completes = Var(namer.new("slot")), Var(namer.new("completes"), ScalarType.PRED)
         before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
-        own, other = (PartialRef(name, at * self.pieces + piece) for at in (slots.own, part))
-        begin, stop = shared.apply(slots.begin), shared.apply(slots.stop)
+        mine, begin, stop = (shared.apply(e) for e in (slots.own, slots.begin, slots.stop))
+        own, other = (PartialRef(name, at * self.pieces + piece) for at in (mine, slot))
         add = For(
-            part, begin, select(completes, stop, begin),
+            slot, begin, select(completes, stop, begin),
             (Await(other), FragAddPartial(after, before, other)),
             step=Const(slots.step), carries=(Carry(before, total, summed),), yields=(after,),
         )  # fmt: skip
@@ -82,17 +82,17 @@ class PartialResults:
             first, z = (tile * ctas + cta) * others, Special("ctaid.z")
             return _Slots(first + z, first, first + others, 1, z.eq(others))
         # Slots follow the shares; the place in the cluster is counted from its end.
-        own = ctas - 1 - cta
+        own, size = interval.place, interval.size
         last = ((tile + 1) * interval.per_tile - 1) // interval.share
-        stop = own + (last - interval.index) * interval.size + 1
+        stop = last * size + own % size + 1
         completes = interval.start <= tile * interval.per_tile
-        return _Slots(own, own + interval.size, stop, interval.size, completes)
+        return _Slots(own, own + size, stop, size, completes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Of one tile: ``own``, and every ``step``-th from ``begin`` up to ``stop`` of the others' where
-    this CTA ``completes`` the tile.
+    """Of one tile: this CTA's ``own`` slot, and those of the others, every ``step``-th from
+    ``begin`` up to ``stop``, where this CTA ``completes`` the tile.
     """
 
     own: Expr

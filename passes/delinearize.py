@@ -22,6 +22,7 @@ from lowering.ir.expr import (
     ONE,
     ZERO,
     Binary,
+    Const,
     Expr,
     Select,
     Var,
@@ -79,9 +80,9 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         match stmt.stop:
             case Binary("*", tiles, inner) if plain and _divides(stmt, inner):
                 return _hoisted(_nest(names, stmt, tiles, inner))
-        inner = _divisor(stmt)
-        if inner is not None and not (stmt.carries or stmt.unroll) and stmt.step == ONE:
-            return _interval(names, stmt, inner)
+        divisor = _divisor(stmt)
+        if divisor is not None and not (stmt.carries or stmt.unroll) and stmt.step == ONE:
+            return _interval(names, stmt, divisor)
         return _hoisted(stmt)
 
     return replace(kernel, body=rewrite(kernel.body, split))
@@ -119,13 +120,16 @@ def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
 
 
 def _divisor(loop: For) -> Expr | None:
-    """The one expression that the index of a loop is divided by."""
+    """The one run-time value that the index of a loop is divided by; constants are stages."""
     found = {
         e.rhs
         for s in walk(loop.body)
         for whole in expressions(s)
         for e in _parts(whole)
-        if isinstance(e, Binary) and e.op == "//" and e.lhs == loop.var
+        if isinstance(e, Binary)
+        and e.op == "//"
+        and e.lhs == loop.var
+        and not isinstance(e.rhs, Const)
     }
     return found.pop() if len(found) == 1 else None
 

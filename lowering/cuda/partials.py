@@ -48,11 +48,8 @@ def _each(e: Emitter, slot: PartialRef, value: Frag, function: str) -> None:
         for block in range(value.type.blocks):
             with e.groups(per_block // _WIDE):
                 names = [e.register(value, block, f"{_WIDE} * r + {i}") for i in range(_WIDE)]
-                skipped = block * per_block * WARPGROUP
-                where = f"{at} + {skipped} + r * {_WIDE * WARPGROUP}" if skipped else (
-                    f"{at} + r * {_WIDE * WARPGROUP}"
-                )
-                e.out.call(function, where, *names)
+                skipped = f" + {block * per_block * WARPGROUP}" if block else ""
+                e.out.call(function, f"{at}{skipped} + r * {_WIDE * WARPGROUP}", *names)
 
 
 RULES: Mapping[type[Stmt], Rule] = {

@@ -188,8 +188,8 @@ class CounterArray:
     parameter.
 
     They are zero when the first CTA starts, and the kernel leaves them zero: the next launch on the
-    same stream finds them so. ``count`` is over the scalar parameters and ``ctas``,
-    the CTAs along x.
+    same stream finds them so. ``count`` is over the scalar parameters and ``ctas``, the CTAs along
+    x.
     """
 
     name: str
@@ -201,9 +201,9 @@ class Workspace:
     """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
 
     Partial results on their way from one CTA to another of the same grid. ``count`` is over the
-    scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends means nothing. A
-    fragment lies as the registers of its warpgroup do, 16 bytes of each thread in turn, so that
-    only the same threads of another warpgroup can read it.
+    scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends
+    means nothing. A fragment lies as the registers of its warpgroup do, 16 bytes of each thread in
+    turn, so that only the same threads of another warpgroup can read it.
     """
 
     name: str
@@ -217,9 +217,9 @@ class Kernel:
     """A kernel at any point of the lowering.
 
     ``grid`` is the number of CTAs along x, over the scalar parameters and ``sms`` (the device's
-    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A ``dependent`` kernel is launched
-    with programmatic stream serialization: it may start before the grid in front of it has ended,
-    and touches no global memory before ``griddepcontrol.wait``.
+    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A
+    ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
+    grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
     """
 
     name: str

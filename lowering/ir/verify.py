@@ -80,8 +80,9 @@ __all__ = ["verify"]
 
 COLLECTIVE = (
     Await, BarArrive, BarSync, ClusterSync, CtaSync, FragAddPartial, FragLoadGlobal,
-    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, Publish, Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile,
-    WarpSync, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
+    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, Publish, Roles,
+    Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile, WarpSync,
+    Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait,
 )  # fmt: skip
 ONE_THREAD = (
     Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, TmaLoad, TmaStore,

@@ -39,6 +39,7 @@ from wsched.fusion import (
     inputs_of,
     nest_text,
 )
+from wsched.schedule.check_interval import check_interval
 from wsched.schedule.circular_buffer import serial_left_of_slice
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.interval import find_interval
@@ -132,12 +133,13 @@ def _relation(sides: _Sides) -> LoadRelation:
     if interval is None:
         _check_cta_loops(sides, indices)
     radix = _mixed_radix(sides, steps)
+    if interval is not None:
+        load = sides.loads[0]
+        check_interval(sides.graph, interval, load, sides.compute, radix, sides.refuse)
     roles = _roles(sides, steps)
     _check_registers(sides, roles)
     loops = [Var(d.name) for d in sides.compute.loop]
-    tail = (
-        find_tail(sides.graph, indices, loops, radix, sides.refuse) if interval is None else None
-    )
+    tail = find_tail(sides.graph, indices, loops, radix, sides.refuse) if interval is None else None
     part = sides.compute.axis_on(ParallelType.BIDz)
     return LoadRelation(
         tuple(t.name for t in sides.loads),

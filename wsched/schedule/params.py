@@ -43,10 +43,8 @@ class _Choice(Enum):
 
 
 class TilingStrategy(_Choice):
-    """How output tiles go to CTAs.
-
-    ``DistributeStagesAcrossSMs`` is stream-K: the load steps of all tiles are dealt out evenly, so
-    that a CTA may begin and end within a tile. nvFuser has the name, but no lowering.
+    """How output tiles go to CTAs; by ``DistributeStagesAcrossSMs``, stream-K, their load steps do,
+    evenly, so that a CTA may begin and end within a tile. nvFuser has the name, but no lowering.
     """
 
     OneTilePerCTA = 0
@@ -315,9 +313,8 @@ class MatmulParams(_Checked):
 
     @property
     def loads_epilogue_inputs(self) -> bool:
-        """Whether the load warpgroup loads the matrices that the epilogue reads.
-
-        Not where parts of a tile are added up: only one of the CTAs computes the epilogue.
+        """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
+        a tile are added up, since only one of the CTAs computes the epilogue.
         """
         return self.warp_specialized and self.epilogue_input_stages > 0 and not self.combines
 

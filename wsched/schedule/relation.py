@@ -130,7 +130,8 @@ class LoadRelation:
         if self.tail is not None:
             lines.append(f"  while {self.tail.index} < {self.tail.extent}")
         if self.interval is not None:
-            lines.append(f"  from {self.interval.start} up to {self.interval.stop}")
+            share, index = self.interval.share, self.interval.index
+            lines += [f"  share = {share}", f"  from {index * Var('share')} on, one share"]
         if self.splits > 1:
             lines.append(f"  the parts of {self.splits} CTAs are added up")
         return "\n".join(lines) + "\n"
