@@ -119,8 +119,9 @@ class LoadRelation:
     def __str__(self) -> str:
         loads = ", ".join(self.loads)
         kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
+        label = self.loop.label if self.interval is None else self.interval.merged.label
         lines = [
-            f"{loads}: {self.loop.label} = {self.index}",
+            f"{loads}: {label} = {self.index}",
             *(
                 f"  {s.var} = {s.domain.label} [{s.domain.parallel}] steps by {s.coefficient}"
                 for s in self.steps
@@ -131,7 +132,9 @@ class LoadRelation:
             lines.append(f"  while {self.tail.index} < {self.tail.extent}")
         if self.interval is not None:
             share, index = self.interval.share, self.interval.index
-            lines += [f"  share = {share}", f"  from {index * Var('share')} on, one share"]
+            begin = index * Var("share")
+            lines.append(f"  {self.loop.label} is one share of it, from {begin} on")
+            lines.append(f"  share = {share}")
         if self.splits > 1:
             lines.append(f"  the parts of {self.splits} CTAs are added up")
         return "\n".join(lines) + "\n"
