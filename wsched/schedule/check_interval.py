@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from lowering.errors import ScheduleError
-from lowering.ir.expr import Binary, Const, Expr, Special, Var, evaluate
+from lowering.ir.expr import Const, Special
 from lowering.ir.poly import poly
 from wsched.fusion import IterType, ParallelType, TensorView
 from wsched.schedule.graph import TransformGraph
@@ -17,9 +17,6 @@ from wsched.schedule.tail import guarded
 __all__ = ["check_interval"]
 
 Refuse = Callable[[str, str, tuple[str, ...]], ScheduleError]
-
-_CTA = Var("cta")
-"""The number of a CTA, along x."""
 
 _ON_CTAS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 
@@ -95,44 +92,15 @@ def _check_places(
                 "the load steps of all tiles are dealt out to",
                 (),
             )
-    found = graph.indices({graph.group(cta): _CTA})
-    places = 1
+    place = graph.indices({graph.group(cta): Special("ctaid.x")})
     for d in compute.loop:
-        if d.parallel not in _ON_CTAS:
-            continue
-        place = found.get(graph.group(d)) if d.parallel is ParallelType.BIDx else None
-        taken = _taken(place, interval.size)
-        if taken is None or d.extent != Const(len(taken)):
+        if d.parallel in _ON_CTAS and (
+            graph.group(d) not in place
+            or (d.parallel, d.extent) != (ParallelType.BIDx, Const(interval.size))
+        ):
             raise refuse(
                 "load-cover",
                 f"loop {d.label} [{d.parallel}] of {compute.name} is not the place in the cluster: "
                 f"its CTAs take their shares of the load steps from {load.name}",
                 (),
             )
-        places = len(taken)
-    if places != interval.size:
-        raise refuse(
-            "load-cover",
-            f"{compute.name} has no loop on the {interval.size} CTAs of a cluster, which "
-            f"{cta.label} [BIDx] of {load.name} has",
-            (),
-        )
-
-
-def _taken(place: Expr | None, size: int) -> set[int] | None:
-    """The values of an index that only the place in the cluster determines, else None."""
-    if place is None or not _computable(place):
-        return None
-    first, second = (
-        [evaluate(place, {_CTA.name: i}) for i in range(start, start + size)] for start in (0, size)
-    )
-    return set(first) if first == second else None
-
-
-def _computable(e: Expr) -> bool:
-    """Whether the number of the CTA is all that an index is made from."""
-    return (
-        e == _CTA
-        or isinstance(e, Const)
-        or (isinstance(e, Binary) and _computable(e.lhs) and _computable(e.rhs))
-    )
