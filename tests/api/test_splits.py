@@ -18,7 +18,7 @@ from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.api.test_epilogue import CASES as EPILOGUES
 from tests.api.test_epilogue import K, M, N, W, X, check
-from tests.schedules import cooperative, ping_pong, split_k, stream_k
+from tests.schedules import cooperative, definition, ping_pong, split_k, stream_k
 from wsched.compiled import CompiledFusion
 from wsched.schedule.legality import load_relation
 from wsched.schedule.loops import side_by_side
@@ -187,3 +187,18 @@ def test_epilogues(name: str, how: str) -> None:
     params = stream_k(tiled) if how == "stream_k" else split_k(tiled, 2)
     assert (M // 128, N % 24, K % 16) == (1, 0, 8)
     check(wsched.execute(text, [X, W, *inputs], params=params), *wanted)
+
+
+@pytest.mark.parametrize("name", ["split_2-cooperative", "stream_k-one_group",
+                                  "stream_k-ping_pong"])  # fmt: skip
+def test_a_trace_numbers_tiles_alike_on_both_sides(name: str) -> None:
+    compiled = kernel(SPLIT[name])
+    found = wsched.compile(definition(), [X, W], params=compiled.params).trace(X, W)
+    tiles: dict[str, Counter[tuple[int, int]]] = {"load": Counter(), "main_loop": Counter()}
+    for span in found.spans:
+        if span.name in tiles and span.tile is not None:
+            tiles[span.name][span.cta, span.tile] += 1
+    groups = 1 if compiled.params.ping_pong else compiled.params.warpgroups
+    warps = 4 * groups
+    assert tiles["main_loop"] == Counter({at: warps * n for at, n in tiles["load"].items()})
+    assert {cta for cta, _ in tiles["load"]} == {0, 1, 2, 3}, "of the machine's four SMs"
