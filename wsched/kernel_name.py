@@ -26,7 +26,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
-        "persistent" if params.persistent else "tile_per_cta",
+        "stream_k" if params.stream_k else "persistent" if params.persistent else "tile_per_cta",
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
@@ -36,6 +36,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append("registers")
     if cluster.m * cluster.n > 1:
         words.append(f"c{cluster.m}x{cluster.n}")
+    if params.splitk_factor > 1:
+        words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     plain = json.dumps(params.to_dict(), sort_keys=True)

@@ -339,9 +339,10 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        needs = self._needs
-        allocate = self._kernel._workspace
-        key = stream, None if needs is None else needs.memory(allocate, stream, self._device)
+        needs, memory = self._needs, None
+        if needs is not None:
+            memory = needs.memory(self._kernel._workspace, stream, self._device)
+        key = stream, memory
         launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)

@@ -16,7 +16,8 @@ epilogue reads, consumed by its copy in registers. Each has a relation of its ow
 that ends them is the same.
 
 With stream-K the load loop is a CTA's interval of the loop that compute's indices count, which is
-then m; see ``interval``. With split-K a part of K runs on BIDz, on both sides alike.
+then m; see ``interval`` and ``check_interval``. With split-K a part of K runs on BIDz, on both
+sides alike.
 """
 
 from __future__ import annotations
