@@ -90,10 +90,11 @@ class LoadedKernel:
         cubin: what was compiled from it.
         workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
 
-    One object serves all devices and threads. A launch neither allocates device memory nor
-    synchronizes, so it can be captured in a CUDA graph. A captured graph has copies of the
-    arguments, but needs the kernel's code and the tensors' memory as long as it is replayed. The
-    code stays loaded until the process ends; whoever keeps the graph keeps the memory alive.
+    One object serves all devices and threads. A launch does not synchronize, and allocates device
+    memory only where ``workspace`` does, so it can be captured in a CUDA graph. A captured graph
+    has copies of the arguments, but needs the kernel's code and the tensors' memory as long as it
+    is replayed. The code stays loaded until the process ends; whoever keeps the graph keeps the
+    memory alive.
 
     Raises:
         UnsupportedError: no driver, or no torch.
