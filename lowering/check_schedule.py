@@ -52,6 +52,11 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
     """
     relation, *others = relations
     acc = fusion.tensor(relation.compute)
+    _require_parts(acc, relation)
+    if relation.combines and others:
+        what = f"{others[0].loads[0]} circular-buffered where CTAs add up parts of a tile"
+        supported = "matrices of the epilogue read from global memory there"
+        raise _refused(what, supported, fusion.tensor(others[0].compute))
     _require_main_loop(fusion, acc, relation)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
@@ -65,6 +70,16 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         _require_read(fusion, other, relation)
+
+
+def _require_parts(acc: TensorView, relation: LoadRelation) -> None:
+    """Loops on other CTAs than those along x are parts of K, as many as the kernel is built for."""
+    for d in acc.loop:
+        if d.parallel is ParallelType.BIDy or (
+            d.parallel is ParallelType.BIDz and (_axis(acc, d), _size(d)) != ("K", relation.splits)
+        ):
+            what = f"loop {d.label} {d.extent} [{d.parallel}] of {acc.name}"
+            raise _refused(what, "BIDx for tiles, BIDz for a constant number of parts of K", acc)
 
 
 def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) -> None:

@@ -61,7 +61,8 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
     _label(relation, graph, shared)
     rings = {RING: relation} | {namer.new(INPUT_RING): other for other in relations[1:]}
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    parts = partial_results(relation, accumulators(fusion, relation), cluster_size(cluster), namer)
+    fragment = accumulators(fusion, relation)
+    parts = partial_results(relation, fragment, cluster_size(cluster), namer)
     dealt = DealtTiles.of(relation, graph, shared)
     compute = ComputeLowering(fusion, rings, graph, shared, RING, parts, dealt).section()
     loads = [_load_section(fusion, ring, r, graph, shared, dealt) for ring, r in rings.items()]
@@ -74,7 +75,7 @@ def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
-        body=(*shared.lets, *loads, compute),
+        body=(*shared.needed((*loads, compute)), *loads, compute),
         cluster=cluster_size(cluster),
         circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
         globals=epilogue_globals(fusion, vector),
@@ -94,6 +95,8 @@ def _parameters(fusion: Fusion) -> tuple[Var, ...]:
 def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> None:
     """Name the extents of the transform graph, and this CTA's share of the tiles or steps."""
     if (interval := relation.interval) is not None:
+        shared.label("place", interval.place)
+        shared.label("index", interval.index)
         shared.label("per_tile", interval.per_tile)
         shared.label("steps", interval.extent)
         shared.label("share", interval.share)

@@ -126,7 +126,8 @@ class ComputeLowering:
             before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
             carry = Carry(before, zero, last)
             if interval is not None:
-                body = (self._tiles_of_interval(acc, interval, tiles, slices, group, carry, total),)
+                loops = tiles, slices
+                body = (self._tiles_of_interval(acc, interval, loops, group, carry, before, total),)
             else:
                 inner, end = self._tile(
                     acc, self._slices(slices), group, self._ordinal(tiles, group), before, total
@@ -162,10 +163,13 @@ class ComputeLowering:
                 if interval is None or d.id not in steps:
                     self.known[at] = group
             elif d.id in steps:
-                self.vars[Var(d.name)] = var = Var(self.shared.namer.new(d.label))
+                summed, label = _is_reduction(acc, d), d.label
+                if interval is not None:
+                    label = self.relation.loop.label if summed else "tile"
+                self.vars[Var(d.name)] = var = Var(self.shared.namer.new(label))
                 if interval is None:
                     self.known[at] = var
-                (slices if _is_reduction(acc, d) else tiles).append(steps[d.id])
+                (slices if summed else tiles).append(steps[d.id])
             else:
                 self.known[at] = ZERO
         if len(slices) != 1 or len(tiles) > 1:
@@ -203,10 +207,10 @@ class ComputeLowering:
         self,
         acc: TensorView,
         interval: Interval,
-        tiles: StepLoop,
-        slices: StepLoop,
+        loops: tuple[StepLoop, StepLoop],
         group: Var,
         carry: Carry,
+        before: Frag,
         total: Frag,
     ) -> For:
         """The tiles that a CTA's interval touches; groups of a ping-pong kernel take turns.
@@ -216,6 +220,7 @@ class ComputeLowering:
         a whole one whenever this group has another.
         """
         apply, namer = self.shared.apply, self.shared.namer
+        tiles, slices = loops
         start, first, count = (apply(e) for e in (interval.start, interval.first, interval.count))
         inner, load_stop = apply(interval.inner), apply(interval.load_stop)
         turns = 1 if self.relation.cooperative else self.relation.roles
@@ -224,33 +229,21 @@ class ComputeLowering:
         where = first + self._var(tiles) * turns + turn
         lets = (Let(at, where), Let(end, minimum(load_stop, (at + 1) * inner)))
         m = self._var(slices)
-        self.known[interval.merged] = at * inner
-        self.known[self._tile_group(interval)] = at
+        self.known[interval.tile] = at
         loop = _MainLoop(m, begin, end, m - start, lets)
-        body, last = self._tile(acc, loop, group, at, carry.var, total)
+        body, last = self._tile(acc, loop, group, at, before, total)
         opening = start if turns == 1 else maximum(start, (first + turn) * inner)
+        rounds = count if turns == 1 else ceildiv(maximum(count - turn, 0), turns)
         return For(
-            self._var(tiles), ZERO, count if turns == 1 else ceildiv(maximum(count - turn, 0), turns),
-            body,
+            self._var(tiles), ZERO, rounds, body,
             carries=(carry, Carry(begin, opening, after)),
             yields=(last, end + inner * (turns - 1)),
         )  # fmt: skip
 
-    def _tile_group(self, interval: Interval) -> Group:
-        step = self.graph.producer(interval.merged)
-        assert step is not None
-        return step.inputs[0]
-
     def _tile(
-        self,
-        acc: TensorView,
-        run: _MainLoop,
-        group: Var,
-        tile: Expr,
-        before: Var | Frag,
-        total: Frag,
+        self, acc: TensorView, run: _MainLoop, group: Var, tile: Expr, before: Frag, total: Frag
     ) -> tuple[Body, Frag]:
-        """One output tile, or a part of it: k loop, then the epilogue; the accumulators after it."""
+        """One output tile or a part of it: k loop, then the epilogue; the accumulators after it."""
         entry: Body = run.lets
         if self.dealt is not None:
             number, entry = self.dealt.next_of(self.relation.tail, self.vars)
@@ -265,7 +258,6 @@ class ComputeLowering:
             Consume(self.ring, step),
             MmaTile(after, inside, a, b, self._depth(acc), run.var > run.start, *trans),
         )
-        assert isinstance(before, Frag)
         carry = Carry(inside, before, total)
         loop = For(run.var, run.start, stop, main, carries=(carry,), yields=(after,))
         rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}

@@ -63,16 +63,15 @@ class PartialResults:
         namer, name = shared.namer, self.workspace.name
         slots = self._slots(tile)
         piece: Expr = group if self.pieces > 1 else ZERO
-        part, completes = Var(namer.new("part")), Var(namer.new("completes"), ScalarType.PRED)
+        slot, completes = Var(namer.new("slot")), Var(namer.new("completes"), ScalarType.PRED)
         before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
         own, other, meeting = (
-            PartialRef(name, shared.apply(at) * self.pieces + piece)
-            for at in (slots.own, part, slots.meeting)
+            PartialRef(name, at * self.pieces + piece)
+            for at in (shared.apply(slots.own), slot, shared.apply(slots.meeting))
         )
-        count = Var(namer.new("others"))
+        first, count = shared.apply(slots.first), Var(namer.new("others"))
         add = For(
-            part, slots.first, slots.first + count * slots.step,
-            (FragAddPartial(after, before, other),),
+            slot, first, first + count * slots.step, (FragAddPartial(after, before, other),),
             step=Const(slots.step), carries=(Carry(before, total, summed),), yields=(after,),
         )  # fmt: skip
         give = (FragStorePartial(own, summed), Publish(meeting))
@@ -91,12 +90,12 @@ class PartialResults:
             first, z = (tile * ctas + cta) * others, Special("ctaid.z")
             return _Slots(first + z, first, 1, ZERO + others, first, z.eq(others))
         # Slots follow the shares; the place in the cluster is counted from its end.
-        own, size = ctas - 1 - cta, interval.size
+        own, size = interval.place, interval.size
         opens = tile * interval.per_tile
-        before = interval.index - opens // interval.share
+        owner = opens // interval.share * size + own % size
         rest = (opens + interval.per_tile - 1) // interval.share - interval.index
         completes = interval.start <= opens
-        return _Slots(own, own + size, size, rest, own - before * size, completes)
+        return _Slots(own, own + size, size, rest, owner, completes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from lowering.ir.expr import (
     free_vars,
     select,
 )
-from lowering.ir.nodes import Let
+from lowering.ir.nodes import Body, Let
+from lowering.ir.visit import used, walk
 from wsched.fusion import ParallelType
 from wsched.schedule.graph import Group, TransformGraph
 
@@ -77,6 +78,16 @@ class Shared:
             new = var
         self.table[e] = new
         return new
+
+    def needed(self, body: Body) -> list[Let]:
+        """Those of the bindings that a body reads: indices that nobody asked for also left some."""
+        read = {name for stmt in walk(body) for name in used(stmt)}
+        chosen = []
+        for let in reversed(self.lets):
+            if let.var.name in read:
+                chosen.append(let)
+                read |= used(let)
+        return chosen[::-1]
 
 
 class Indices:

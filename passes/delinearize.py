@@ -129,7 +129,10 @@ def _divisor(loop: For) -> Expr | None:
         for s in walk(loop.body)
         for whole in expressions(s)
         for e in _parts(whole)
-        if isinstance(e, Binary) and e.op == "//" and e.lhs == loop.var
+        if isinstance(e, Binary)
+        and e.op == "//"
+        and e.lhs == loop.var
+        and not isinstance(e.rhs, Const)
     }
     found = {e for e in found if not isinstance(e, Const)}
     return found.pop() if len(found) == 1 else None

@@ -173,8 +173,8 @@ class _Stepper:
         inside = _Place(here, stage, parity)
         body, last = self.body(loop.body, inside)
         assert last is not None
-        following = {c.var: y for c, y in _carried(loop) if isinstance(c.var, Var)}
-        moved = substitute(here.expr(), {loop.var: loop.var + loop.step, **following})
+        following = {v: y for v, _, y in _carried(loop)}
+        moved = substitute(here.expr(), {loop.var: loop.var + loop.step} | following)
         delta = self.position(moved) - last.at
         if {v.name for v in free_vars(delta.expr())} & self.inside:
             raise InternalError(
@@ -270,14 +270,14 @@ class _Stepper:
         return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
 
 
-def _carried(loop: For) -> list[tuple[Carry, Expr]]:
+def _carried(loop: For) -> list[tuple[Var, Carry, Expr]]:
     """The scalars that a loop carries, with what it yields for them."""
     pairs = zip(loop.carries, loop.yields, strict=True)
-    return [(c, y) for c, y in pairs if isinstance(c.var, Var) and isinstance(y, Expr)]
+    return [(c.var, c, y) for c, y in pairs if isinstance(c.var, Var) and isinstance(y, Expr)]
 
 
 def _scalars(loop: For, what: str) -> dict[Var, Expr]:
-    return {c.var: getattr(c, what) for c, _ in _carried(loop) if isinstance(c.var, Var)}
+    return {v: getattr(c, what) for v, c, _ in _carried(loop)}
 
 
 def _at(p: Poly, env: Mapping[Var, Expr]) -> Poly:

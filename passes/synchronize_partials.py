@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from lowering import hopper
 from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Const, Expr, Special, Var
+from lowering.ir.expr import ZERO, Const, Special, Var
 from lowering.ir.kernel import Kernel, NamedBarrierArray
 from lowering.ir.nodes import (
     Atom,
@@ -36,6 +36,7 @@ from lowering.ir.nodes import (
     PartialRef,
     Publish,
     Role,
+    Roles,
     Stmt,
 )
 from lowering.ir.visit import Names, map_roles, rewrite, walk
@@ -76,48 +77,38 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
     Raises:
         InternalError: a workspace without counters.
     """
-    for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
+    for role in (r for s in kernel.body if isinstance(s, Roles) for r in s.roles):
         names = {s.at.array for s in walk(role.body) if isinstance(s, Await | Publish)}
         for name in sorted(names):
-            kernel = _synchronized(kernel, role.name, name)
+            kernel = _synchronized(kernel, role, name)
     return kernel
 
 
-def _synchronized(kernel: Kernel, role_name: str, workspace: str) -> Kernel:
-    flags = [c.name for c in kernel.counters]
+def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
     at = [w.name for w in kernel.workspaces].index(workspace)
-    if at >= len(flags):
+    if at >= len(kernel.counters):
         raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
-    names = Names(kernel)
-    base = 1 + sum(b.count for b in kernel.named_barriers)
-    role = next(
-        r for s in kernel.body if hasattr(s, "roles") for r in s.roles if r.name == role_name
-    )
+    flags, names = kernel.counters[at].name, Names(kernel)
     barrier = NamedBarrierArray(
-        names.new(f"{workspace}_sync"), role.warps // 4, base, hopper.WARPGROUP
+        names.new(f"{workspace}_sync"),
+        role.warps // 4,
+        1 + sum(b.count for b in kernel.named_barriers),
+        hopper.WARPGROUP,
     )
-    group: Expr = role.group if role.group is not None else ZERO
-    sync = BarSync(NamedBarrierRef(barrier.name, group))
+    sync = BarSync(NamedBarrierRef(barrier.name, role.group or ZERO))
 
     def put(stmt: Stmt) -> Body | None:
         match stmt:
             case Publish(PartialRef(name, index)) if name == workspace:
-                raised = Atom(
-                    Var(names.new("was")),
-                    "add",
-                    CounterRef(flags[at], index),
-                    Const(1),
-                    "release.gpu",
-                )
-                return (sync, _one_thread(raised))
+                was, flag = Var(names.new("was")), CounterRef(flags, index)
+                return (sync, _one_thread(Atom(was, "add", flag, Const(1), "release.gpu")))
             case Await(PartialRef(name, index), count) if name == workspace:
-                flag = CounterRef(flags[at], index)
-                back = Atom(Var(names.new("was")), "exch", flag, ZERO)
-                return (_one_thread(CounterWait(flag, count), back), sync)
+                was, flag = Var(names.new("was")), CounterRef(flags, index)
+                return (_one_thread(CounterWait(flag, count), Atom(was, "exch", flag, ZERO)), sync)
         return None
 
     def placed(r: Role) -> Role:
-        return replace(r, body=rewrite(r.body, put)) if r == role else r
+        return replace(r, body=rewrite(r.body, put)) if r.name == role.name else r
 
     kernel = replace(kernel, named_barriers=(*kernel.named_barriers, barrier))
     return map_roles(kernel, placed)

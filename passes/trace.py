@@ -1,8 +1,8 @@
 """Stamp when each role waits, computes and stores; nothing unless the options ask for a trace.
 
 Requires: a load side whose loop over a tile's steps stands in the loop over tiles, if there is one;
-a main loop that waits for step ``m``, where the trips of one loop make up one tile; chunks of the
-result stored by TMA.
+a main loop that waits for step ``m``, where the trips of one loop make up one tile, or a part of
+one where its begin is carried; chunks of the result stored by TMA.
 Guarantees: in its trace buffer each warp notes begin and end of, with the number of the tile among
 those of its CTA,
 
@@ -21,12 +21,12 @@ still name their step). Nothing is in flight at a stamp, so that wgmmas are not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Binary, Const, Expr, Special, substitute
+from lowering.ir.expr import ZERO, Binary, Const, Expr, Special, Var, substitute
 from lowering.ir.kernel import Kernel, TraceBuffer
 from lowering.ir.nodes import (
     BarArrive,
@@ -86,8 +86,8 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
     if not options.trace_slots:
         return kernel
     buffer = TraceBuffer(Names(kernel).new("spans"), options.trace_slots, EVENTS)
-    name = buffer.name
-    kernel = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, ZERO)))
+    name, groups = buffer.name, {b.name: b.count for b in kernel.named_barriers}
+    kernel = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, groups, ZERO)))
     body = (_both_clocks(name, "begin"), *kernel.body, _both_clocks(name, "end"))
     return replace(kernel, traces=(*kernel.traces, buffer), body=body)
 
@@ -109,16 +109,19 @@ class _Span:
     tile: Expr
 
 
-def _stamped(body: Body, name: str, tile: Expr, storing: bool = False) -> Body:
+def _stamped(
+    body: Body, name: str, groups: Mapping[str, int], tile: Expr, storing: bool = False
+) -> Body:
     """``body`` with stamps.
 
     Args:
         body: of a role, or within it.
         name: the trace buffer.
+        groups: barriers of each array of named barriers.
         tile: the tile that it belongs to, 0 where there is none.
         storing: whether it is of an epilogue.
     """
-    spans = list(_spans(body, tile))
+    spans = list(_spans(body, groups, tile))
     computed = next((s.tile for s in spans if s.event == "main_loop"), None)
     tile = tile if computed is None else computed
     out: list[Stmt] = []
@@ -135,21 +138,23 @@ def _stamped(body: Body, name: str, tile: Expr, storing: bool = False) -> Body:
         else:
             inside = stmt.var if isinstance(stmt, For) and computed is None else tile
             stored = storing or any(s.event == "epilogue" and s.first <= i <= s.last for s in spans)
-            within = partial(_stamped, name=name, tile=inside, storing=stored)
+            within = partial(_stamped, name=name, groups=groups, tile=inside, storing=stored)
             out.append(map_bodies(stmt, within))
         for s in sorted((s for s in spans if s.last == i), key=lambda s: -s.first):
             out.append(Stamp(name, s.event, "end", s.tile))
     return tuple(out)
 
 
-def _spans(body: Body, tile: Expr) -> Iterator[_Span]:
-    """Events whose statements stand in this list themselves; the load side is in tile ``tile``."""
+def _spans(body: Body, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]:
+    """Events whose statements stand in this list themselves, within a loop over ``tile``."""
     for i, stmt in enumerate(body):
         if not isinstance(stmt, For):
             continue
         waits = [s.bar.index for s in stmt.body if isinstance(s, MBarrierWait)]
         if waits and any(isinstance(s, Wgmma) for s in stmt.body):
-            yield from _tile_spans(body, i, _tile(stmt, waits[0]))
+            carried = isinstance(stmt.start, Var)
+            of = _turn(body[:i], groups, tile) if carried else _tile(stmt, waits[0])
+            yield from _tile_spans(body, i, of)
             return
         if any(isinstance(s, MBarrierExpectTx) for s in _directly(stmt.body)):
             yield _Span("load", i, i, tile)
@@ -184,6 +189,14 @@ def _directly(body: Body) -> Iterator[Stmt]:
         if not isinstance(stmt, For):
             for inner in bodies(stmt):
                 yield from _directly(inner)
+
+
+def _turn(before: Body, groups: Mapping[str, int], tile: Expr) -> Expr:
+    """Which of its CTA's tiles a main loop is about that begins within a tile (stream-K): the loop
+    over tiles counts them, or the turns of its group.
+    """
+    orders = [s.bar for s in before if isinstance(s, BarSync)]
+    return tile * groups[orders[0].array] + orders[0].index if orders else tile
 
 
 def _tile(loop: For, index: Expr) -> Expr:

@@ -39,6 +39,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append("registers")
     if cluster.m * cluster.n > 1:
         words.append(f"c{cluster.m}x{cluster.n}")
+    if params.splitk_factor > 1:
+        words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     facts = {n: v for n, v in params.to_dict().items() if n != "batch_invariant"}
@@ -50,7 +52,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
 def _dealt_word(params: MatmulParams) -> str:
     """How tiles go to CTAs."""
     if params.stream_k:
-        return "streamk"
+        return "stream_k"
     if params.dynamic:
         return "dynamic"
     return "persistent" if params.persistent else "tile_per_cta"

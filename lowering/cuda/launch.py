@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
+from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.errors import InternalError, UnsupportedError
 from lowering.hopper import SHARED_BYTES
-from lowering.ir.expr import evaluate
 from lowering.ir.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -91,19 +90,18 @@ class LoadedKernel:
         cubin: what was compiled from it.
         workspace: ``(stream, device, nbytes, zeroed)`` to a tensor for launches on that stream.
 
-    One object serves all devices and threads. A launch does not synchronize, and allocates at most
-    counters, so it can be captured in a CUDA graph. A captured graph has copies of the arguments,
-    but needs the kernel's code and the tensors' memory as long as it is replayed. Code and
-    counters stay until the process ends; whoever keeps the graph keeps the tensors alive.
+    One object serves all devices and threads. A launch does not synchronize, and allocates device
+    memory only where ``workspace`` does, so it can be captured in a CUDA graph. A captured graph
+    has copies of the arguments, but needs the kernel's code and the tensors' memory as long as it
+    is replayed. The code stays loaded until the process ends; whoever keeps the graph keeps the
+    memory alive.
 
     Raises:
         UnsupportedError: no driver, or no torch.
         InternalError: the driver refuses the cubin, or the kernel needs too much shared memory.
     """
 
-    def __init__(
-        self, kernel: Kernel, cubin: bytes, workspace: Callable[..., Any] | None = None
-    ) -> None:
+    def __init__(self, kernel: Kernel, cubin: bytes, workspace: Allocate | None = None) -> None:
         self.kernel, self._workspace = kernel, workspace
         if kernel.shared_bytes > SHARED_BYTES:
             raise InternalError(
@@ -168,30 +166,16 @@ class LoadedKernel:
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        needs = _Needs.of(self.kernel, {**params, "ctas": grid})
+        needs = Needs.of(self.kernel, {**params, "ctas": grid})
+
+        def pack(*where: int) -> Arguments:
+            more = needs.addresses(*where)
+            return Arguments(self.kernel, descriptors, [*places, *more], scalars)
+
         if needs.total:
-
-            def pack(*where: int) -> Arguments:
-                return Arguments(
-                    self.kernel, descriptors, [*places, *needs.addresses(*where)], scalars
-                )
-
             return PreparedLaunch(self, pack, device, grid, needs)
-        arguments = Arguments(self.kernel, descriptors, places, scalars)
-        return PreparedLaunch(self, lambda *_: arguments, device, grid, needs)
-
-    def memory(self, stream: int, device: int, needs: _Needs) -> tuple[int, int]:
-        """Addresses of the counters and of the workspaces for launches on a stream, 0 without.
-
-        Raises:
-            InternalError: nothing to ask for memory.
-        """
-        if self._workspace is None:
-            raise InternalError("launch", f"{self.kernel.name} has counters, but no workspace")
-        counters, slots = sum(needs.counters), sum(needs.workspaces)
-        found = self._workspace(stream, device, counters, True).data_ptr() if counters else 0
-        other = self._workspace(stream, device, slots, False).data_ptr() if slots else 0
-        return int(found), int(other)
+        packed = pack(0, 0)
+        return PreparedLaunch(self, lambda *_: packed, device, grid, None)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -299,42 +283,8 @@ class LoadedKernel:
         return result[0] if result else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Needs:
-    """Bytes of device memory beside the tensors, for each array of counters and each workspace."""
-
-    counters: tuple[int, ...]
-    workspaces: tuple[int, ...]
-
-    @staticmethod
-    def of(kernel: Kernel, values: dict[str, int]) -> _Needs:
-        """What a launch with these parameters needs."""
-        if not (kernel.counters or kernel.workspaces):
-            return _NOTHING
-        return _Needs(
-            tuple(4 * evaluate(c.count, values) for c in kernel.counters),
-            tuple(4 * w.rows * w.cols * evaluate(w.count, values) for w in kernel.workspaces),
-        )
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self.counters) + sum(self.workspaces)
-
-    def addresses(self, counters: int, workspaces: int) -> list[int]:
-        """Of each array, one after the other from these two on."""
-        return [
-            start + sum(sizes[:i])
-            for start, sizes in ((counters, self.counters), (workspaces, self.workspaces))
-            for i in range(len(sizes))
-        ]
-
-
-_NOTHING = _Needs((), ())
-
 LaunchArguments = tuple[Any, Any, Any, Any]
 """What ``cuLaunchKernelEx`` takes: configuration, kernel, parameters, nothing; as ctypes has it."""
-
 
 Key = tuple[int, tuple[int, int] | None]
 """Stream, and the addresses of counters and workspaces."""
@@ -353,7 +303,7 @@ class PreparedLaunch:
         pack: makes the arguments, given the addresses of counters and workspaces (0 without).
         device: of the tensors.
         grid: CTAs along x.
-        needs: memory beside the tensors.
+        needs: memory beside the tensors, None where it needs none.
     """
 
     __slots__ = ("_by_stream", "_current", "_device", "_grid", "_kernel", "_needs", "_pack",
@@ -365,10 +315,10 @@ class PreparedLaunch:
         pack: Callable[..., Arguments],
         device: int,
         grid: int,
-        needs: _Needs,
+        needs: Needs | None,
     ) -> None:
         self._kernel, self._pack = kernel, pack
-        self._needs = needs if needs.total else None
+        self._needs = needs
         self._device, self._grid = device, grid
         self._submit = kernel._submit
         self._current, self._raw = _stream_functions(kernel._torch)
@@ -390,8 +340,10 @@ class PreparedLaunch:
             return
         if stream is None:
             stream = self._raw(self._device)
-        needs = self._needs
-        key = stream, None if needs is None else self._kernel.memory(stream, self._device, needs)
+        needs, memory = self._needs, None
+        if needs is not None:
+            memory = needs.memory(self._kernel._workspace, stream, self._device)
+        key = stream, memory
         launch, _ = self._by_stream.get(key) or self._on(key)
         if status := self._submit(*launch):
             self._kernel.refused(status, launch, self._device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.errors import InternalError
 from lowering.hopper import WARPGROUP
 from lowering.ir.nodes import Frag, FragAddPartial, FragStorePartial, PartialRef, Stmt
 
@@ -35,9 +34,7 @@ def _add_partial(e: Emitter, s: FragAddPartial) -> None:
 
 def _each(e: Emitter, slot: PartialRef, value: Frag, function: str) -> None:
     """Call ``function`` for all groups of registers of a value and their places in the slot."""
-    registers = value.type.registers
-    if registers % _WIDE:
-        raise InternalError("emit_cuda", f"a slot takes whole groups of {_WIDE} registers")
+    registers = value.type.registers  # a multiple of four: columns are one of eight
     with e.out.block(""):
         at, thread = e.names.fresh("at"), f"threadIdx.x % {WARPGROUP}"
         base = e.names.of("workspace", slot.array)
@@ -48,13 +45,8 @@ def _each(e: Emitter, slot: PartialRef, value: Frag, function: str) -> None:
         for block in range(value.type.blocks):
             with e.groups(per_block // _WIDE):
                 names = [e.register(value, block, f"{_WIDE} * r + {i}") for i in range(_WIDE)]
-                skipped = block * per_block * WARPGROUP
-                where = (
-                    f"{at} + {skipped} + r * {_WIDE * WARPGROUP}"
-                    if skipped
-                    else (f"{at} + r * {_WIDE * WARPGROUP}")
-                )
-                e.out.call(function, where, *names)
+                skipped = f" + {block * per_block * WARPGROUP}" if block else ""
+                e.out.call(function, f"{at}{skipped} + r * {_WIDE * WARPGROUP}", *names)
 
 
 RULES: Mapping[type[Stmt], Rule] = {

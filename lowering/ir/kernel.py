@@ -248,9 +248,9 @@ class Kernel:
     """A kernel at any point of the lowering.
 
     ``grid`` is the number of CTAs along x, over the scalar parameters and ``sms`` (the device's
-    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A ``dependent`` kernel is launched
-    with programmatic stream serialization: it may start before the grid in front of it has ended,
-    and touches no global memory before ``griddepcontrol.wait``.
+    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A
+    ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
+    grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
     """
 
     name: str

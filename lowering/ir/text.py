@@ -194,10 +194,9 @@ def _operand(value: object) -> str:
             return f"{buffer}[{stage}, {row}, {col}]"
         case GmemRef(name, row, col):
             return f"{name}[{row}, {col}]"
-        case (
-            MBarrierRef(name, index) | NamedBarrierRef(name, index) | CounterRef(name, index)
-            | PartialRef(name, index) | WordRef(name, index)
-        ):  # fmt: skip
+        case MBarrierRef(name, index) | NamedBarrierRef(name, index):
+            return f"{name}[{index}]"
+        case CounterRef(name, index) | PartialRef(name, index) | WordRef(name, index):
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

@@ -66,8 +66,11 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             if value.type.rows == 1 or value.type.cols == 1:
                 yield f"{stmt.OP} takes whole tiles, not {value.type.rows}x{value.type.cols}"
             yield from _elements(kernel, value, dst.map)
-        case FragStorePartial(dst, value) | FragAddPartial(acc=value, src=dst):
+        case FragStorePartial(dst, value):
             yield from _partial(kernel, value, dst.array)
+        case FragAddPartial(out, acc, src):
+            yield from _partial(kernel, acc, src.array)
+            yield from _partial(kernel, out, src.array)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
         case MmaTile() | Wgmma():

@@ -78,9 +78,9 @@ def atom(stmt: Atom, program: Program) -> Run:
         new = op(old, value(warp.env)) % _MODULUS
         counters.words[at] = new - _MODULUS if new >> 31 else new
         bind(warp.env, stmt.out, old)
-        if "rel" in order:
+        if order.startswith(("release", "acq_rel")):
             counters.known.setdefault(at, set()).update(warp.knows)
-        if "acq" in order:
+        if order.startswith("acq"):
             warp.knows |= counters.known.get(at, set())
         warp.record(stmt.OP, counters.name, at)
         counters.wake(warp.scheduler)

@@ -127,18 +127,16 @@ def run_kernel(
 
     Args:
         kernel: after all passes.
-        tensors: a row-major 2-D array for each tensor map and each global tensor (rows may be
-            strided): elements of its type, or their raw bits as unsigned integers. For each trace
-            buffer an array of zeros, int64 with the buffer's shape. Counters may be given as int32
-            zeros, and are zeros again afterwards.
+        tensors: a row-major 2-D array for each tensor map and global tensor (rows may be strided):
+            elements of its type, or their raw bits as unsigned integers. For each trace buffer
+            int64 zeros of its shape. Counters may be given, as int32 zeros, and are zeros again.
         params: a value for each scalar parameter.
         grid: number of CTAs along x; there are ``kernel.splits`` along z. CTAs of different
             clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
-        limit_seconds: refuse a run that ``estimate_seconds`` expects to take longer; by default
-            the environment's ``WSCHED_MACHINE_SECONDS``, or 60.
+        limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: how many clusters run at once, the next ones when all of these have ended; tells
             whether a CTA waits for one that has not started.
 
@@ -155,29 +153,31 @@ def run_kernel(
     plain = _globals(kernel, tensors, params)
     for t in kernel.traces:
         plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid * kernel.splits)
-    words = _words(kernel, tensors, params, grid)
-    slots = _slots(kernel, params, grid)
+    words, slots = _words(kernel, tensors, params, grid), _slots(kernel, params, grid)
     counters: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
-    ctas = grid * kernel.splits
-    together = ctas if kernel.counters else kernel.cluster
-    if resident is not None:
-        together = resident * kernel.cluster
+    ctas, together = grid * kernel.splits, _together(kernel, grid, resident)
     for start in range(0, ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
             Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, words, slots)
             for first in range(start, min(start + together, ctas), kernel.cluster)
         ]
-        warps = [warp for cluster in clusters for warp in cluster.warps]
         with np.errstate(all="ignore"):
-            scheduler.run(warps, lambda warp: _whole(warp, program))
+            scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
         for cluster in clusters:
             counters += cluster.counters
         counters["steps"] += scheduler.steps
     for each in words.values():
         each.check_left(kernel.name)
     return RunResult(counters, tuple(rows or ()))
+
+
+def _together(kernel: Kernel, grid: int, resident: int | None) -> int:
+    """How many CTAs run at once."""
+    if resident is not None:
+        return resident * kernel.cluster
+    return grid * kernel.splits if kernel.counters else kernel.cluster
 
 
 def _check(

@@ -58,6 +58,19 @@ def test_a_name_is_the_same_in_every_process() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("stream_k", "128x128x64_cooperative_stream_k_s4_f1"),
+        ("split_3_traversal", "128x256x64_cooperative_persistent_s4_f1_split3_g8"),
+        ("split_tile_per_cta", "128x64x64_cooperative_tile_per_cta_s4_f1_split4"),
+    ],
+)
+def test_a_name_says_who_has_parts_of_tiles(schedule: str, words: str) -> None:
+    name = kernel_name(FUSION, SCHEDULES[schedule])
+    assert name.rpartition("_")[0] == f"matmul_bfloat16_bfloat16_{words}"
+
+
 # --- threads, devices -----------------------------------------------------------------------------
 
 

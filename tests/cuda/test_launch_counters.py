@@ -9,9 +9,10 @@ import pytest
 
 from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel
+from lowering.cuda.launch_memory import Needs
 from lowering.errors import InternalError
 from lowering.ir.expr import Const, Var
-from lowering.ir.kernel import CounterArray
+from lowering.ir.kernel import CounterArray, Workspace
 from tests.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
 from tests.cuda.kernels import copy_kernel
 
@@ -47,6 +48,39 @@ def test_counters_are_those_of_the_stream(driver: Driver) -> None:
         (b"map1", b"map2", 7001, 7005),
         (b"map1", b"map2", 7001, 7005),
     ]
+
+
+def test_workspaces_stand_behind_the_counters(driver: Driver) -> None:
+    """In memory of their own, which need not be zeros; the splits are the grid's z."""
+    kernel = replace(
+        copy_kernel(),
+        splits=3,
+        counters=(CounterArray("ready", Var("ctas")),),
+        workspaces=(Workspace("parts", 64, 16, Var("ctas") * Var("N")),),
+    )
+    asked: list[tuple[int, int, int, bool]] = []
+
+    def workspace(stream: int, device: int, nbytes: int, zeroed: bool) -> Any:
+        asked.append((stream, device, nbytes, zeroed))
+        return Tensor(address=111 if zeroed else 222)
+
+    tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+    loaded = LoadedKernel(kernel, b"", workspace)
+    loaded.launch(tensors, {"M": 100, "N": 7}, 2, 5)  # type: ignore[arg-type]
+    assert asked == [(5, 0, 2 * 4, True), (5, 0, 2 * 7 * 64 * 16 * 4, False)]
+    assert driver.params == [(b"map1", b"map2", 111, 222)]
+    assert [blocks for _, blocks, *_ in driver.named("launch")] == [[2, 1, 3, 128, 1, 1]]
+
+
+def test_one_workspace_follows_the_other() -> None:
+    kernel = replace(
+        copy_kernel(),
+        workspaces=(Workspace("p", 64, 8, Var("ctas")), Workspace("q", 64, 16, Const(2))),
+    )
+    needs = Needs.of(kernel, {"ctas": 3})
+    assert (needs.counters, needs.workspaces, needs.total) == ((), (6144, 8192), 14336)
+    assert needs.addresses(0, 1000) == [1000, 7144]
+    assert needs.memory(lambda *_: Tensor(address=1000), 0, 0) == (0, 1000)
 
 
 def test_counters_need_a_workspace(driver: Driver) -> None:

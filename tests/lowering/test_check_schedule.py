@@ -10,9 +10,9 @@ import pytest
 from lowering.errors import UnsupportedError
 from lowering.lower import lower
 from tests.epilogues import RESIDUAL, epilogue
-from tests.schedules import cooperative, definition, dynamic, pipelined
+from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.api import import_fusion
-from wsched.fusion import LoadStoreOpType, MemoryType
+from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import epilogue_inputs, matmul
 from wsched.schedule.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -88,6 +88,47 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(monkeypatch, _cache=direct)
     assert error.what == "T5 = cast(T4)"
     assert error.supported.startswith("registers -> StMatrix (16 bits)")
+
+
+@pytest.mark.parametrize("dimension", [ParallelType.BIDy, ParallelType.BIDz])
+def test_tiles_on_other_ctas(monkeypatch: pytest.MonkeyPatch, dimension: ParallelType) -> None:
+    tile = matmul._tile
+
+    def other(s: Schedule, tv: str, params: MatmulParams) -> None:
+        tile(s, tv, params)
+        s.parallelize(tv, 0, dimension)
+
+    error = refusal(monkeypatch, _tile=other)
+    assert error.what == f"loop cta %nctaid.x [{dimension}] of T4"
+    assert error.supported == PARTS
+
+
+PARTS = "BIDx for tiles, BIDz for a constant number of parts of K"
+
+
+def test_a_number_of_parts_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    tile = matmul._tile
+
+    def parts(s: Schedule, tv: str, params: MatmulParams) -> None:
+        tile(s, tv, params)
+        k = s.axis(tv, "k")
+        if k > 0:
+            s.split(tv, k, 3, labels=("part", "k"))
+            s.parallelize(tv, k, ParallelType.BIDz)
+
+    error = refusal(monkeypatch, _tile=parts)
+    assert error.what == "loop part ceildiv(ceildiv(K, 64), 3) [BIDz] of T4"
+    assert error.supported == PARTS
+
+
+def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MatmulParams, "loads_epilogue_inputs", True)
+    params = split_k(cooperative(128, 128), 2)
+    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), params)
+    with pytest.raises(UnsupportedError) as error:
+        lower(scheduled, "k")
+    assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"
+    assert error.value.supported == "matrices of the epilogue read from global memory there"
 
 
 # --- results from registers -----------------------------------------------------------------------

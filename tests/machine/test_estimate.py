@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from lowering.ir.text import parse_kernel
 from lowering.machine import estimate_seconds
 from tests.api.on_machine import kernel
@@ -20,6 +24,12 @@ def test_grows_with_the_work_of_a_cta() -> None:
     assert 1.8 < estimate(256, 64, 2048) / one < 2.1
     assert 1.8 < estimate(512, 64, 1024) / one < 2.1
     assert 1.8 < estimate(512, 64, 1024, grid=4) / one < 2.1
+
+
+def test_grows_with_the_ctas_along_z() -> None:
+    extents = {"M": 256, "N": 64, "K": 1024}
+    split = replace(KERNEL, splits=3)
+    assert estimate_seconds(split, extents, 2) == pytest.approx(3 * estimate(256, 64, 1024))
 
 
 def test_stops_at_the_limit() -> None:

@@ -57,8 +57,8 @@ def test_the_same_values_in_the_same_order(tiles: int, n: int) -> None:
     assert visits(after.body, tiles, n) == visits(before.body, tiles, n)
 
 
-def visits(body: object, tiles: int, n: int) -> list[tuple[int, ...]]:
-    env = {"tiles": tiles, "n": n}
+def visits(body: object, tiles: int, n: int, **more: int) -> list[tuple[int, ...]]:
+    env = {"tiles": tiles, "n": n, **more}
     return [
         (evaluate(s.bar.index, e), evaluate(s.parity, e), e["row"], e["kcol"], e["both"])
         for s, e in execute(body, env)  # type: ignore[arg-type]
@@ -142,3 +142,53 @@ def test_loops_of_another_form_stay() -> None:
         delinearize, HEAD + carried + body.replace(" }", "\nyield s }").replace("{ ", "{\n")
     )
     assert not unchanged(delinearize, HEAD + "for m in 0 .. tiles * n" + body)
+
+
+INTERVAL = HEAD.replace("param n: i32\n", "param n: i32\nparam a: i32\nparam b: i32\n")
+BEFORE_INTERVAL = """
+for m in a .. b {
+  let row: i32 = m // n * 128
+  let kcol: i32 = m % n * 64
+  let both: i32 = row + kcol
+  mbarrier.wait full[(m - a) % 4], select(m // n < 2, both, row)
+}
+"""
+AFTER_INTERVAL = """
+let m_first: i32 = a // max(n, 1)
+for m_o in 0 .. ceildiv(b, max(n, 1)) - m_first carry (m_begin: i32 = a -> m_end) {
+  let m_stop: i32 = min(b, (m_first + m_o + 1) * n)
+  let row: i32 = (m_first + m_o) * 128
+  for m in m_begin .. m_stop {
+    let kcol: i32 = (m - (m_first + m_o) * n) * 64
+    let both: i32 = row + kcol
+    mbarrier.wait full[(m - a) % 4], select(m_first + m_o < 2, both, row)
+  }
+  yield m_stop
+}
+"""
+
+
+def test_an_interval() -> None:
+    """What a CTA of a stream-K kernel loads: from within a tile to within another."""
+    assert lowered(delinearize, INTERVAL + BEFORE_INTERVAL) == full(INTERVAL + AFTER_INTERVAL)
+
+
+@budget(80)
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 5))
+def test_an_interval_is_visited_in_order(a: int, length: int, n: int) -> None:
+    """Also one that is empty, and with nothing to divide by."""
+    b = a + length if n else a
+    before = kernel(INTERVAL + BEFORE_INTERVAL)
+    after = delinearize(before, LoweringOptions())
+    found = visits(after.body, 0, n, a=a, b=b)
+    assert found == visits(before.body, 0, n, a=a, b=b)
+    assert len(found) == b - a
+
+
+def test_only_one_division_by_a_value_of_the_run_makes_two_loops() -> None:
+    """A constant is the number of stages, which ``step_stages`` sees to."""
+    for start in ("0", "a"):
+        head = INTERVAL + f"for m in {start} .. b "
+        assert unchanged(delinearize, head + "{ mbarrier.wait full[m % 4], m // 4 % 2 }")
+        assert unchanged(delinearize, head + "{ mbarrier.wait full[m // n], m // tiles }")
+        assert not unchanged(delinearize, head + "{ mbarrier.wait full[m // n], m // 4 % 2 }")

@@ -266,3 +266,74 @@ roles {
     after = after.replace("PARITY", "parity_t: i32 = 0 -> parity_t_end")
     after = after.replace("FOLLOWING", "select(1 <= stage_t, stage_t - 1, stage_t + 1)")
     assert lowered(step_stages, HEAD + before) == full(HEAD + after)
+
+
+INTERVAL = """
+param n: i32
+param start: i32
+param stop: i32
+param first: i32
+param count: i32
+mbarrier full[4] arrivals 1
+mbarrier empty[4] arrivals 4
+"""
+
+
+def share(groups: int) -> str:
+    """The tiles that a share of the merged loop touches; where the inner loop begins is carried.
+
+    Groups take turns; what is carried skips the other groups' tiles, which are whole ones.
+    """
+    begin, rest, skip = "start", "count", "end"
+    if groups > 1:
+        begin, skip = "max(start, (first + g) * n)", f"end + n * {groups - 1}"
+        rest = f"ceildiv(max(count - g, 0), {groups})"
+    return f"""
+roles {{
+  role compute warps 0 .. {4 * groups} as g {{
+    for t in 0 .. {rest} carry (begin: i32 = {begin} -> begin_end) {{
+      let at: i32 = first + t * {groups} {"+ g" if groups > 1 else ""}
+      let end: i32 = min(stop, (at + 1) * n)
+      for m in begin .. end {{
+        mbarrier.wait full[(m - start) % 4], (m - start) // 4 % 2
+        if begin < m {{
+          mbarrier.arrive empty[(m - 1 - start) % 4]
+        }}
+      }}
+      if begin < end {{
+        mbarrier.arrive empty[(end - 1 - start) % 4]
+      }}
+      yield {skip}
+    }}
+  }}
+}}
+"""
+
+
+def test_where_the_inner_loop_begins_is_carried(golden: object) -> None:
+    """It may do so within a tile: stage and parity go on from the loop before."""
+    assert lowered(step_stages, INTERVAL + share(1)) == golden
+
+
+def test_groups_that_take_turns_skip_a_tile(golden: object) -> None:
+    assert lowered(step_stages, INTERVAL + share(2)) == golden
+
+
+@budget(80)
+@given(st.integers(1, 3), st.integers(0, 5), st.integers(0, 12), st.integers(0, 14))
+def test_a_share_in_steps_equals_direct_evaluation(
+    groups: int, n: int, start: int, length: int
+) -> None:
+    """Of every group; together they visit the whole share, at stages m % 4, parities m // 4 % 2."""
+    per_tile, end = max(n, 1), start + length
+    env = {"n": n, "start": start, "stop": end if n else start, "first": start // per_tile}
+    env["count"] = -(-end // per_tile) - env["first"]
+    before = kernel(INTERVAL + share(groups))
+    after = step_stages(before, LoweringOptions())
+    found = []
+    for group in range(groups):
+        mine = barriers(after, "compute", env, group)
+        assert mine == barriers(before, "compute", env, group)
+        found += [(stage, parity) for op, stage, parity in mine if op == "mbarrier.wait"]
+    steps = range(length if n else 0)
+    assert sorted(found) == sorted((m % 4, m // 4 % 2) for m in steps)

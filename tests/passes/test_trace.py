@@ -105,6 +105,18 @@ def test_steps_of_a_constant_number() -> None:
     assert stamps(f"{HEAD} roles {{ {two} {LOAD} }}") == stamps(KERNEL)
 
 
+def test_a_tile_that_begins_where_the_one_before_ended() -> None:
+    """Stream-K: its first step is none of a whole number of tiles, so its turn tells."""
+    carried = COMPUTE.replace("= zero -> last)", "= zero -> last, begin: i32 = n -> after)")
+    carried = carried.replace("for k in 0 .. n", "for k in begin .. n").replace(
+        "yield total", "yield total, n"
+    )
+    assert stamps(f"{HEAD} roles {{ {carried} {LOAD} }}") == stamps(KERNEL)
+    alone = carried.replace("    bar.sync order[wg]\n", "")
+    found = stamps(f"{HEAD} roles {{ {alone} {LOAD} }}")
+    assert found[:2] == ["main_loop, begin, t", "main_loop, end, t"]
+
+
 def test_a_turn_of_the_epilogue_lies_within_it() -> None:
     again = COMPUTE.replace("for c in", "bar.sync order[0]\nfor c in")
     found = stamps(f"{HEAD} roles {{ {again} {LOAD} }}")

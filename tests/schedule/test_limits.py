@@ -66,6 +66,21 @@ def test_legal(params: MatmulParams) -> None:
             ["256 accumulators and 32 other registers a thread exceed 240"],
         ),
         (
+            replace(COOPERATIVE, splitk_factor=0),
+            ["splitk_factor=0: K has at least one part"],
+        ),
+        (
+            replace(
+                COOPERATIVE,
+                splitk_factor=2,
+                tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs,
+            ),
+            [
+                "splitk_factor=2 with DistributeStagesAcrossSMs, which splits K where the shares "
+                "of the CTAs end"
+            ],
+        ),
+        (
             tiles(256, 208, 2, num_registers=(40, 232)),
             ["208 accumulators and 32 other registers a thread exceed 232"],
         ),

@@ -41,6 +41,12 @@ def test_refused(axis: int, parallel: ParallelType, why: str) -> None:
     assert (error.value.rule, error.value.why) == ("parallelize", why)
 
 
+def test_other_ctas_may_have_parts_of_a_sum() -> None:
+    """Split-K: they combine them."""
+    f = parallelize(linear(), "T4", 2, ParallelType.BIDz)
+    assert f.tensor("T4").loop[2].parallel is ParallelType.BIDz
+
+
 def test_buffered_tensor_is_refused() -> None:
     f = schedule_matmul(linear(), COOPERATIVE)
     with pytest.raises(ScheduleError) as error:

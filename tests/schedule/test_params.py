@@ -9,6 +9,7 @@ import pytest
 
 from lowering.errors import ScheduleError
 from tests.schedule.fusions import CLASSES, PING_PONG
+from tests.schedules import SCHEDULES
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams
 from wsched.schedule.params import CircularBufferOptions
 
@@ -17,6 +18,16 @@ from wsched.schedule.params import CircularBufferOptions
 def test_dict_round_trip(name: str) -> None:
     params = CLASSES[name]
     assert MatmulParams.from_dict(json.loads(json.dumps(params.to_dict()))) == params
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_that_split_come_back(name: str) -> None:
+    params = SCHEDULES[name]
+    assert MatmulParams.from_dict(json.loads(json.dumps(params.to_dict()))) == params
+    kind = (params.persistent, params.stream_k, params.combines)
+    assert kind == {
+        "split": (name != "split_tile_per_cta", False, True), "stream": (True, True, True),
+    }.get(name.split("_")[0], (params.persistent, False, False))  # fmt: skip
 
 
 def test_partial_dict_keeps_defaults() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ir.expr import ZERO, Expr, Special, ceildiv, maximum, minimum, select
-from wsched.fusion import IterDomain, Merge, ParallelType, Split
+from lowering.ir.expr import ZERO, Const, Expr, Special, ceildiv, maximum, minimum, select
+from wsched.fusion import IterDomain, Merge, Split
 from wsched.schedule.graph import Group, TransformGraph
 
 __all__ = ["Interval", "find_interval"]
@@ -27,22 +27,32 @@ class Interval:
 
     Args:
         merged: the loop that is dealt out, ``tile * inner + k``.
-        tiles: number of output tiles.
-        inner: load steps of a tile.
+        tile: its outer part, the output tiles.
+        k: its inner part, the load steps of a tile.
         shares: into how many shares the loop is dealt out.
         size: CTAs of a cluster.
     """
 
     merged: Group
-    tiles: Expr
-    inner: Expr
+    tile: Group
+    k: Group
     shares: Expr
     size: int
 
     @property
+    def inner(self) -> Expr:
+        """Load steps of a tile."""
+        return self.k.extent
+
+    @property
     def index(self) -> Expr:
         """Which share is this CTA's."""
-        return (Special("nctaid.x") - 1 - Special("ctaid.x")) // self.size
+        return self.place // self.size
+
+    @property
+    def place(self) -> Expr:
+        """This CTA's number counted from the last one, which is in the first share."""
+        return Special("nctaid.x") - 1 - Special("ctaid.x")
 
     @property
     def per_tile(self) -> Expr:
@@ -52,7 +62,7 @@ class Interval:
     @property
     def extent(self) -> Expr:
         """Steps of all tiles."""
-        return self.tiles * self.per_tile
+        return self.tile.extent * self.per_tile
 
     @property
     def share(self) -> Expr:
@@ -97,20 +107,19 @@ def find_interval(
         cta: the loop of the same tensor that runs on BIDx.
     """
     step = graph.producer(graph.group(loop))
-    if step is None or cta is None or cta.parallel is not ParallelType.BIDx:
+    if step is None or cta is None or not isinstance(step.transform, Split):
         return None
-    match step.transform:
-        case Split() if step.outputs[1] == graph.group(loop):
-            merge = graph.producer(step.inputs[0])
-        case _:
-            return None
-    if merge is None or not isinstance(merge.transform, Merge) or merge.transform.traversal:
+    outer, inner = step.outputs
+    merge = graph.producer(step.inputs[0])
+    if inner != graph.group(loop) or merge is None:
         return None
-    size = _ctas_behind(graph, step.outputs[0], graph.group(cta))
+    if not isinstance(merge.transform, Merge) or merge.transform.traversal:
+        return None
+    size = _ctas_behind(graph, outer, graph.group(cta))
     if size is None:
         return None
-    tiles, k = merge.inputs
-    return Interval(step.inputs[0], tiles.extent, k.extent, step.outputs[0].extent, size)
+    tile, k = merge.inputs
+    return Interval(step.inputs[0], tile, k, outer.extent, size)
 
 
 def _ctas_behind(graph: TransformGraph, outer: Group, cta: Group) -> int | None:
@@ -120,9 +129,8 @@ def _ctas_behind(graph: TransformGraph, outer: Group, cta: Group) -> int | None:
         step = graph.producer(cta)
         if step is None or not isinstance(step.transform, Merge):
             return None
-        inner = step.transform.inner.extent
-        if not hasattr(inner, "value"):
+        cta, inner = step.inputs
+        if not isinstance(inner.extent, Const):
             return None
-        size *= inner.value
-        cta = step.inputs[0]
+        size *= inner.extent.value
     return size

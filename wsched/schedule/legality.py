@@ -16,7 +16,8 @@ epilogue reads, consumed by its copy in registers. Each has a relation of its ow
 that ends them is the same.
 
 With stream-K the load loop is a CTA's interval of the loop that compute's indices count, which is
-then m; see ``interval``. With split-K a part of K runs on BIDz, on both sides alike.
+then m; see ``interval`` and ``check_interval``. With split-K a part of K runs on BIDz, on both
+sides alike.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from wsched.fusion import (
     inputs_of,
     nest_text,
 )
+from wsched.schedule.check_interval import check_interval
 from wsched.schedule.circular_buffer import serial_left_of_slice
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.interval import find_interval
@@ -151,6 +153,9 @@ def _relation(sides: _Sides) -> LoadRelation:
     if interval is None:
         _check_cta_loops(sides, indices)
     radix = _mixed_radix(sides, steps)
+    if interval is not None:
+        load = sides.loads[0]
+        check_interval(sides.graph, interval, load, sides.compute, radix, sides.refuse)
     roles = _roles(sides, steps)
     _check_registers(sides, roles)
     loops = [Var(d.name) for d in sides.compute.loop]

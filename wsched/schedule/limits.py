@@ -199,13 +199,10 @@ def _refuse_contradiction(params: MatmulParams) -> None:
 def _refuse_unsupported(params: MatmulParams) -> None:
     tiles = params.tile_sizes
     if params.combines and not params.warp_specialized:
-        how = (
-            "DistributeStagesAcrossSMs"
-            if params.stream_k
-            else f"splitk_factor={params.splitk_factor}"
-        )
+        split = f"splitk_factor={params.splitk_factor}"
         raise UnsupportedError(
-            f"circular_buffering_strategy=Pipelined with {how}",
+            "circular_buffering_strategy=Pipelined with "
+            + ("DistributeStagesAcrossSMs" if params.stream_k else split),
             "WarpSpecialized where CTAs add up parts of a tile",
         )
     if params.dynamic and params.splitk_factor > 1:

@@ -172,13 +172,8 @@ def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
         k = s.axis(tv, "k")
         s.reorder(tv, {k: 1})
         s.merge(tv, 0)
-        s.split(
-            tv,
-            0,
-            _ctas(params),
-            inner_split=False,
-            labels=("cluster" if clustered else "cta", "tile·k"),
-        )
+        labels = ("cluster" if clustered else "cta", "tile·k")
+        s.split(tv, 0, _ctas(params), inner_split=False, labels=labels)
         if clustered:
             s.reorder(tv, {1: 3})
             s.merge(tv, 0, label="ctas")

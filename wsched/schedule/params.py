@@ -327,9 +327,8 @@ class MatmulParams(_Checked):
 
     @property
     def loads_epilogue_inputs(self) -> bool:
-        """Whether the load warpgroup loads the matrices that the epilogue reads.
-
-        Not where parts of a tile are added up: only one of the CTAs computes the epilogue.
+        """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
+        a tile are added up, since only one of the CTAs computes the epilogue.
         """
         return self.warp_specialized and self.epilogue_input_stages > 0 and not self.combines
 

@@ -132,8 +132,9 @@ class LoadRelation:
     def __str__(self) -> str:
         loads = ", ".join(self.loads)
         kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
+        label = self.loop.label if self.interval is None else self.interval.merged.label
         lines = [
-            f"{loads}: {self.loop.label} = {self.index}",
+            f"{loads}: {label} = {self.index}",
             *(
                 f"  {s.var} = {s.domain.label} [{s.domain.parallel}] steps by {s.coefficient}"
                 for s in self.steps
@@ -144,7 +145,10 @@ class LoadRelation:
             index = f"dealt[{self.tail.item}]" if self.tail.dynamic else self.tail.index
             lines.append(f"  while {index} < {self.tail.extent}")
         if self.interval is not None:
-            lines.append(f"  from {self.interval.start} up to {self.interval.stop}")
+            share, index = self.interval.share, self.interval.index
+            begin = index * Var("share")
+            lines.append(f"  {self.loop.label} is one share of it, from {begin} on")
+            lines.append(f"  share = {share}")
         if self.splits > 1:
             lines.append(f"  the parts of {self.splits} CTAs are added up")
         return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ from wsched.fusion import Split
 from wsched.schedule.graph import Group, TransformGraph
 from wsched.schedule.relation import StepLoop, Tail
 
-__all__ = ["find_tail"]
+__all__ = ["find_tail", "guarded"]
 
 Refuse = Callable[[str, str, tuple[str, ...]], ScheduleError]
 
@@ -43,8 +43,8 @@ def find_tail(
     stepping = [s.var for s in radix]
     others = frozenset(loops) - frozenset(stepping)
     found: list[Tail] = []
-    guarded = _guarded(graph, radix)
-    for group in guarded:
+    ends = guarded(graph, radix)
+    for group in ends:
         linear = linear_in(indices[group], stepping) if group in indices else None
         moves = linear is not None and any(w.terms for w in linear[0].values())
         if linear is None or not moves or free_vars(linear[1].expr()) & others:
@@ -55,12 +55,12 @@ def find_tail(
             )
         found.append(_bound(graph, group, *linear, radix, refuse))
     if len(found) > 1:
-        names = " and ".join(g.label for g in guarded)
+        names = " and ".join(g.label for g in ends)
         raise refuse("load-bound", f"{names} end early independently of each other", ())
     return found[0] if found else None
 
 
-def _guarded(graph: TransformGraph, radix: Sequence[StepLoop]) -> list[Group]:
+def guarded(graph: TransformGraph, radix: Sequence[StepLoop]) -> list[Group]:
     """Groups whose index must be kept in range: inputs of splits with a tail above step loops.
 
     Two kinds need no predicate. Past the end of a single dimension of a tensor the TMA reads zeros
@@ -76,13 +76,13 @@ def _guarded(graph: TransformGraph, radix: Sequence[StepLoop]) -> list[Group]:
         pending += step.inputs
         if isinstance(step.transform, Split) and not _divides(step.transform):
             above[step.inputs[0]] = None
-    guarded = [g for g in above if len(_roots(graph, g)) > 1]
+    ends = [g for g in above if len(_roots(graph, g)) > 1]
     implied = {
         step.outputs[0]
         for step in graph.steps
-        if isinstance(step.transform, Split) and step.inputs[0] in guarded
+        if isinstance(step.transform, Split) and step.inputs[0] in ends
     }
-    return [g for g in guarded if g not in implied]
+    return [g for g in ends if g not in implied]
 
 
 def _roots(graph: TransformGraph, group: Group) -> frozenset[Group]:

@@ -41,7 +41,7 @@ def record(traced: CompiledFusion, arguments: Arguments) -> Trace:
     else:
         grid = traced.grid(extents, traced.loaded.resident_ctas(arguments.device.index))
     buffer = kernel.traces[-1]
-    shape = (grid, kernel.threads // 32, 1 + buffer.slots, 2)
+    shape = (grid * kernel.splits, kernel.threads // 32, 1 + buffer.slots, 2)
     records = torch.zeros(shape, dtype=torch.int64, device=arguments.device)
     if not grid:
         return decode(kernel, records.cpu().numpy(), on_machine=on_cpu)

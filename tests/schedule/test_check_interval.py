@@ -1,0 +1,253 @@
+"""Stream-K schedules made by hand: loads that are dealt out, and compute sides that fit or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lowering.errors import ScheduleError
+from lowering.ir.expr import Expr, Special
+from tests.schedule.fusions import LOADS, buffered, cached
+from wsched.fusion import Fusion, ParallelType
+from wsched.schedule import Schedule, load_relation
+
+CTAS = Special("nctaid.x")
+ALL = (*LOADS, "T4")
+
+
+def tiled(cluster: int = 1) -> Schedule:
+    """Loads and accumulator as [tiles, k, Mi, Ni, Ki], in clusters [ctaN, tiles, k, ...]."""
+    s = cached()
+    for tv in ALL:
+        for axis, size, labels in (
+            (2, 64, ("k", "Ki")), (1, 256, ("No", "Ni")), (0, 128, ("Mo", "Mi")),
+        ):  # fmt: skip
+            s.split(tv, axis, size, labels=labels)
+        s.reorder(tv, {2: 1, 4: 2})
+        if cluster > 1:
+            s.split(tv, 1, cluster, labels=("Nc", "ctaN"))
+            s.reorder(tv, {2: 0})
+        s.merge(tv, int(cluster > 1), label="tiles")
+    return s
+
+
+def dealt(s: Schedule, shares: Expr | int = CTAS, inner_split: bool = False) -> None:
+    """The loads' tiles and k to [cta, tile·k]."""
+    for tv in LOADS:
+        s.merge(tv, 0)
+        s.split(tv, 0, shares, inner_split=inner_split, labels=("cta", "tile·k"))
+        s.parallelize(tv, 0, ParallelType.BIDx)
+
+
+def dealt_to_clusters(s: Schedule) -> None:
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.split(tv, 1, CTAS // 2, inner_split=False, labels=("cluster", "tile·k"))
+        s.merge(tv, 1, 0, label="cta")
+        s.reorder(tv, {s.axis(tv, "cta"): 0})
+        s.parallelize(tv, 0, ParallelType.BIDx)
+
+
+def done(s: Schedule) -> Fusion:
+    for tv in ALL:
+        last = len(s.tensor(tv).loop)
+        for axis in range(last - 3, last):
+            kind = ParallelType.Mma if tv == "T4" else ParallelType.Bulk
+            s.parallelize(tv, axis, kind)
+    return buffered(s)
+
+
+def turns(s: Schedule) -> None:
+    s.split("T4", 0, 2, labels=("tile", "group"))
+    s.parallelize("T4", 1, ParallelType.TIDy)
+
+
+def test_cooperative(golden: object) -> None:
+    s = tiled()
+    dealt(s)
+    assert str(load_relation(done(s))) == golden
+
+
+def test_groups_in_turn(golden: object) -> None:
+    s = tiled()
+    turns(s)
+    dealt(s)
+    assert str(load_relation(done(s))) == golden
+
+
+def test_clusters(golden: object) -> None:
+    s = tiled(cluster=2)
+    s.parallelize("T4", 0, ParallelType.BIDx)
+    dealt_to_clusters(s)
+    assert str(load_relation(done(s))) == golden
+
+
+def compute_deals_tiles(s: Schedule) -> None:
+    s.split("T4", 0, CTAS, labels=("tile", "cta"))
+    s.reorder("T4", {1: 0})
+    s.parallelize("T4", 0, ParallelType.BIDx)
+    dealt(s)
+
+
+def compute_splits_k(s: Schedule) -> None:
+    s.split("T4", 1, 2, inner_split=False, labels=("part", "k"))
+    s.parallelize("T4", 1, ParallelType.BIDz)
+    dealt(s)
+
+
+def compute_deals_rows(s: Schedule) -> None:
+    s.split("T4", 2, 64, labels=("half", "Mi"))
+    s.parallelize("T4", 2, ParallelType.BIDx)
+    dealt(s)
+
+
+def other_ctas_of_the_cluster(s: Schedule) -> None:
+    s.parallelize("T4", 0, ParallelType.BIDy)
+    dealt_to_clusters(s)
+
+
+def four_shares(s: Schedule) -> None:
+    dealt(s, 4)
+
+
+def shares_of_four(s: Schedule) -> None:
+    dealt(s, 4, inner_split=True)
+
+
+def parts_beside_shares(s: Schedule) -> None:
+    for tv in ALL:
+        s.split(tv, 1, 2, inner_split=False, labels=("part", "k"))
+        s.parallelize(tv, 1, ParallelType.BIDz)
+    for tv in LOADS:
+        s.reorder(tv, {1: 0})
+        s.merge(tv, 1)
+        s.split(tv, 1, CTAS, inner_split=False, labels=("cta", "tile·k"))
+        s.parallelize(tv, 1, ParallelType.BIDx)
+
+
+def columns_and_k(s: Schedule) -> None:
+    """Rows of tiles are dealt out as tiles, columns and k as their steps."""
+    for tv in ALL:
+        s.split(tv, 0, 3, labels=("rows", "columns"))
+    for tv in LOADS:
+        s.merge(tv, 1)
+    dealt(s)
+
+
+def blocks_of_tiles(s: Schedule) -> None:
+    s.split("T4", 0, 2, inner_split=False, labels=("group", "tile"))
+    s.parallelize("T4", 0, ParallelType.TIDy)
+    dealt(s)
+
+
+def rounded_tiles(s: Schedule) -> None:
+    for tv in LOADS:
+        s.split(tv, 0, 2, labels=("tile", "group"))
+        s.merge(tv, 0)
+    turns(s)
+    dealt(s)
+
+
+BOTH_SIDES = ("parallelize the loop over CTAs on both sides, leave it out of the merge",)
+ONE_EACH = ("split by %nctaid.x, inner_split=False",)
+PLACE = "is not the place in the cluster: its CTAs take their shares of the load steps from T6"
+TILES = "ceildiv(M, 128) * ceildiv(N, 256)"
+
+ILLEGAL: dict[str, tuple[int, Callable[[Schedule], None], str, str, tuple[str, ...]]] = {
+    "compute_deals_tiles": (
+        1,
+        compute_deals_tiles,
+        "load-index",
+        "the load index tile·k = (i42 * %nctaid.x + %ctaid.x) * ceildiv(K, 64) + i35 starts at "
+        "%ctaid.x * ceildiv(K, 64), not at 0",
+        BOTH_SIDES,
+    ),
+    "compute_splits_k": (
+        1,
+        compute_splits_k,
+        "load-index",
+        "the load index tile·k = i41 * ceildiv(K, 64) + (%ctaid.z * ceildiv(ceildiv(K, 64), 2) + "
+        "i43) starts at %ctaid.z * ceildiv(ceildiv(K, 64), 2), not at 0",
+        BOTH_SIDES,
+    ),
+    "compute_deals_rows": (
+        1,
+        compute_deals_rows,
+        "load-cover",
+        f"loop half [BIDx] of T4 {PLACE}",
+        (),
+    ),
+    "other_ctas_of_the_cluster": (
+        2,
+        other_ctas_of_the_cluster,
+        "load-cover",
+        f"loop ctaN [BIDy] of T4 {PLACE}",
+        (),
+    ),
+    "four_shares": (
+        1,
+        four_shares,
+        "load-cover",
+        "the load steps of all tiles are dealt out in 4 shares, and not one to each cluster of the "
+        "grid",
+        ONE_EACH,
+    ),
+    "shares_of_four": (
+        1,
+        shares_of_four,
+        "load-cover",
+        f"the load steps of all tiles are dealt out in ceildiv({TILES} * ceildiv(K, 64), 4) "
+        "shares, and not one to each cluster of the grid",
+        ONE_EACH,
+    ),
+    "parts_beside_shares": (
+        1,
+        parts_beside_shares,
+        "load-cover",
+        "loop part [BIDz] of T6 is beside cta [BIDx], which the load steps of all tiles are dealt "
+        "out to",
+        (),
+    ),
+    "columns_and_k": (
+        1,
+        columns_and_k,
+        "load-cover",
+        "the load steps of all tiles are dealt out to CTAs, but those of a tile are columns·k, "
+        "over which T4 does not sum",
+        ("merge tiles and k",),
+    ),
+    "blocks_of_tiles": (
+        1,
+        blocks_of_tiles,
+        "role",
+        f"loop group [TIDy] of T4 deals out every ceildiv(K, 64) * ceildiv({TILES}, 2) load steps, "
+        "but where a CTA begins within a tile warpgroups can only take turns tile by tile",
+        (),
+    ),
+    "rounded_tiles": (
+        1,
+        rounded_tiles,
+        "load-bound",
+        f"tiles < {TILES} does not end with the last share",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal(name: str) -> None:
+    cluster, rewrite, rule, why, legal = ILLEGAL[name]
+    s = tiled(cluster)
+    rewrite(s)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(done(s))
+    assert (error.value.rule, error.value.why, error.value.legal) == (rule, why, legal)
+
+
+def test_full_text(golden: object) -> None:
+    s = tiled()
+    four_shares(s)
+    with pytest.raises(ScheduleError) as error:
+        load_relation(done(s))
+    assert str(error.value) == golden
