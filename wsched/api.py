@@ -257,8 +257,7 @@ def _kernel_key(
     if params is None:
         params = choose_params(problem_of(fusion, inputs, batch_invariant=batch_invariant))
     elif not isinstance(params, MatmulParams):
-        kind = type(params).__name__
-        text = f"params is a {kind}, not a MatmulParams"
+        text = f"params is a {(kind := type(params).__name__)}, not a MatmulParams"
         raise InputError(text, "params", kind, "MatmulParams")
     elif batch_invariant:
         params = replace(params, batch_invariant=True)

@@ -395,7 +395,5 @@ _CACHES: dict[Any, CubinCache] = {}
 
 def _cache() -> CubinCache:
     """The cache of the directory that the environment names now."""
-    directory = default_directory()
-    return _CACHES.get(directory) or _CACHES.setdefault(
-        directory, CubinCache(directory, __version__)
-    )
+    at = default_directory()
+    return _CACHES.get(at) or _CACHES.setdefault(at, CubinCache(at, __version__))

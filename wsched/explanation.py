@@ -316,7 +316,6 @@ def _choices(
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
     more = used + stage
-    limit = f"of {SHARED_BYTES} bytes of shared memory"
     found = [
         Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
                f"{params.tile_sizes.warp_tile}",
@@ -329,7 +328,7 @@ def _choices(
                "takes, so that shared memory is read least often"),
         Choice("smem_circular_buffer_stage", str(stages),
                f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
-               f"{BARRIER_BYTES} for barriers take {used} {limit}"
+               f"{BARRIER_BYTES} for barriers take {used} of {SHARED_BYTES} bytes of shared memory"
                + (f", one more would take {more}" if more > SHARED_BYTES
                   else ", more do not hide more")),
         Choice("tiling_strategy", params.tiling_strategy.name,

@@ -48,7 +48,7 @@ def test_well_formed() -> None:
          "in: sum: frag<f32, 64x16> = frag.add_partial mine, parts[n]"),
         ("elect { frag.store_partial parts[0], mine }",
          "frag.store_partial under elect, in: frag.store_partial parts[0], mine"),
-        ("elect { await parts[0] }", "await under elect, in: await parts[0]"),
+        ("elect { await parts[0], 1 }", "await under elect, in: await parts[0], 1"),
         ("elect { publish parts[0] }", "publish under elect, in: publish parts[0]"),
     ],
 )  # fmt: skip

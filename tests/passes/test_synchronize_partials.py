@@ -16,7 +16,7 @@ roles {
 BEFORE = """
     frag.store_partial parts[7], total
     publish parts[7]
-    await parts[wg]
+    await parts[wg], 3
     added: frag<f32, 64x256> = frag.add_partial total, parts[wg]
   }
   role load warps 8 .. 12 {
@@ -33,7 +33,7 @@ AFTER = """
     }
     if %warpgroup.warp == 0 {
       elect {
-        counter.wait ready[wg], 1
+        counter.wait ready[wg], 3
         was2: i32 = atom exch, ready[wg], 0
       }
     }

@@ -7,13 +7,10 @@ Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from enum import Enum
-from functools import cache
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from lowering.errors import ScheduleError
+from wsched.schedule.record import Checked, Choice, build, lines, plain
 
 __all__ = [
     "BufferingLoopLevel",
@@ -32,17 +29,7 @@ __all__ = [
 ]
 
 
-class _Choice(Enum):
-    """An enum that prints as its name."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class TilingStrategy(_Choice):
+class TilingStrategy(Choice):
     """How output tiles go to CTAs.
 
     ``DistributeStagesAcrossSMs`` is stream-K: the load steps of all tiles are dealt out evenly, so
@@ -57,7 +44,7 @@ class TilingStrategy(_Choice):
     DistributeTilesDynamically = 3
 
 
-class BufferingLoopLevel(_Choice):
+class BufferingLoopLevel(Choice):
     """Whose tile a load step belongs to.
 
     ``CTATiles``: all compute warpgroups consume each step (cooperative). ``WarpTiles``: each
@@ -68,21 +55,21 @@ class BufferingLoopLevel(_Choice):
     WarpTiles = 1
 
 
-class CircularBufferingStrategy(_Choice):
+class CircularBufferingStrategy(Choice):
     """Who issues the loads."""
 
     Pipelined = 0
     WarpSpecialized = 1
 
 
-class TileRasterizationOrder(_Choice):
+class TileRasterizationOrder(Choice):
     """Which of the tile grid's dimensions runs fastest: N for row-major, M for column-major."""
 
     RowMajor = 0
     ColumnMajor = 1
 
 
-class CachePolicy(_Choice):
+class CachePolicy(Choice):
     """Which lines the L2 evicts, in PTX's words: ``L2::evict_first`` and so on."""
 
     EvictNormal = 0
@@ -90,71 +77,8 @@ class CachePolicy(_Choice):
     EvictLast = 2
 
 
-class _Checked:
-    """A record whose fields have the types that they are declared with.
-
-    What is written by hand or read from a file is refused here, where the field can be named. A
-    list in place of a tuple is refused too: parameters are keys of caches.
-    """
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        """Raises ``ScheduleError`` for the first field of another type."""
-        record: type = type(self)
-        for f, kind in _declared(record):
-            value = getattr(self, f.name)
-            if type(value) is not kind and not _is_a(value, kind):
-                raise ScheduleError(
-                    "params",
-                    f"{record.__name__}({f.name}={value!r})",
-                    f"{f.name} takes {_phrase(kind)}",
-                    _examples(f, kind),
-                )
-
-
-@cache
-def _declared(record: type) -> tuple[tuple[Field[Any], Any], ...]:
-    """The fields of a record, each with its type."""
-    hints = get_type_hints(record)
-    return tuple((f, hints[f.name]) for f in fields(record))
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if get_origin(kind) in (Union, UnionType):
-        return any(_is_a(value, k) for k in get_args(kind))
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        pairs = isinstance(value, tuple) and len(value) == len(kinds)
-        return pairs and all(map(_is_a, value, kinds))
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-def _phrase(kind: Any) -> str:
-    """A type in words."""
-    if get_origin(kind) in (Union, UnionType):
-        return " or ".join(map(_phrase, get_args(kind)))
-    if get_origin(kind) is Literal:
-        return " or ".join(map(repr, get_args(kind)))
-    if get_origin(kind) is tuple:
-        return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
-    if kind is type(None):
-        return "None"
-    return f"{'an' if kind is int else 'a'} {kind.__name__}"
-
-
-def _examples(f: Field[Any], kind: Any) -> tuple[str, ...]:
-    """Every member of an enum, else the default."""
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return tuple(f"{f.name}={member!r}" for member in kind)
-    made = f.default_factory() if f.default_factory is not MISSING else f.default
-    return () if made is MISSING else (f"{f.name}={made!r}",)
-
-
 @dataclass(frozen=True, slots=True)
-class GemmTile(_Checked):
+class GemmTile(Checked):
     """A tile of the problem, in elements."""
 
     m: int
@@ -166,7 +90,7 @@ class GemmTile(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class MatMulTileOptions(_Checked):
+class MatMulTileOptions(Checked):
     """Tile of a CTA and of a warpgroup; their quotient is the number of compute warpgroups."""
 
     cta_tile: GemmTile = GemmTile(128, 256, 64)
@@ -174,7 +98,7 @@ class MatMulTileOptions(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class MmaMacro(_Checked):
+class MmaMacro(Checked):
     """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``."""
 
     m: int = 64
@@ -186,7 +110,7 @@ class MmaMacro(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class CircularBufferOptions(_Checked):
+class CircularBufferOptions(Checked):
     """Circular buffering of the operands in shared memory.
 
     ``smem_circular_buffer_stage - smem_circular_buffer_prefetch_gap`` is the prefetch distance;
@@ -200,7 +124,7 @@ class CircularBufferOptions(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterDims(_Checked):
+class ClusterDims(Checked):
     """CTAs of a cluster along M and N."""
 
     m: int = 1
@@ -208,7 +132,7 @@ class ClusterDims(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class CachePolicies(_Checked):
+class CachePolicies(Checked):
     """Policies of the TMA copies of the operands A and B and of the results."""
 
     a: CachePolicy = CachePolicy.EvictNormal
@@ -220,7 +144,7 @@ class CachePolicies(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class SupportedVectorization(_Checked):
+class SupportedVectorization(Checked):
     """Elements that a thread accesses at once in global memory.
 
     ``epilogue``: of the epilogue's inputs and results that threads read and write themselves, 2
@@ -232,7 +156,7 @@ class SupportedVectorization(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class MatmulParams(_Checked):
+class MatmulParams(Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
     Args:
@@ -354,8 +278,8 @@ class MatmulParams(_Checked):
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain data: enums by name, tiles as dicts."""
-        plain: dict[str, Any] = _plain(self)
-        return plain
+        data: dict[str, Any] = plain(self)
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MatmulParams:
@@ -365,50 +289,8 @@ class MatmulParams(_Checked):
             ScheduleError: a field that does not exist, an enum name that does not, or a value of
                 another type than the field's.
         """
-        made: MatmulParams = _build(cls(), data, "MatmulParams")
+        made: MatmulParams = build(cls(), data, "MatmulParams")
         return made
 
     def __str__(self) -> str:
-        return "".join(f"{line}\n" for line in _lines(self, ""))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.name
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _build(default: Any, data: Any, where: str) -> Any:
-    """``data`` as a value of the type that ``default`` has."""
-    if isinstance(default, Enum):
-        kind = type(default)
-        if not isinstance(data, str) or data not in kind.__members__:
-            why = f"there is no {kind.__name__}.{data}"
-            raise ScheduleError("params", f"{where}={data!r}", why, tuple(kind.__members__))
-        return kind[data]
-    if not is_dataclass(default):
-        return tuple(data) if isinstance(data, list) else data
-    names = [f.name for f in fields(default)]
-    if not isinstance(data, dict):
-        why = f"a {type(default).__name__} is written as a dict of its fields"
-        raise ScheduleError("params", f"{where}={data!r}", why, tuple(names))
-    for name in data:
-        if name not in names:
-            why = f"there is no field {name}"
-            raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
-    values = {n: getattr(default, n) for n in names}
-    values |= {n: _build(values[n], v, f"{where}.{n}") for n, v in data.items()}
-    return type(default)(**values)  # type: ignore[misc]
-
-
-def _lines(value: Any, indent: str) -> list[str]:
-    lines = []
-    for f in fields(value):
-        item = getattr(value, f.name)
-        if is_dataclass(item) and type(item).__str__ is object.__str__:
-            lines += [f"{indent}{f.name}:", *_lines(item, indent + "  ")]
-        else:
-            lines.append(f"{indent}{f.name}: {item}")
-    return lines
+        return "".join(f"{line}\n" for line in lines(self, ""))
