@@ -63,13 +63,13 @@ def normed(fd: Any) -> None:
 
 
 def normed_before(fd: Any) -> None:
-    """rms(x) · wᵀ, with relu: an operation on an operand before the matmul."""
+    """-rms(x) · wᵀ: an operation on an operand before the matmul."""
     x, w = matrix(fd), matrix(fd)
     f = fd.ops.cast(x, dtype=F32)
     square = fd.ops.sum(fd.ops.mul(f, f), dims=[1], keepdim=True)
     scale = fd.ops.rsqrt(fd.ops.add(fd.ops.mul(square, 0.015625), 1e-5))
     n = fd.ops.cast(fd.ops.mul(f, scale), dtype=BF16)
-    fd.add_output(fd.ops.relu(fd.ops.linear(n, w)))
+    fd.add_output(fd.ops.neg(fd.ops.linear(n, w)))
 
 
 def scaled(fd: Any) -> None:

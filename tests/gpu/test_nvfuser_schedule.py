@@ -103,7 +103,10 @@ def test_a_program_with_the_plugin(nvf: Any, tmp_path: Path) -> None:
     """nvFuser's executor in a process of its own: the kernel has the plugin's tile and is right."""
     from wsched.nvfuser.plugin import VARIABLE, build_plugin
 
-    built = build_plugin(tmp_path, "test")
+    try:
+        built = build_plugin(tmp_path, "test")
+    except UnsupportedError as e:
+        pytest.skip(str(e))
     program = (
         "import torch, json, nvfuser_direct as nvf\n"
         "from tests.nvfuser.cases import linear\n"
@@ -117,7 +120,8 @@ def test_a_program_with_the_plugin(nvf: Any, tmp_path: Path) -> None:
         "print(json.dumps([read_fields(params)['cta_tile'], right(d, a, b)]))\n"
     )
     environment = {**os.environ, VARIABLE: str(built.path), "NVFUSER_ENABLE": "fuse_matmul"}
-    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    here, before = str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([here, *([before] if before else [])])
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from wsched.bench.gpu import CudaGpu
 from wsched.bench.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
 from wsched.bench.problem import Problem, Shape, definition_text
-from wsched.bench.ranking import Ranked, problem_for, ranking_of
+from wsched.bench.ranking import Ranked, problem_for, taken_first
 from wsched.bench.worker import Write, serve
+from wsched.problem import Problem as Planned
 from wsched.tuned.entry import problem_to_dict
 
 __all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
@@ -27,6 +28,15 @@ FIRST_ROUNDS, FIRST_SHARE = 2, 0.2
 
 FINALISTS = 8
 """Schedules of the first stage that are measured again, the fastest ones."""
+
+
+def of_all(definition: str, planned: Planned, top: int) -> list[Ranked]:
+    """What ``wsched.compile`` takes, and the best-ranked others."""
+    return taken_first(definition, planned)[: top or None]
+
+
+Listed = Callable[[str, Planned, int], list[Ranked]]
+"""Schedules to measure, from a definition, the problem that is planned for, and how many."""
 
 
 class DescribedGpu(Gpu, Protocol):
@@ -49,8 +59,8 @@ def measure_ranking(
 ) -> dict[str, Any]:
     """Measure schedules in two stages.
 
-    All run in a few short rounds; the fastest and the first, which is the cost model's choice, then
-    run as ``plan`` says, in rounds of their own.
+    All run in a few short rounds; the fastest and the first, which is what is taken, then run as
+    ``plan`` says, in rounds of their own.
 
     Args:
         gpu: the device.
@@ -123,6 +133,7 @@ def run_ranking_job(
     write: Write,
     definition: Callable[[Problem], str] = definition_text,
     finalists: int = FINALISTS,
+    listed: Listed = of_all,
 ) -> None:
     """Measure the job's shapes one after another; see :func:`wsched.bench.worker.run_job`.
 
@@ -137,6 +148,7 @@ def run_ranking_job(
         write: takes the events.
         definition: the text of the fusion.
         finalists: schedules that run again.
+        listed: what is measured, from the text, the planned problem and ``top``.
     """
     device, plan = gpu.describe(), Plan(**job["plan"])
     at = {"shape": "", "system": ""}
@@ -151,7 +163,7 @@ def run_ranking_job(
         tell("", "inputs")
         text, sms = definition(problem), int(device["sms"])
         planned = problem_for(text, problem.shape, sms, gpu.l2_bytes, device["name"])
-        found = ranking_of(text, planned)[: top or None]
+        found = listed(text, planned, top)
         excluded = job["excluded"].get(shape, ())
         try:
             result = measure_ranking(

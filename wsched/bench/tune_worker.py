@@ -15,6 +15,7 @@ from wsched.bench.epilogue import EPILOGUES
 from wsched.bench.fused import FusedGpu
 from wsched.bench.gpu import CudaGpu
 from wsched.bench.problem import Problem
+from wsched.bench.ranking import shortlist
 from wsched.bench.schedules_worker import run_ranking_job
 from wsched.bench.worker import serve
 
@@ -43,7 +44,7 @@ def main() -> None:
     serve(
         gpu_with,
         lambda job, gpu, sampler, write: run_ranking_job(
-            job, top, gpu, sampler, write, lambda p: definition_of(what, p), FINALISTS
+            job, top, gpu, sampler, write, lambda p: definition_of(what, p), FINALISTS, shortlist
         ),
     )
 

@@ -86,7 +86,8 @@ def _taken(
     original: Execute, fd: Any, known: Known, inputs: Any, options: Mapping[str, Any]
 ) -> list[torch.Tensor]:
     """Run a call by wsched unless something is in the way."""
-    if type(inputs) in _BOTH and not (options and _wanted(options, inputs)):
+    ours = type(inputs) in _BOTH and not (options and _wanted(options, inputs))
+    if ours and not _recorded(inputs):
         key = class_key(inputs)
         try:
             if key is not None:
@@ -97,6 +98,13 @@ def _taken(
         except _REFUSALS:
             pass
     return original(fd, inputs, **options)
+
+
+def _recorded(inputs: Sequence[Any]) -> bool:
+    """Whether autograd records what ATen does in nvFuser's route; nobody would record ours."""
+    import torch
+
+    return torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in inputs)
 
 
 def _decided(
