@@ -31,8 +31,6 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
-    if params.splitk_factor > 1:
-        words.append(f"k{params.splitk_factor}")
     if not params.warp_specialized:
         words.append("pipelined")
     if not params.use_smem_epilogue:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lowering.errors import UnsupportedError
 from tests.nvfuser.cases import ASKED, COOPERATIVE, ROUND_TRIPS, linear
 
 pytestmark = pytest.mark.gpu
