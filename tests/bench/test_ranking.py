@@ -52,4 +52,4 @@ def test_the_problem_is_that_of_a_call(
     x, others, _ = FusedOperands(epilogue, problem, 1, 0, "cpu").sets[0]
     fusion = laid_out(import_fusion(text), [x, *others])
     planned = problem_for(text, problem.shape, MULTIPROCESSORS)
-    assert api._problem(fusion, [x, *others]) == planned
+    assert api.problem_of(fusion, [x, *others]) == planned
