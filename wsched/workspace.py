@@ -86,7 +86,9 @@ def _allocate(stream: int, device: int, nbytes: int, zeroed: bool) -> Any:
     import torch
 
     where = torch.device("cuda", device)
-    with torch.cuda.stream(torch.cuda.ExternalStream(stream, where)):
+    # An ExternalStream of handle 0 would be a new stream, and the zeros not in line with launches.
+    line = torch.cuda.ExternalStream(stream, where) if stream else torch.cuda.default_stream(where)
+    with torch.cuda.stream(line):
         make = torch.zeros if zeroed else torch.empty
         return make(nbytes, dtype=torch.uint8, device=where)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
-from wsched.workspace import Workspace
+import pytest
+
+from wsched.workspace import Workspace, _allocate
 
 
 class Device:
@@ -65,3 +68,18 @@ def test_threads_get_the_same() -> None:
         found = list(pool.map(lambda _: d.workspace.get(7, 0, 64, True), range(64)))
     assert len({id(x) for x in found}) == 1
     assert len(d.made) == 1
+
+
+@pytest.mark.parametrize("stream", [0, 1234])
+def test_zeros_are_written_in_line_with_launches(
+    stream: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stream itself; torch makes a new one of an external stream whose handle is 0."""
+    torch = pytest.importorskip("torch")
+    used: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: ("own", handle))
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: ("default", device.index))
+    monkeypatch.setattr(torch.cuda, "stream", lambda s: used.append(s) or nullcontext())
+    monkeypatch.setattr(torch, "zeros", lambda n, **options: n)
+    assert _allocate(stream, 3, 64, zeroed=True) == 64
+    assert used == [("own", stream) if stream else ("default", 3)]
