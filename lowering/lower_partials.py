@@ -38,7 +38,7 @@ class PartialResults:
     Args:
         relation: of the operands, with stream-K or split-K.
         workspace: a slot for each warpgroup's part of a tile.
-        flags: one for each slot; up while it holds a part that nobody has added yet.
+        flags: counters, as many as slots; that of a tile's meeting slot counts the parts published.
         pieces: warpgroups that share a tile; each has slots of its own.
     """
 

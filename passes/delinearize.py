@@ -134,7 +134,6 @@ def _divisor(loop: For) -> Expr | None:
         and e.lhs == loop.var
         and not isinstance(e.rhs, Const)
     }
-    found = {e for e in found if not isinstance(e, Const)}
     return found.pop() if len(found) == 1 else None
 
 

@@ -13,8 +13,11 @@ from typing import Any, ClassVar
 
 __all__ = ["Workspace"]
 
-Key = tuple[int, int, int, bool]
-"""Stream, device, capture (0 for none), zeroed."""
+Key = tuple[int, int, int, int, bool]
+"""Stream, thread (0 but for its own stream), device, capture (0 for none), zeroed."""
+
+_PER_THREAD = 2
+"""``CU_STREAM_PER_THREAD``: the handle of another stream in each thread."""
 
 
 class Workspace:
@@ -64,7 +67,8 @@ class Workspace:
         The same buffer as long as it is large enough. What is allocated while a stream is being
         captured belongs to that capture; its zeros are written by each replay.
         """
-        key = stream, device, self._capture(stream, device), zeroed
+        thread = threading.get_ident() if stream == _PER_THREAD else 0
+        key = stream, thread, device, self._capture(stream, device), zeroed
         found = self._current.get(key)
         if found is None or found[0] < nbytes:
             found = self._grown(key, nbytes)
@@ -74,7 +78,7 @@ class Workspace:
         with self._lock:
             found = self._current.get(key)
             if found is None or found[0] < nbytes:
-                stream, device, _, zeroed = key
+                stream, _, device, _, zeroed = key
                 found = nbytes, self._allocate(stream, device, nbytes, zeroed)
                 self._kept.append(found[1])
                 self._current[key] = found

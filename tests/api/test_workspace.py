@@ -32,6 +32,13 @@ def test_launches_of_a_stream_share_one() -> None:
     assert d.made == [(7, 0, 64, True)]
 
 
+def test_each_thread_has_its_own_stream_of_one_handle() -> None:
+    d = Device()
+    with ThreadPoolExecutor(1) as pool:
+        there = pool.submit(d.workspace.get, 2, 0, 8, True).result()
+    assert d.workspace.get(2, 0, 8, True) is not there
+
+
 def test_streams_devices_and_zeros_are_told_apart() -> None:
     d = Device()
     places = [(7, 0, False), (7, 0, True), (8, 0, True), (7, 1, True)]

@@ -67,7 +67,11 @@ def test_legal(params: MatmulParams) -> None:
         ),
         (
             replace(COOPERATIVE, splitk_factor=0),
-            ["splitk_factor=0: K has at least one part"],
+            ["splitk_factor=0: K has 1 to 65535 parts"],
+        ),
+        (
+            replace(COOPERATIVE, splitk_factor=65536),
+            ["splitk_factor=65536: K has 1 to 65535 parts"],
         ),
         (
             replace(

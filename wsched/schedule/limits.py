@@ -31,6 +31,9 @@ RegisterPair = tuple[int, int] | None
 MAX_CLUSTER = 8
 """CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
 
+MAX_SPLITS = 65535
+"""CTAs of a grid along z (CUDA C++ Programming Guide, technical specifications)."""
+
 BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
 
@@ -376,8 +379,8 @@ def _grid_reasons(params: MatmulParams) -> Reasons:
             f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "
             "the tile grid, (G, 1)"
         )
-    if params.splitk_factor < 1:
-        reasons.append(f"splitk_factor={params.splitk_factor}: K has at least one part")
+    if not 1 <= params.splitk_factor <= MAX_SPLITS:
+        reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {MAX_SPLITS} parts")
     if params.stream_k and params.splitk_factor > 1:
         reasons.append(
             f"splitk_factor={params.splitk_factor} with DistributeStagesAcrossSMs, which splits K "
