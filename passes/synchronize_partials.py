@@ -4,10 +4,11 @@ Requires: ``frag.store_partial`` followed by ``publish``, ``await`` followed by
 ``frag.add_partial``, in a compute role; where parts are published, one warpgroup awaits all of
 them.
 Guarantees: as many counters as slots, 0 outside of the grid; that of the slot which stands for a
-tile counts its parts. The threads of the warpgroup that stored meet in a barrier, then one raises the counter with release semantics at GPU scope,
-which covers what it has met. One thread of the warpgroup that adds waits for the counter with
-acquire semantics, sets it back for the next launch, and meets the others in a barrier before they
-read. It waits once for all parts of a tile: each wait is a way to the L2 and back.
+tile counts its parts. The threads of the warpgroup that stored meet in a barrier, then one raises
+the counter with release semantics at GPU scope, which covers what it has met. One thread of the
+warpgroup that adds waits for the counter with acquire semantics, sets it back for the next launch,
+and meets the others in a barrier before they read. It waits once for all parts of a tile: each wait
+is a way to the L2 and back.
 
 Setting back needs no order: nobody raises it again in this grid, and the next grid of the stream
 touches global memory when this one has ended.
