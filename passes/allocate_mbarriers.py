@@ -60,6 +60,7 @@ from lowering.ir.nodes import (
     TmaLoad,
     WaitFull,
     WarpSync,
+    one_thread,
 )
 from lowering.ir.visit import Names, consumes, map_bodies, walk
 from lowering.options import LoweringOptions
@@ -102,8 +103,8 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         return kernel
     init = (b.each(names, "init", b.initialised, b.full, b.empty) for b in rings)
     inval = (b.each(names, "inval", _invalidated, b.full, b.empty) for b in rings)
-    begin = _one_thread(*init, FenceMBarrierInit())
-    end = _one_thread(*inval)
+    begin = one_thread(*init, FenceMBarrierInit())
+    end = one_thread(*inval)
     sync = ClusterSync() if any(b.ring.multicast for b in rings) else CtaSync()
     body: list[Stmt] = []
     for stmt in kernel.body:
@@ -177,10 +178,6 @@ class _Barriers:
 
 def _invalidated(bar: MBarrierRef) -> Body:
     return (MBarrierInval(bar),)
-
-
-def _one_thread(*stmts: Stmt) -> Stmt:
-    return If(Special("warp").eq(0), (Elect(stmts),))
 
 
 def _peers(ring: CircularBuffer) -> tuple[Expr, ...]:

@@ -21,17 +21,15 @@ from itertools import groupby
 
 from lowering import hopper
 from lowering.errors import InternalError, ScheduleError
-from lowering.ir.expr import ZERO, Const, Expr, Special
+from lowering.ir.expr import ZERO, Const, Expr
 from lowering.ir.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.ir.nodes import (
     BarSync,
     Body,
     BulkCommit,
     BulkWait,
-    Elect,
     FenceProxyAsync,
     For,
-    If,
     NamedBarrierRef,
     Role,
     SmemRef,
@@ -40,6 +38,7 @@ from lowering.ir.nodes import (
     StoreTile,
     StShared,
     TmaStore,
+    one_thread,
 )
 from lowering.ir.visit import Names, bodies, map_bodies, map_roles
 from lowering.options import LoweringOptions
@@ -118,7 +117,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
         return _store(run, refs, NamedBarrierRef(barrier.name, group), buffers)
 
     body = _body(role.body, put)
-    done = _one_thread(BulkWait(0, read=True))
+    done = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
     kernel = replace(
         kernel,
         shared=(*kernel.shared, *staged.values()),
@@ -188,16 +187,11 @@ def _store(
         for s, ref in zip(stores, refs, strict=True)
     ]
     copies = [TmaStore(s.dst, ref) for s, ref in zip(stores, refs, strict=True)]
-    return (
-        _one_thread(BulkWait(buffers - 1, read=True)),
+    return (  # always the same thread: bulk groups belong to one
+        one_thread(BulkWait(buffers - 1, read=True), of="warpgroup.warp"),
         BarSync(barrier),
         *writes,
         FenceProxyAsync(),
         BarSync(barrier),
-        _one_thread(*copies, BulkCommit()),
+        one_thread(*copies, BulkCommit(), of="warpgroup.warp"),
     )
-
-
-def _one_thread(*stmts: Stmt) -> Stmt:
-    """One thread of the warpgroup, the same one every time: bulk groups belong to a thread."""
-    return If(Special("warpgroup.warp").eq(0), (Elect(stmts),))

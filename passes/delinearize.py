@@ -90,33 +90,34 @@ def delinearize(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 def _divides(loop: For, extent: Expr) -> bool:
     quotient = Binary("//", loop.var, extent)
-    return any(_contains(e, quotient) for s in walk(loop.body) for e in expressions(s))
-
-
-def _contains(e: Expr, part: Expr) -> bool:
-    return e == part or any(_contains(c, part) for c in children(e))
+    return any(quotient in _parts(e) for s in walk(loop.body) for e in expressions(s))
 
 
 def _nest(names: Names, loop: For, tiles: Expr, extent: Expr) -> For:
     outer = Var(names.new(f"{loop.var.name}_o"))
     inner = Var(names.new(f"{loop.var.name}_i"))
+    body = _taken_apart(loop, extent, quotient=outer, rest=inner, whole=outer * extent + inner)
+    return For(outer, ZERO, tiles, _hoisted(For(inner, ZERO, extent, body)))
+
+
+def _taken_apart(loop: For, extent: Expr, quotient: Expr, rest: Expr, whole: Expr) -> Body:
+    """The body of ``loop`` with its index over ``extent``, the remainder and the index replaced."""
 
     def apart(e: Expr) -> Expr:
         match e:
             case Binary("//", a, b) if a == loop.var and b == extent:
-                return outer
+                return quotient
             case Binary("%", a, b) if a == loop.var and b == extent:
-                return inner
+                return rest
             case Var() if e == loop.var:
-                return outer * extent + inner
+                return whole
             case Binary(op, a, b):
                 return binary(op, apart(a), apart(b))
             case Select(c, a, b):
                 return select(apart(c), apart(a), apart(b))
         return e
 
-    nested = For(inner, ZERO, extent, _map_deep(loop.body, apart))
-    return For(outer, ZERO, tiles, _hoisted(nested))
+    return _map_deep(loop.body, apart)
 
 
 def _divisor(loop: For) -> Expr | None:
@@ -152,21 +153,10 @@ def _interval(names: Names, loop: For, extent: Expr) -> Body:
     )
     begin, after = (Var(names.new(f"{loop.var.name}_{what}")) for what in ("begin", "end"))
     count = ceildiv(loop.stop, maximum(extent, 1)) - first
-
-    def apart(e: Expr) -> Expr:
-        match e:
-            case Binary("//", a, b) if a == loop.var and b == extent:
-                return first + block
-            case Binary("%", a, b) if a == loop.var and b == extent:
-                return loop.var - (first + block) * extent
-            case Binary(op, a, b):
-                return binary(op, apart(a), apart(b))
-            case Select(c, a, b):
-                return select(apart(c), apart(a), apart(b))
-        return e
-
-    inner = For(loop.var, begin, end, _map_deep(loop.body, apart))
-    bound = Let(end, minimum(loop.stop, (first + block + 1) * extent))
+    quotient = first + block
+    rest = loop.var - quotient * extent
+    inner = For(loop.var, begin, end, _taken_apart(loop, extent, quotient, rest, whole=loop.var))
+    bound = Let(end, minimum(loop.stop, (quotient + 1) * extent))
     outer = For(
         block, ZERO, count, (bound, *_hoisted(inner)),
         carries=(Carry(begin, loop.start, after),), yields=(end,),

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.expr import Special
 from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Elect, If, PrefetchTensorMap
+from lowering.ir.nodes import PrefetchTensorMap, one_thread
 from lowering.options import LoweringOptions
 
 __all__ = ["prefetch_tensor_maps"]
@@ -35,4 +34,4 @@ def prefetch_tensor_maps(kernel: Kernel, options: LoweringOptions) -> Kernel:
     if not kernel.tensor_maps:
         return kernel
     prefetch = tuple(PrefetchTensorMap(m.name) for m in kernel.tensor_maps)
-    return replace(kernel, body=(If(Special("warp").eq(1), (Elect(prefetch),)), *kernel.body))
+    return replace(kernel, body=(one_thread(*prefetch, index=1), *kernel.body))

@@ -59,6 +59,7 @@ from lowering.ir.nodes import (
     StWord,
     WarpSync,
     WordRef,
+    one_thread,
 )
 from lowering.ir.visit import Names, rewrite, walk
 from lowering.options import LoweringOptions
@@ -159,7 +160,7 @@ class _Queue:
         index = Var(self.names.new(f"{self.queue.name}_{what}"))
         body = tuple(make(MBarrierRef(a.name, index), a.arrivals) for a in (self.full, self.empty))
         loop = For(index, ZERO, ZERO + self.queue.stages, body, unroll=True)
-        return If(Special("warp").eq(0), (Elect((loop, *behind)),))
+        return one_thread(loop, *behind)
 
     def lowered(self, stmt: Stmt) -> Body | None:
         """A statement of the queue as operations on its storage."""

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from lowering import hopper
 from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Const, Special, Var
+from lowering.ir.expr import ZERO, Const, Var
 from lowering.ir.kernel import Kernel, NamedBarrierArray
 from lowering.ir.nodes import (
     Atom,
@@ -31,14 +31,13 @@ from lowering.ir.nodes import (
     Body,
     CounterRef,
     CounterWait,
-    Elect,
-    If,
     NamedBarrierRef,
     PartialRef,
     Publish,
     Role,
     Roles,
     Stmt,
+    one_thread,
 )
 from lowering.ir.visit import Names, map_roles, rewrite, walk
 from lowering.options import LoweringOptions
@@ -102,10 +101,12 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
         match stmt:
             case Publish(PartialRef(name, index)) if name == workspace:
                 was, flag = Var(names.new("was")), CounterRef(flags, index)
-                return (sync, _one_thread(Atom(was, "add", flag, Const(1), "release.gpu")))
+                add = Atom(was, "add", flag, Const(1), "release.gpu")
+                return (sync, one_thread(add, of="warpgroup.warp"))
             case Await(PartialRef(name, index), count) if name == workspace:
                 was, flag = Var(names.new("was")), CounterRef(flags, index)
-                return (_one_thread(CounterWait(flag, count), Atom(was, "exch", flag, ZERO)), sync)
+                wait, reset = CounterWait(flag, count), Atom(was, "exch", flag, ZERO)
+                return (one_thread(wait, reset, of="warpgroup.warp"), sync)
         return None
 
     def placed(r: Role) -> Role:
@@ -113,7 +114,3 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
 
     kernel = replace(kernel, named_barriers=(*kernel.named_barriers, barrier))
     return map_roles(kernel, placed)
-
-
-def _one_thread(*stmts: Stmt) -> Stmt:
-    return If(Special("warpgroup.warp").eq(0), (Elect(stmts),))

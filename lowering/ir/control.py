@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lowering.ir.expr import ONE, Expr, Var
+from lowering.ir.expr import ONE, Expr, Special, Var
 from lowering.ir.operands import Body, Frag, Stmt
 
-__all__ = ["Break", "Carry", "Elect", "For", "If", "Let", "Role", "Roles", "Section", "SetMaxNReg"]
+__all__ = [
+    "Break",
+    "Carry",
+    "Elect",
+    "For",
+    "If",
+    "Let",
+    "Role",
+    "Roles",
+    "Section",
+    "SetMaxNReg",
+    "one_thread",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,17 @@ class Elect(Stmt):
 
     OP: ClassVar[str] = "elect"
     body: Body
+
+
+def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> If:
+    """Statements for one thread, the same one every time.
+
+    Args:
+        stmts: what it runs.
+        of: ``warp``, one thread of the CTA, or ``warpgroup.warp``, one of each warpgroup.
+        index: of the thread's warp there.
+    """
+    return If(Special(of).eq(index), (Elect(stmts),))
 
 
 @dataclass(frozen=True, slots=True)

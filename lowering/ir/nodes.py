@@ -36,6 +36,7 @@ from lowering.ir.control import (
     Roles,
     Section,
     SetMaxNReg,
+    one_thread,
 )
 from lowering.ir.memory import (
     BulkCommit,
@@ -159,4 +160,5 @@ __all__ = [
     "WgmmaFence",
     "WgmmaWait",
     "WordRef",
+    "one_thread",
 ]

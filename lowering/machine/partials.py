@@ -8,11 +8,12 @@ them from there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowering.ir.nodes import FragAddPartial, FragStorePartial
+from lowering.ir.nodes import FragAddPartial, FragStorePartial, PartialRef
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
@@ -42,15 +43,24 @@ class Slots:
         return index, warp.index % 4
 
 
+def _at(ref: PartialRef, op: str, program: Program) -> Callable[[Warp], tuple[Slots, int]]:
+    """The slots that a whole warp works on, and which of them."""
+    index, name = program.scalar(ref.index), ref.array
+
+    def at(warp: Warp) -> tuple[Slots, int]:
+        warp.whole(op)
+        warp.touches_global()
+        return warp.cta.cluster.slots[name], index(warp.env)
+
+    return at
+
+
 def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
     """``frag.store_partial``."""
-    index, name = program.scalar(stmt.dst.index), stmt.dst.array
+    place, name = _at(stmt.dst, stmt.OP, program), stmt.dst.array
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
-        warp.touches_global()
-        slots = warp.cta.cluster.slots[name]
-        at = index(warp.env)
+        slots, at = place(warp)
         slots.stores += 1
         slots.stored[slots.key(at, warp)] = slots.stores, warp.read(stmt.value).copy()
         warp.knows.add((name, slots.stores))
@@ -61,13 +71,10 @@ def frag_store_partial(stmt: FragStorePartial, program: Program) -> Run:
 
 def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
     """``frag.add_partial``."""
-    index, name = program.scalar(stmt.src.index), stmt.src.array
+    place, name = _at(stmt.src, stmt.OP, program), stmt.src.array
 
     def run(warp: Warp) -> None:
-        warp.whole(stmt.OP)
-        warp.touches_global()
-        slots = warp.cta.cluster.slots[name]
-        at = index(warp.env)
+        slots, at = place(warp)
         number, data = slots.stored.get(slots.key(at, warp), (0, None))
         if data is None:
             raise FaultError(f"{name}[{at}] is read, but nobody has stored there")

@@ -9,13 +9,14 @@ import argparse
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable, Set
 from time import perf_counter
 
-from tests.gpu.cases import HEURISTIC, check, draw, prepare
+from tests.gpu.cases import HEURISTIC, Case, check, draw, prepare
 from tests.gpu.watchdog import watchdog
 from tests.schedules import SCHEDULES
 
-__all__ = ["main", "summary"]
+__all__ = ["launches", "main", "summary"]
 
 
 def summary(count: int, wanted: int, seconds: float, done: Counter[str], bad: Counter[str]) -> str:
@@ -36,7 +37,26 @@ def summary(count: int, wanted: int, seconds: float, done: Counter[str], bad: Co
 
 def main(arguments: list[str]) -> int:
     """Run; exit status 1 if a launch was wrong or a schedule was never launched."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    return launches(arguments, __doc__, draw, check, {HEURISTIC, *SCHEDULES})
+
+
+def launches(
+    arguments: list[str],
+    what: str | None,
+    draw: Callable[[int], Case],
+    check: Callable[[Case], str],
+    schedules: Set[str],
+) -> int:
+    """Draw cases, check them one by one, sum up; the exit status of the command.
+
+    Args:
+        arguments: of the command line.
+        what: the command does.
+        draw: the case of a seed.
+        check: empty if a case is right, else what is wrong.
+        schedules: those that a run of 500 cases or more has to meet.
+    """
+    parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--count", type=int, default=3000, help="launches")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch; the rest follow")
     parser.add_argument("--seconds", type=float, default=300, help="stop after this time")
@@ -60,7 +80,7 @@ def main(arguments: list[str]) -> int:
             bad[case.schedule] += 1
             print(f"WRONG {case}: {wrong}", flush=True)
     print(summary(done.total(), options.count, perf_counter() - begin, done, bad))
-    missing = {HEURISTIC, *SCHEDULES} - set(done) if done.total() >= 500 else set()
+    missing = schedules - set(done) if done.total() >= 500 else set()
     if missing:
         print(f"never launched: {', '.join(sorted(missing))}")
     return 1 if bad or missing or not done else 0

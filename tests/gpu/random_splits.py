@@ -8,19 +8,15 @@ have to be right (those of the first launch are judged) and equal bit by bit.
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-from collections import Counter
 from dataclasses import replace
-from time import perf_counter
+from functools import cache
 from typing import Any
 
 import wsched
-from tests.gpu.cases import Case, difference, draw, matrix, operands_of, prepare
-from tests.gpu.random_launches import summary
-from tests.gpu.watchdog import watchdog
+from tests.gpu.cases import Case, difference, draw, matrix, operands_of
+from tests.gpu.random_launches import launches
 from tests.schedules import SCHEDULES, definition
 
 __all__ = ["SPLITS", "check_splits", "draw_split", "main"]
@@ -73,32 +69,15 @@ def main(arguments: list[str]) -> int:
     """Run; exit status 1 if a launch was wrong or a schedule was never launched."""
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=3000, help="cases")
-    parser.add_argument("--seed", type=int, default=0, help="of the first case; the rest follow")
-    parser.add_argument("--seconds", type=float, default=300, help="stop after this time")
-    parser.add_argument("--hang", type=float, default=30, help="seconds that one case may take")
-    options = parser.parse_args(arguments)
-    cases = [draw_split(1_000_000 * (options.seed + 1) + i) for i in range(options.count)]
-    begin = perf_counter()
-    with watchdog(options.seconds, "compiling"):
-        kernels = prepare(cases, threads=os.cpu_count() or 1)
-    print(f"{len(kernels)} kernels in {perf_counter() - begin:.0f} s", flush=True)
-    sms = torch.cuda.get_device_properties(0).multi_processor_count
-    streams = [torch.cuda.Stream() for _ in range(2)]
-    done: Counter[str] = Counter()
-    bad: Counter[str] = Counter()
-    for case in cases:
-        if perf_counter() - begin > options.seconds:
-            break
-        with watchdog(options.hang, str(case)):
-            wrong = check_splits(case, streams, sms)
-        done[case.schedule] += 1
-        if wrong:
-            bad[case.schedule] += 1
-            print(f"WRONG {case}: {wrong}", flush=True)
-    print(summary(done.total(), options.count, perf_counter() - begin, done, bad))
-    return 1 if bad or not done else 0
+    @cache  # made at the first case: --help needs no GPU
+    def gpu() -> tuple[list[Any], int]:
+        sms = torch.cuda.get_device_properties(0).multi_processor_count
+        return [torch.cuda.Stream() for _ in range(2)], sms
+
+    def judge(case: Case) -> str:
+        return check_splits(case, *gpu())
+
+    return launches(arguments, __doc__, draw_split, judge, set(SPLITS))
 
 
 if __name__ == "__main__":
