@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Expr, Special, Var
-from lowering.ir.kernel import CircularBuffer, Kernel, MBarrierArray
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Expr, Special, Var
+from lowering.kernel.kernel import CircularBuffer, Kernel, MBarrierArray
+from lowering.kernel.nodes import (
     Acquire,
     Body,
     ClusterSync,
@@ -62,8 +62,8 @@ from lowering.ir.nodes import (
     WarpSync,
     one_thread,
 )
-from lowering.ir.visit import Names, consumes, map_bodies, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, consumes, map_bodies, walk
+from passes.options import LoweringOptions
 
 __all__ = ["allocate_mbarriers"]
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import ScheduleError
-from lowering.ir.kernel import Kernel, SharedBuffer
-from lowering.ir.nodes import TmaLoad
-from lowering.ir.visit import walk
-from lowering.options import LoweringOptions
+from lowering.ground.errors import ScheduleError
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.nodes import TmaLoad
+from lowering.kernel.visit import walk
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["allocate_shared"]
 

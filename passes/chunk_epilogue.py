@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from lowering import hopper
-from lowering.errors import InternalError, ScheduleError
-from lowering.ir.expr import ZERO, Const, Expr
-from lowering.ir.kernel import Kernel, NamedBarrierArray, SharedBuffer
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.expr import ZERO, Const, Expr
+from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
+from lowering.kernel.nodes import (
     BarSync,
     Body,
     BulkCommit,
@@ -40,8 +39,9 @@ from lowering.ir.nodes import (
     TmaStore,
     one_thread,
 )
-from lowering.ir.visit import Names, bodies, map_bodies, map_roles
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, bodies, map_bodies, map_roles
+from lowering.target import hopper
+from passes.options import LoweringOptions
 from passes.swizzle_shared import store_swizzle
 
 __all__ = ["chunk_epilogue"]

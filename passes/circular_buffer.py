@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Expr
-from lowering.ir.kernel import CircularBuffer, Kernel
-from lowering.ir.nodes import (
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Expr
+from lowering.kernel.kernel import CircularBuffer, Kernel
+from lowering.kernel.nodes import (
     Acquire,
     Body,
     Consume,
@@ -26,8 +26,8 @@ from lowering.ir.nodes import (
     Stmt,
     WaitFull,
 )
-from lowering.ir.visit import map_bodies
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import map_bodies
+from passes.options import LoweringOptions
 
 __all__ = ["circular_buffer"]
 

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import MmaTile, TmaLoad
-from lowering.ir.visit import walk
-from lowering.options import LoweringOptions
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import MmaTile, TmaLoad
+from lowering.kernel.visit import walk
+from passes.options import LoweringOptions
 
 __all__ = ["clip_boxes"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from lowering.ir.expr import (
+from lowering.ground.expr import (
     ONE,
     ZERO,
     Binary,
@@ -33,9 +33,9 @@ from lowering.ir.expr import (
     minimum,
     select,
 )
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Carry, For, Let, Stmt
-from lowering.ir.visit import (
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Carry, For, Let, Stmt
+from lowering.kernel.visit import (
     Names,
     defined,
     expressions,
@@ -45,7 +45,7 @@ from lowering.ir.visit import (
     used,
     walk,
 )
-from lowering.options import LoweringOptions
+from passes.options import LoweringOptions
 
 __all__ = ["delinearize"]
 

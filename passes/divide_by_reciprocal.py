@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from lowering.ir.expr import (
+from lowering.ground.expr import (
     Binary,
     Const,
     Expr,
@@ -37,10 +37,10 @@ from lowering.ir.expr import (
     select,
     type_of,
 )
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, For, Frag, Let, Stmt
-from lowering.ir.visit import Names, defined, expressions, map_bodies, map_exprs, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, For, Frag, Let, Stmt
+from lowering.kernel.visit import Names, defined, expressions, map_bodies, map_exprs, walk
+from passes.options import LoweringOptions
 
 __all__ = ["divide_by_reciprocal"]
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Binary, Const, Expr, Var, as_expr
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
-from lowering.ir.text import print_stmt
-from lowering.ir.visit import Names, map_bodies
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Var, as_expr
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
+from lowering.kernel.text import print_stmt
+from lowering.kernel.visit import Names, map_bodies
+from passes.options import LoweringOptions
 
 __all__ = ["expect_tx"]
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError
-from lowering.ir.expr import Const, Expr, Special, Var, minimum
-from lowering.ir.kernel import CircularBuffer, Kernel
-from lowering.ir.nodes import Body, Consume, Elect, For, If, Let, Role, Roles, Section, Stmt
-from lowering.ir.visit import Names, map_bodies, rename
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Const, Expr, Special, Var, minimum
+from lowering.kernel.kernel import CircularBuffer, Kernel
+from lowering.kernel.nodes import Body, Consume, Elect, For, If, Let, Role, Roles, Section, Stmt
+from lowering.kernel.visit import Names, map_bodies, rename
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["interleave_loads"]
 

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import ZERO, Binary, Expr, Var, substitute
-from lowering.ir.kernel import CircularBuffer, Kernel, NamedBarrierArray
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import ZERO, Binary, Expr, Var, substitute
+from lowering.kernel.kernel import CircularBuffer, Kernel, NamedBarrierArray
+from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     Body,
@@ -36,8 +35,9 @@ from lowering.ir.nodes import (
     Stmt,
     WaitFull,
 )
-from lowering.ir.visit import Names, consumes, map_roles, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, consumes, map_roles, walk
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["order_pingpong"]
 

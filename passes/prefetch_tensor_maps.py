@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import PrefetchTensorMap, one_thread
-from lowering.options import LoweringOptions
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import PrefetchTensorMap, one_thread
+from passes.options import LoweringOptions
 
 __all__ = ["prefetch_tensor_maps"]
 

@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lowering.errors import InternalError
-from lowering.ir.expr import ONE, ZERO, Expr, Special, Var, minimum
-from lowering.ir.kernel import CounterArray, Kernel, MBarrierArray, TileQueue, WordArray
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, minimum
+from lowering.kernel.kernel import CounterArray, Kernel, MBarrierArray, TileQueue, WordArray
+from lowering.kernel.nodes import (
     Atom,
     Body,
     Break,
@@ -61,8 +61,8 @@ from lowering.ir.nodes import (
     WordRef,
     one_thread,
 )
-from lowering.ir.visit import Names, rewrite, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, rewrite, walk
+from passes.options import LoweringOptions
 
 __all__ = ["queue_tiles"]
 

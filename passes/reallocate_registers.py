@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError, ScheduleError
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Role, Roles, SetMaxNReg
-from lowering.ir.visit import map_roles
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Role, Roles, SetMaxNReg
+from lowering.kernel.visit import map_roles
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["reallocate_registers"]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Frag, FragPointwise, Stmt
-from lowering.ir.visit import Names, map_bodies, used, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Frag, FragPointwise, Stmt
+from lowering.kernel.visit import Names, map_bodies, used, walk
+from passes.options import LoweringOptions
 
 __all__ = ["reshape_pointwise"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Stmt, TmaLoad, TmaStore
-from lowering.ir.visit import rewrite
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Stmt, TmaLoad, TmaStore
+from lowering.kernel.visit import rewrite
+from passes.options import LoweringOptions
 
 __all__ = ["set_cache_policies"]
 

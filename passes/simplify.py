@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lowering.ir.expr import (
+from lowering.ground.expr import (
     Binary,
     Const,
     Expr,
@@ -25,8 +25,9 @@ from lowering.ir.expr import (
     substitute,
     type_of,
 )
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import (
+from lowering.ground.poly import poly, same
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
     Body,
     For,
     Frag,
@@ -41,9 +42,8 @@ from lowering.ir.nodes import (
     Let,
     Stmt,
 )
-from lowering.ir.poly import poly, same
-from lowering.ir.visit import map_bodies, map_exprs, rename, used, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import map_bodies, map_exprs, rename, used, walk
+from passes.options import LoweringOptions
 
 __all__ = ["simplify", "simplify_expr"]
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from lowering.errors import InternalError
-from lowering.ir.expr import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import (
     ONE,
     Binary,
     Const,
@@ -28,11 +28,11 @@ from lowering.ir.expr import (
     select,
     substitute,
 )
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Carry, Elect, For, If, Let, MBarrierRef, Role, Stmt
-from lowering.ir.poly import Poly, poly
-from lowering.ir.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
-from lowering.options import LoweringOptions
+from lowering.ground.poly import Poly, poly
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Carry, Elect, For, If, Let, MBarrierRef, Role, Stmt
+from lowering.kernel.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
+from passes.options import LoweringOptions
 
 __all__ = ["step_stages"]
 

@@ -22,14 +22,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from lowering import hopper
-from lowering.errors import ScheduleError
-from lowering.ir.expr import ZERO, Const, Expr, Special
-from lowering.ir.kernel import Kernel, SharedBuffer, TensorMap
-from lowering.ir.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
-from lowering.ir.types import DType, Swizzle
-from lowering.ir.visit import rewrite, walk
-from lowering.options import LoweringOptions
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ZERO, Const, Expr, Special
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
+from lowering.kernel.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
+from lowering.kernel.visit import rewrite, walk
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
 

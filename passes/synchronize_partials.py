@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Const, Var
-from lowering.ir.kernel import Kernel, NamedBarrierArray
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Const, Var
+from lowering.kernel.kernel import Kernel, NamedBarrierArray
+from lowering.kernel.nodes import (
     Atom,
     Await,
     BarSync,
@@ -39,8 +38,9 @@ from lowering.ir.nodes import (
     Stmt,
     one_thread,
 )
-from lowering.ir.visit import Names, map_roles, rewrite, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, map_roles, rewrite, walk
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["synchronize_partials"]
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError, ScheduleError
-from lowering.ir.expr import TRUE, substitute
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.expr import TRUE, substitute
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
     Body,
     Carry,
     For,
@@ -33,8 +32,9 @@ from lowering.ir.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.ir.visit import Names, map_bodies
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, map_bodies
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["synchronize_wgmma"]
 

@@ -25,10 +25,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Binary, Const, Expr, Special, Var, substitute
-from lowering.ir.kernel import Kernel, TraceBuffer
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, substitute
+from lowering.ground.poly import Poly, poly
+from lowering.kernel.kernel import Kernel, TraceBuffer
+from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     Body,
@@ -45,9 +46,8 @@ from lowering.ir.nodes import (
     Wgmma,
     WgmmaWait,
 )
-from lowering.ir.poly import Poly, poly
-from lowering.ir.visit import Names, bodies, map_bodies, map_roles, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import Names, bodies, map_bodies, map_roles, walk
+from passes.options import LoweringOptions
 
 __all__ = ["trace"]
 

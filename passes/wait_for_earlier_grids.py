@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
     Atom,
     Body,
     CounterWait,
@@ -47,8 +47,8 @@ from lowering.ir.nodes import (
     TmaLoad,
     TmaStore,
 )
-from lowering.ir.visit import map_roles, walk
-from lowering.options import LoweringOptions
+from lowering.kernel.visit import map_roles, walk
+from passes.options import LoweringOptions
 
 __all__ = ["wait_for_earlier_grids"]
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering import hopper
-from lowering.errors import InternalError, ScheduleError
-from lowering.ir.expr import Special
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Break, Elect, For, If, Let, NextTile, Role, Roles, Section
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.expr import Special
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Break, Elect, For, If, Let, NextTile, Role, Roles, Section
+from lowering.target import hopper
+from passes.options import LoweringOptions
 
 __all__ = ["warp_specialize"]
 

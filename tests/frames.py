@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wsched.schedule.params import MatmulParams, SupportedVectorization
+from wsched.schedule.matmul.params import MatmulParams, SupportedVectorization
 
 __all__ = ["FAMILIES", "Frame", "direct"]
 

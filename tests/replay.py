@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, WHERE
 from tests.schedules import LAYOUTS, SCHEDULES, definition, for_result
-from wsched.compiled import compile_fusion
 from wsched.importer import build_fusion, record_text
-from wsched.schedule.params import MatmulParams
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["cases", "replay"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.hopper import SHARED_BYTES
+from lowering.target.hopper import SHARED_BYTES
 from wsched.fusion import DataType
-from wsched.schedule.limits import BARRIER_BYTES, shared_bytes
-from wsched.schedule.params import (
+from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
+from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
     CircularBufferingStrategy,
     CircularBufferOptions,

@@ -12,13 +12,13 @@ from statistics import median
 
 import pytest
 
-from wsched.bench.correlation import rank_correlation
-from wsched.bench.statistic import geometric_mean
-from wsched.cost_model import Cost, cost
+from wsched.bench.method.correlation import rank_correlation
+from wsched.bench.method.statistic import geometric_mean
+from wsched.choose.cost_model import Cost, cost
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.problem import Problem
-from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams
-from wsched.schedule.tiles import fit_stages, with_tile
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 BF16 = DataType.BFloat16
 DATA = json.loads((Path(__file__).parent / "data" / "h200_schedules.json").read_text())

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lowering.ir.expr import OPS, SPECIALS
-from lowering.pipeline import PASSES
-from wsched.compiled import compile_fusion
-from wsched.demo import LINEAR
+from lowering.ground.expr import OPS, SPECIALS
+from passes.pipeline import PASSES
+from wsched.cli.demo import LINEAR
 from wsched.importer import build_fusion, record_text
+from wsched.run.compiled import compile_fusion
 from wsched.schedule.loops import side_by_side
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "design").glob("*.md")])

@@ -8,19 +8,19 @@ import pytest
 
 from lowering.cuda import nvrtc
 from tests.epilogues import GELU, RESIDUAL
-from wsched.api import import_fusion
-from wsched.demo import LINEAR
-from wsched.fusion import DataType
-from wsched.heuristics import (
+from wsched.choose.heuristics import (
     TILES,
     Tile,
     candidates,
     choose_params,
     ranked,
 )
-from wsched.problem import Problem, epilogue_work
-from wsched.registers import compile_clean
-from wsched.schedule.params import ClusterDims
+from wsched.choose.problem import Problem, epilogue_work
+from wsched.cli.demo import LINEAR
+from wsched.front.api import import_fusion
+from wsched.fusion import DataType
+from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import ClusterDims
 
 BF16 = DataType.BFloat16
 SHAPES = [(8192, 8192, 8192), (2048, 2048, 2048), (4096, 3584, 512), (16, 4096, 4096)]

@@ -10,13 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.schedules import definition
-from wsched.bench.epilogue import EPILOGUES
-from wsched.cli import app
-from wsched.copies import Copy, direct_us
-from wsched.heuristics import ranked
-from wsched.importer import build_fusion, record_text
-from wsched.inspect import Extents
-from wsched.nvfuser_route import (
+from wsched.bench.fused.epilogue import EPILOGUES
+from wsched.choose.heuristics import ranked
+from wsched.choose.nvfuser_cost import (
     CUBLAS,
     CUBLAS_START_US,
     READ_BYTES_PER_US,
@@ -26,7 +22,11 @@ from wsched.nvfuser_route import (
     pointwise_us,
     roofline_us,
 )
-from wsched.problem import Problem
+from wsched.choose.problem import Problem
+from wsched.cli.app import app
+from wsched.cli.definitions import Extents
+from wsched.importer import build_fusion, record_text
+from wsched.run.copies import Copy, direct_us
 
 LARGE = Extents(4096, 4096, 4096)
 

@@ -12,34 +12,25 @@ FILE_LINES, FUNCTION_LINES, COLUMNS = 400, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "tests", "tools")
 
-BASE = ("lowering.errors", "lowering.hopper")
-IR = (*BASE, "lowering.ir", "lowering.options")
-BACK_END = (*IR, "lowering.descriptor")
+BASE = ("lowering.ground", "lowering.target.hopper")
+KERNEL = ("lowering.kernel", "lowering.ground", "lowering.target")
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
-    "lowering.errors": (),
-    "lowering.hopper": ("lowering.errors",),
-    "lowering.files": (),
-    "lowering.ir": BASE,
-    "lowering.options": (*BASE, "lowering.ir"),
-    "passes": IR,
-    "lowering.descriptor": (*BASE, "lowering.ir"),
-    "lowering.cuda": (*BACK_END, "lowering.files"),
-    "lowering.machine": BACK_END,
-    "lowering": ("passes", "wsched.fusion", "wsched.schedule"),
-    "wsched": (*BASE, "lowering.ir.expr", "lowering.ir.poly", "lowering.ir.pointwise"),
-    "wsched.tuned": ("wsched", *BASE, "lowering.files"),
-    "wsched.bench": ("wsched", *BASE, "lowering.files"),
-    "wsched.api": PACKAGES,  # the drivers, which put the stages together
-    "wsched.compiled": PACKAGES,
-    "wsched.registers": PACKAGES,
-    "wsched.lowering_options": PACKAGES,
-    "wsched.cpu": PACKAGES,
+    "lowering.ground": (),
+    "lowering.target": ("lowering.ground", "lowering.kernel"),
+    "lowering.kernel": ("lowering.ground", "lowering.target"),
+    "passes": KERNEL,
+    "lowering.cuda": KERNEL,
+    "lowering.machine": KERNEL,
+    "lowering": (*KERNEL, "passes", "wsched.fusion", "wsched.schedule"),
+    "wsched": (*BASE, "lowering.kernel.pointwise"),
+    "wsched.front": PACKAGES,  # the drivers, which put the stages together
+    "wsched.run": PACKAGES,
     "wsched.cli": PACKAGES,
     "wsched.nvfuser.cli": PACKAGES,
     "wsched.trace.records": PACKAGES,
     "wsched.bench.host": PACKAGES,  # plays the driver
-    "wsched.bench.hold": PACKAGES,  # has a kernel of its own
+    "wsched.bench.method.hold": PACKAGES,  # has a kernel of its own
 }
 
 # (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.

@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowering.errors import InternalError, ScheduleError, UnsupportedError, WschedError
-    from wsched.api import compile, execute, explain
-    from wsched.compiled import CompiledFusion
-    from wsched.dropin import enabled, install, uninstall
-    from wsched.dropin.definition import FusionDefinition
-    from wsched.schedule.params import (
+    from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError, WschedError
+    from wsched.choose.legal_tiles import legal_tiles
+    from wsched.doors.dropin import enabled, install, uninstall
+    from wsched.doors.dropin.definition import FusionDefinition
+    from wsched.front.api import compile, execute, explain
+    from wsched.run.compiled import CompiledFusion
+    from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
         CachePolicies,
         CachePolicy,
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
         TileRasterizationOrder,
         TilingStrategy,
     )
-    from wsched.schedule.tiles import TileChoice
-    from wsched.tiles import legal_tiles
+    from wsched.schedule.matmul.tiles import TileChoice
 
 __version__ = "0.1.0"
 
@@ -68,33 +68,33 @@ __all__ = [
 ]
 
 _HOME = {
-    "compile": "wsched.api",
-    "execute": "wsched.api",
-    "explain": "wsched.api",
-    "legal_tiles": "wsched.tiles",
-    "enabled": "wsched.dropin",
-    "install": "wsched.dropin",
-    "uninstall": "wsched.dropin",
-    "FusionDefinition": "wsched.dropin.definition",
-    "CompiledFusion": "wsched.compiled",
-    "TileChoice": "wsched.schedule.tiles",
-    "BufferingLoopLevel": "wsched.schedule.params",
-    "CachePolicies": "wsched.schedule.params",
-    "CachePolicy": "wsched.schedule.params",
-    "CircularBufferOptions": "wsched.schedule.params",
-    "CircularBufferingStrategy": "wsched.schedule.params",
-    "ClusterDims": "wsched.schedule.params",
-    "GemmTile": "wsched.schedule.params",
-    "MatMulTileOptions": "wsched.schedule.params",
-    "MatmulParams": "wsched.schedule.params",
-    "MmaMacro": "wsched.schedule.params",
-    "SupportedVectorization": "wsched.schedule.params",
-    "TileRasterizationOrder": "wsched.schedule.params",
-    "TilingStrategy": "wsched.schedule.params",
-    "InternalError": "lowering.errors",
-    "ScheduleError": "lowering.errors",
-    "UnsupportedError": "lowering.errors",
-    "WschedError": "lowering.errors",
+    "compile": "wsched.front.api",
+    "execute": "wsched.front.api",
+    "explain": "wsched.front.api",
+    "legal_tiles": "wsched.choose.legal_tiles",
+    "enabled": "wsched.doors.dropin",
+    "install": "wsched.doors.dropin",
+    "uninstall": "wsched.doors.dropin",
+    "FusionDefinition": "wsched.doors.dropin.definition",
+    "CompiledFusion": "wsched.run.compiled",
+    "TileChoice": "wsched.schedule.matmul.tiles",
+    "BufferingLoopLevel": "wsched.schedule.matmul.params",
+    "CachePolicies": "wsched.schedule.matmul.params",
+    "CachePolicy": "wsched.schedule.matmul.params",
+    "CircularBufferOptions": "wsched.schedule.matmul.params",
+    "CircularBufferingStrategy": "wsched.schedule.matmul.params",
+    "ClusterDims": "wsched.schedule.matmul.params",
+    "GemmTile": "wsched.schedule.matmul.params",
+    "MatMulTileOptions": "wsched.schedule.matmul.params",
+    "MatmulParams": "wsched.schedule.matmul.params",
+    "MmaMacro": "wsched.schedule.matmul.params",
+    "SupportedVectorization": "wsched.schedule.matmul.params",
+    "TileRasterizationOrder": "wsched.schedule.matmul.params",
+    "TilingStrategy": "wsched.schedule.matmul.params",
+    "InternalError": "lowering.ground.errors",
+    "ScheduleError": "lowering.ground.errors",
+    "UnsupportedError": "lowering.ground.errors",
+    "WschedError": "lowering.ground.errors",
 }
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from wsched.cli import main
+from wsched.cli.app import main
 
 main()

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
-from lowering.errors import InternalError
-from lowering.ir.atomic import ATOM_ORDERS, ATOMS
-from lowering.ir.nodes import Atom, CounterRef, CounterWait, Stmt
+from lowering.ground.errors import InternalError
+from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
+from lowering.kernel.nodes import Atom, CounterRef, CounterWait, Stmt
 
 __all__ = ["RULES", "atom_function", "parameters"]
 

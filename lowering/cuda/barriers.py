@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.errors import InternalError
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     ClusterSync,

@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lowering.cuda.nvrtc import ARCH, OPTIONS, Compiled, compile_cubin, nvrtc_version
-from lowering.errors import UnsupportedError
-from lowering.files import TEMPORARY, distrust, replace_file
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.files import TEMPORARY, distrust, replace_file
 
 __all__ = ["CubinCache", "default_directory"]
 

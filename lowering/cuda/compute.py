@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.descriptor import block_bytes, descriptor_template, leading_bytes
-from lowering.errors import InternalError
-from lowering.hopper import WGMMA_K_BYTES
-from lowering.ir.expr import Const, Expr
-from lowering.ir.kernel import SharedBuffer
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Const, Expr
+from lowering.ground.types import DType
+from lowering.kernel.kernel import SharedBuffer
+from lowering.kernel.nodes import (
     Frag,
     FragCast,
     FragColumns,
@@ -23,7 +22,8 @@ from lowering.ir.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.ir.types import DType
+from lowering.target.descriptor import block_bytes, descriptor_template, leading_bytes
+from lowering.target.hopper import WGMMA_K_BYTES
 
 __all__ = ["RULES", "descriptor_words", "wgmma_function"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
-from lowering.errors import InternalError
-from lowering.ir.expr import ONE, Const, Expr, Special, Var, as_expr, free_vars
-from lowering.ir.nodes import Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg, Stmt
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE, Const, Expr, Special, Var, as_expr, free_vars
+from lowering.kernel.nodes import Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg, Stmt
 
 __all__ = ["RULES"]
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 
 __all__ = ["KernelInfo", "kernel_info"]
 

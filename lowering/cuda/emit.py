@@ -20,9 +20,9 @@ from lowering.cuda import (
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
-from lowering.descriptor import ADDRESS_BITS
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.target.descriptor import ADDRESS_BITS
 
 __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 

@@ -13,11 +13,13 @@ from typing import Any
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
-from lowering.ir.kernel import GlobalTensor, Kernel, SharedBuffer
-from lowering.ir.memory import CACHE_POLICIES
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
+from lowering.ground.poly import poly
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
+from lowering.kernel.memory import CACHE_POLICIES
+from lowering.kernel.nodes import (
     Body,
     Frag,
     GmemRef,
@@ -26,9 +28,7 @@ from lowering.ir.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.ir.poly import poly
-from lowering.ir.types import DType, Swizzle
-from lowering.ir.visit import used, walk
+from lowering.kernel.visit import used, walk
 
 __all__ = ["Emitter", "Rule"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.errors import InternalError
-from lowering.ir.expr import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import (
     Binary,
     Const,
     Expr,
@@ -21,7 +21,7 @@ from lowering.ir.expr import (
     as_expr,
     type_of,
 )
-from lowering.ir.poly import Poly, poly
+from lowering.ground.poly import Poly, poly
 
 __all__ = [
     "C_TYPES", "SPECIAL_REGISTERS", "divided", "expression", "power_of_two", "split_multiple",

@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.cuda.expressions import divided
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Expr
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Expr
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import (
     Body,
     Elect,
     For,
@@ -39,7 +40,6 @@ from lowering.ir.nodes import (
     Wgmma,
     WgmmaWait,
 )
-from lowering.ir.types import FragmentType
 
 __all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.errors import InternalError
-from lowering.ir.expr import ONE, ZERO, Expr, Special
-from lowering.ir.kernel import GlobalTensor
-from lowering.ir.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
-from lowering.ir.types import DType
-from lowering.ir.visit import walk
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE, ZERO, Expr, Special
+from lowering.ground.types import DType
+from lowering.kernel.kernel import GlobalTensor
+from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.kernel.visit import walk
 
 __all__ = ["RULES", "parameters"]
 

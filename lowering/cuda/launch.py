@@ -11,9 +11,9 @@ from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
 from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import encode, layout_of
-from lowering.errors import InternalError, UnsupportedError
-from lowering.hopper import SHARED_BYTES
-from lowering.ir.kernel import Kernel
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.kernel.kernel import Kernel
+from lowering.target.hopper import SHARED_BYTES
 
 if TYPE_CHECKING:
     import torch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 from lowering.cuda.tensormap import MAP_BYTES
-from lowering.ir.expr import ScalarType
-from lowering.ir.kernel import Kernel
+from lowering.ground.expr import ScalarType
+from lowering.kernel.kernel import Kernel
 
 __all__ = ["Arguments", "LaunchAttribute", "LaunchConfig"]
 

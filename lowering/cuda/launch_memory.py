@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.errors import InternalError
-from lowering.ir.expr import evaluate
-from lowering.ir.kernel import Kernel
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
 
 __all__ = ["Allocate", "Needs"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.errors import InternalError
-from lowering.ir.expr import Const
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Const
+from lowering.ground.types import DType
+from lowering.kernel.nodes import (
     BulkCommit,
     BulkWait,
     Frag,
@@ -21,7 +22,6 @@ from lowering.ir.nodes import (
     TmaLoad,
     TmaStore,
 )
-from lowering.ir.types import DType
 
 __all__ = ["RULES"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 
 __all__ = ["Names", "Writer"]
 

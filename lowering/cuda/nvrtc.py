@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 
 __all__ = ["ARCH", "OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin",
            "compile_many", "compile_ptx", "nvrtc_version"]  # fmt: skip

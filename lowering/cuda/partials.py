@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.hopper import WARPGROUP
-from lowering.ir.nodes import Frag, FragAddPartial, FragStorePartial, PartialRef, Stmt
+from lowering.kernel.nodes import Frag, FragAddPartial, FragStorePartial, PartialRef, Stmt
+from lowering.target.hopper import WARPGROUP
 
 __all__ = ["RULES", "parameters"]
 

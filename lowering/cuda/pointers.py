@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowering.cuda.tensormap import MAX_ELEMENTS, TORCH_DTYPES
-from lowering.errors import UnsupportedError
-from lowering.ir.kernel import GlobalTensor
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.kernel import GlobalTensor
 
 if TYPE_CHECKING:
     import torch

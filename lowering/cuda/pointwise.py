@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.errors import InternalError
-from lowering.ir.nodes import Frag, FragPointwise, Stmt
-from lowering.ir.pointwise import OPS
-from lowering.ir.types import DType
+from lowering.ground.errors import InternalError
+from lowering.ground.types import DType
+from lowering.kernel.nodes import Frag, FragPointwise, Stmt
+from lowering.kernel.pointwise import OPS
 
 __all__ = ["EXPRESSIONS", "RULES"]
 
@@ -60,7 +60,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "bitwise_and": "{x} && {y}",
     "bitwise_or": "{x} || {y}",
 }
-"""Each operation of ``lowering.ir.pointwise.OPS``; the arguments are names, elements or literals.
+"""Each operation of ``lowering.kernel.pointwise.OPS``; arguments are names, elements or literals.
 
 Division and square root are IEEE. The others are CUDA's single precision functions (at most 2 ulp;
 powf and erfcf 4), which need no local memory, and ``ptx::sigmoid`` (see ``device.cuh``). Those of

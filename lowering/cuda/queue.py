@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
-from lowering.ir.nodes import LdWord, Stmt, StWord, WordRef
+from lowering.kernel.nodes import LdWord, Stmt, StWord, WordRef
 
 __all__ = ["RULES"]
 

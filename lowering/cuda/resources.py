@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowering.cuda.elf import kernel_info
 from lowering.cuda.nvrtc import Compiled
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 
 __all__ = ["Resources", "complaints", "read_resources"]
 

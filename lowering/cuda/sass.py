@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 
 __all__ = ["count_opcodes", "disassemble", "find_nvdisasm", "opcode_report"]
 

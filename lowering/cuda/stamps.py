@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.ir.expr import Expr, Special
-from lowering.ir.kernel import TraceBuffer
-from lowering.ir.nodes import Stamp, Stmt
+from lowering.ground.expr import Expr, Special
+from lowering.kernel.kernel import TraceBuffer
+from lowering.kernel.nodes import Stamp, Stmt
 
 __all__ = ["RULES", "frame", "parameters"]
 

@@ -6,10 +6,10 @@ import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lowering.errors import InternalError, UnsupportedError
-from lowering.hopper import TMA_STRIDE_ALIGN
-from lowering.ir.kernel import TensorMap
-from lowering.ir.types import DType, Swizzle
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import TensorMap
+from lowering.target.hopper import TMA_STRIDE_ALIGN
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowering.errors import InternalError
-from lowering.ir.kernel import CounterArray
-from lowering.ir.nodes import Atom, CounterRef, CounterWait
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import CounterArray
+from lowering.kernel.nodes import Atom, CounterRef, CounterWait
 from lowering.machine.errors import FaultError, MachineError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run

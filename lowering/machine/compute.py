@@ -8,10 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from lowering.descriptor import block_bytes, leading_bytes, wgmma_descriptor
-from lowering.errors import InternalError
-from lowering.hopper import WGMMA_K, WGMMA_K_BYTES, WGMMA_M, WGMMA_N
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.nodes import (
     FragCast,
     FragColumns,
     FragFill,
@@ -20,14 +19,15 @@ from lowering.ir.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.ir.text import print_stmt
-from lowering.ir.types import DType, Swizzle
+from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, block_to_lanes, convert, filled, to_float32
 from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
+from lowering.target.descriptor import block_bytes, leading_bytes, wgmma_descriptor
+from lowering.target.hopper import WGMMA_K, WGMMA_K_BYTES, WGMMA_M, WGMMA_N
 
 __all__ = [
     "frag_cast", "frag_columns", "frag_fill", "mn_major_chunks", "operand_chunks", "wgmma",

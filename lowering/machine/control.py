@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.hopper import REGISTER_STEP, SETMAXNREG_RANGE
-from lowering.ir.expr import Expr, Var
-from lowering.ir.nodes import Body, Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
+from lowering.ground.expr import Expr, Var
+from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Code, Program, Run, execute
 from lowering.machine.scalars import Scalar, bind
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Fragment, Warp
+from lowering.target.hopper import REGISTER_STEP, SETMAXNREG_RANGE
 
 __all__ = ["elect", "for_", "if_", "let", "roles", "setmaxnreg"]
 

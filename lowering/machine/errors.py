@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 
 __all__ = ["DeadlockError", "FaultError", "MachineError"]
 

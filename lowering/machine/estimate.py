@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lowering.ir import nodes
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Frag, Stmt
-from lowering.ir.visit import walk
+from lowering.kernel import nodes
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Frag, Stmt
+from lowering.kernel.visit import walk
 from lowering.machine.control import elect, for_, if_, let, roles
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Handler, Program, Run, execute

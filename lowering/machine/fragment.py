@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowering.ir.types import DType, FragmentType
+from lowering.ground.types import DType, FragmentType
 
 __all__ = [
     "Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "lane_rows", "row_lanes",

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from lowering.errors import UnsupportedError
-from lowering.ir.kernel import GlobalTensor
-from lowering.ir.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
-from lowering.ir.types import DType, FragmentType
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.types import DType, FragmentType
+from lowering.kernel.kernel import GlobalTensor
+from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowering.ir.types import Swizzle
+from lowering.ground.types import Swizzle
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 

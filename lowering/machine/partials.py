@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowering.ir.nodes import FragAddPartial, FragStorePartial, PartialRef
+from lowering.kernel.nodes import FragAddPartial, FragStorePartial, PartialRef
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run

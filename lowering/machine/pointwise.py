@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lowering.ir.nodes import Frag, FragPointwise
-from lowering.ir.pointwise import OPS
-from lowering.ir.types import FragmentType
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Frag, FragPointwise
+from lowering.kernel.pointwise import OPS
 from lowering.machine.fragment import Array, to_float32
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
@@ -74,7 +74,7 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "bitwise_and": np.logical_and,
     "bitwise_or": np.logical_or,
 }
-"""What each operation of ``lowering.ir.pointwise.OPS`` computes, on float32 and bool arrays.
+"""What each operation of ``lowering.kernel.pointwise.OPS`` computes, on float32 and bool arrays.
 
 ``np.minimum`` and ``np.maximum`` give NaN if either argument is, as torch does.
 """

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lowering.descriptor import tile_byte
-from lowering.errors import InternalError
-from lowering.ir.expr import Expr
-from lowering.ir.kernel import Kernel, SharedBuffer
-from lowering.ir.nodes import Body, MBarrierRef, SmemRef, Stmt
-from lowering.ir.text import print_stmt
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Expr
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.nodes import Body, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.scalars import Env, Scalar, compile_scalar
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Cta, Warp
+from lowering.target.descriptor import tile_byte
 
 __all__ = ["Code", "Handler", "Place", "Program", "Run", "execute"]
 

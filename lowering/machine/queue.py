@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.ir.nodes import LdWord, StWord, WordRef
+from lowering.kernel.nodes import LdWord, StWord, WordRef
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
 from lowering.machine.scalars import bind

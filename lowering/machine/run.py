@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowering.errors import InternalError, UnsupportedError, WschedError
-from lowering.ir import nodes
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Stmt
+from lowering.ground.errors import InternalError, UnsupportedError, WschedError
+from lowering.kernel import nodes
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Stmt
 from lowering.machine import (
     atomics,
     compute,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.ir.expr import OPS, Binary, Const, Expr, ScalarType, Select, Special, Var
+from lowering.ground.expr import OPS, Binary, Const, Expr, ScalarType, Select, Special, Var
 from lowering.machine.errors import FaultError
 
 __all__ = ["Env", "Scalar", "bind", "compile_scalar"]

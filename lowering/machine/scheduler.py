@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lowering.ir.nodes import Stmt
-from lowering.ir.text import print_stmt
+from lowering.kernel.nodes import Stmt
+from lowering.kernel.text import print_stmt
 from lowering.machine.errors import DeadlockError, FaultError, MachineError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel, TraceBuffer
-from lowering.ir.nodes import Stamp
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel, TraceBuffer
+from lowering.kernel.nodes import Stamp
 from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Steps

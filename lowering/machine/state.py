@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lowering.hopper import registers_at_entry
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Frag, Stmt
-from lowering.ir.text import print_stmt
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Frag, Stmt
+from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
@@ -21,6 +20,7 @@ from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
+from lowering.target.hopper import registers_at_entry
 
 if TYPE_CHECKING:
     from lowering.machine.atomics import Counters

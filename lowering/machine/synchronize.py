@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.errors import InternalError
-from lowering.hopper import NAMED_BARRIERS
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     ClusterSync,
@@ -23,12 +22,13 @@ from lowering.ir.nodes import (
     NamedBarrierRef,
     WarpSync,
 )
-from lowering.ir.text import print_stmt
+from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import NamedBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Steps
 from lowering.machine.state import Warp
+from lowering.target.hopper import NAMED_BARRIERS
 
 __all__ = [
     "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",

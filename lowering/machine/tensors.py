@@ -6,13 +6,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from lowering.errors import UnsupportedError
-from lowering.hopper import TMA_BOX_MAX, TMA_STRIDE_ALIGN
-from lowering.ir.kernel import TensorMap
-from lowering.ir.types import DType, Swizzle
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import TensorMap
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import swizzled
+from lowering.target.hopper import TMA_BOX_MAX, TMA_STRIDE_ALIGN
 
 __all__ = ["GlobalTensor", "box_chunks"]
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from lowering.errors import InternalError
-from lowering.ir.kernel import SharedBuffer
-from lowering.ir.nodes import (
+from lowering.ground.errors import InternalError
+from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import SharedBuffer
+from lowering.kernel.nodes import (
     BulkCommit,
     BulkWait,
     LdMatrix,
@@ -20,8 +21,7 @@ from lowering.ir.nodes import (
     TmaLoad,
     TmaStore,
 )
-from lowering.ir.text import print_stmt
-from lowering.ir.types import FragmentType
+from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_rows_cols, lane_rows, row_lanes

@@ -8,13 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.ir.expr import evaluate
+from lowering.ground.expr import evaluate
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
 from tests.schedules import definition, for_result
-from wsched.api import import_fusion
-from wsched.compiled import CompiledFusion, compile_fusion
-from wsched.schedule.params import MatmulParams
+from wsched.front.api import import_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.params import MatmulParams
 
 NUMPY: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 

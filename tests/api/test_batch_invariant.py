@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import GELU
 from tests.schedules import SCHEDULES, definition
+from wsched.choose.heuristics import candidates
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.heuristics import candidates
-from wsched.problem import Problem
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 N, M = 72, 264

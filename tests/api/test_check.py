@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.ir.pointwise import OPS
+from lowering.kernel.pointwise import OPS
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, epilogue
 from tests.schedules import definition
-from wsched.check import check, random_inputs
+from wsched.cli.check import check, random_inputs
+from wsched.cli.definitions import Extents, kernel_for
 from wsched.importer import build_fusion, record_text
-from wsched.inspect import Extents, kernel_for
-from wsched.reference import FUNCTIONS, reference
+from wsched.run.reference import FUNCTIONS, reference
 
 EXTENTS = Extents(72, 64, 40)
 SCALARS = epilogue(
@@ -33,7 +33,7 @@ def test_right(name: str) -> None:
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsched.check.find_spec", lambda name: None)
+    monkeypatch.setattr("wsched.cli.check.find_spec", lambda name: None)
     kernel = kernel_for(SCALARS, EXTENTS)
     inputs: list[Any] = random_inputs(kernel.fusion, EXTENTS, 0, "cpu")
     assert all(isinstance(x, np.ndarray) for x in inputs)

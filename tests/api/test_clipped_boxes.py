@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lowering.pipeline as pipeline
-from lowering.ir.kernel import Kernel
+import passes.pipeline as pipeline
+from lowering.kernel.kernel import Kernel
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
-from lowering.options import LoweringOptions
+from passes.options import LoweringOptions
 from tests.api import test_epilogue_inputs as residual
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.epilogues import RESIDUAL
 from tests.frames import direct
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, for_result
-from wsched.compiled import CompiledFusion
+from wsched.run.compiled import CompiledFusion
 
 ROWS = (1, 5, 16, 63, 64, 65)
 KINDS = {

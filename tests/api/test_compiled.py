@@ -11,16 +11,16 @@ import pytest
 
 from lowering.cuda import launch
 from lowering.cuda.nvrtc import Compiled
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.api.test_once import at_once
 from tests.cuda.fake_driver import LAUNCH, Driver, fake_torch
 from tests.schedules import SCHEDULES, definition
-from wsched.api import import_fusion
-from wsched.arguments import Arguments
-from wsched.compiled import CompiledFusion, compile_fusion
-from wsched.kernel_name import kernel_name
-from wsched.presets import PRESETS
-from wsched.schedule.params import MatmulParams, TileRasterizationOrder
+from wsched.choose.presets import PRESETS
+from wsched.front.api import import_fusion
+from wsched.run.arguments import Arguments
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.kernel_name import kernel_name
+from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 
 FUSION = import_fusion(definition())
 
@@ -98,7 +98,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     fake = Compiler()
-    monkeypatch.setattr("wsched.compiled._cache", lambda: fake)
+    monkeypatch.setattr("wsched.run.compiled._cache", lambda: fake)
     return fake
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import wsched
 from tests.schedules import definition, ping_pong
-from wsched import api
-from wsched.copies import Copy, copied, copies, slower_than_direct
-from wsched.explanation import Explanation
-from wsched.layout import laid_out
+from wsched.front import api
+from wsched.front.explanation import Explanation
+from wsched.run.copies import Copy, copied, copies, slower_than_direct
+from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.epilogues import RESIDUAL, WHERE, epilogue
-from wsched.api import import_fusion
-from wsched.arguments import bind, tma_inputs
+from wsched.choose.heuristics import choose_params, ranked
+from wsched.choose.problem import Problem
+from wsched.front.api import import_fusion
 from wsched.fusion import DataType
-from wsched.heuristics import choose_params, ranked
-from wsched.problem import Problem
-from wsched.schedule.limits import shared_bytes
+from wsched.run.arguments import bind, tma_inputs
+from wsched.schedule.matmul.limits import shared_bytes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

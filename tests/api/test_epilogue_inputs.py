@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.ir.expr import Special, evaluate
-from lowering.ir.nodes import FragLoadGlobal, If, LdMatrix, LdShared, MBarrierWait, TmaLoad
-from lowering.ir.visit import walk
+from lowering.ground.expr import Special, evaluate
+from lowering.kernel.nodes import FragLoadGlobal, If, LdMatrix, LdShared, MBarrierWait, TmaLoad
+from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import SCHEDULES, for_result
-from wsched.api import import_fusion
-from wsched.compiled import CompiledFusion, compile_fusion
+from wsched.front.api import import_fusion
 from wsched.fusion import DataType
-from wsched.schedule.epilogue_inputs import MAX_LOADED
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.epilogue_inputs import MAX_LOADED
 
 TYPES = {DataType.BFloat16: "bf16", DataType.Half: "f16", DataType.Float: "f32"}
 

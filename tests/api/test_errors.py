@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import ScheduleError, UnsupportedError, WschedError
-from lowering.pipeline import PASSES
+from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from passes.pipeline import PASSES
 from tests.schedules import SCHEDULES, definition
-from wsched.input_error import InputError
+from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -11,9 +11,9 @@ import pytest
 import wsched
 from tests.api.test_once import at_once
 from tests.schedules import SCHEDULES, definition
-from wsched import api
+from wsched.front import api
 from wsched.importer import UnfinishedError
-from wsched.schedule.params import ClusterDims
+from wsched.schedule.matmul.params import ClusterDims
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -119,7 +119,7 @@ def test_a_live_definition_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None
     fd = live(lambda fd, x, w: fd.ops.linear(x, w))
     inputs = [integers(M, K), integers(N, K)]
     first = wsched.compile(fd, inputs)
-    monkeypatch.setattr("wsched.api.definition_of", None)
+    monkeypatch.setattr("wsched.front.api.definition_of", None)
     assert wsched.compile(fd, inputs) is first
 
 

@@ -14,9 +14,10 @@ import pytest
 import wsched
 from lowering.cuda.launch import LoadedKernel, PreparedLaunch
 from tests.schedules import definition
-from wsched import api, arguments, compiled, host
 from wsched.bench.host import fake_kernel
-from wsched.host import HostPlan, Plans, class_key
+from wsched.front import api
+from wsched.run import arguments, compiled, host
+from wsched.run.host import HostPlan, Plans, class_key
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.ir.nodes import TmaLoad, Wgmma
-from lowering.ir.text import parse_kernel, print_kernel
-from lowering.ir.visit import walk
+from lowering.kernel.nodes import TmaLoad, Wgmma
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.visit import walk
 from tests.api.test_execute import K, M, N, integers, live, product
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, for_result, ping_pong
-from wsched.api import import_fusion
-from wsched.layout import laid_out
-from wsched.schedule.params import MatmulParams
+from wsched.front.api import import_fusion
+from wsched.run.layout import laid_out
+from wsched.schedule.matmul.params import MatmulParams
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from wsched.once import once
+from wsched.run.once import once
 
 
 class Slow:

@@ -10,15 +10,15 @@ import pytest
 
 from lowering.cuda.nvrtc import CompileError, compilations
 from lowering.cuda.resources import Resources
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition, pipelined
-from wsched import api
-from wsched.api import import_fusion
-from wsched.compiled import CompiledFusion, compile_fusion
-from wsched.explanation import explain_kernel
-from wsched.inspect import Extents
-from wsched.registers import compile_clean
-from wsched.schedule.params import MatmulParams
+from wsched.cli.definitions import Extents
+from wsched.front import api
+from wsched.front.api import import_fusion
+from wsched.front.explanation import explain_kernel
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import MatmulParams
 
 FUSION = import_fusion(definition())
 PAIR = tuple[int, int] | None

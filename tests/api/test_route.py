@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 from tests.schedules import SCHEDULES, definition
-from wsched import api, explanation, route
-from wsched.compiled import CompiledFusion
-from wsched.cost_model import Cost
-from wsched.explanation import explain_kernel
+from wsched.choose import route
+from wsched.choose.cost_model import Cost
+from wsched.choose.heuristics import Candidate
+from wsched.choose.problem import Problem
+from wsched.front import api, explanation
+from wsched.front.explanation import explain_kernel
 from wsched.fusion import DataType
-from wsched.heuristics import Candidate
-from wsched.input_error import InputError
-from wsched.problem import Problem
+from wsched.run.compiled import CompiledFusion
+from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -247,7 +248,8 @@ def test_an_operation_that_nobody_has() -> None:
         wsched.execute(ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate"), [X, W])
     assert str(caught.value) == (
         "fd.ops.frobnicate by torch is not supported; supported: the operations of "
-        "wsched.fallback.torch_ops. Refused before: wsched: fd.ops.frobnicate in an epilogue is "
+        "wsched.doors.fallback.torch_ops. Refused before: wsched: fd.ops.frobnicate in an epilogue "
+        "is "
         "not supported; supported: the operations of design/pointwise-ops.md; nvfuser: nvFuser on "
         "CPU tensors is not supported; supported: CUDA tensors"
     )

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from lowering.cuda.sass import count_opcodes
-from lowering.hopper import MBARRIER_BYTES, registers_at_entry
-from lowering.ir.expr import ZERO, Var
-from lowering.ir.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
-from lowering.ir.text import print_stmt
-from lowering.ir.visit import walk
-from lowering.lower_queue import STAGES
+from lowering.ground.expr import ZERO, Var
+from lowering.kernel.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
+from lowering.kernel.text import print_stmt
+from lowering.kernel.visit import walk
+from lowering.nest.queue import STAGES
+from lowering.target.hopper import MBARRIER_BYTES, registers_at_entry
 from tests.api.on_machine import kernel
 from tests.api.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
-from wsched.compiled import CompiledFusion
 from wsched.fusion import DataType
-from wsched.schedule.limits import chunk_columns, shared_bytes
-from wsched.schedule.params import CachePolicies, CachePolicy, MatmulParams
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.limits import chunk_columns, shared_bytes
+from wsched.schedule.matmul.params import CachePolicies, CachePolicy, MatmulParams
 
 DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
 """What ptxas makes of a division of integers: a reciprocal in floating point, or a call."""

@@ -10,8 +10,8 @@ import pytest
 from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.schedules import SCHEDULES, error_limit
-from wsched.compiled import CompiledFusion
-from wsched.schedule.params import MatmulParams
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import MatmulParams
 
 ORDERS: list[tuple[Adversary, int]] = [
     ("eager", 0),

@@ -19,10 +19,10 @@ from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.api.test_epilogue import CASES as EPILOGUES
 from tests.api.test_epilogue import K, M, N, W, X, check
 from tests.schedules import cooperative, definition, ping_pong, split_k, stream_k
-from wsched.compiled import CompiledFusion
-from wsched.schedule.legality import load_relation
+from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import side_by_side
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.proof.legality import load_relation
 
 TILED: dict[str, MatmulParams] = {
     "cooperative": cooperative(128, 16, 16, stages=3),

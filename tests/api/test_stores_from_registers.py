@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import wsched
-from lowering.errors import ScheduleError, UnsupportedError
-from lowering.ir.nodes import FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore
-from lowering.ir.visit import walk
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, TmaLoad, TmaStore
+from lowering.kernel.visit import walk
 from tests.api.test_execute import DTYPES, integers, product
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.frames import FAMILIES, Frame, direct
 from tests.schedules import SCHEDULES, cooperative, definition, for_result
+from wsched.choose.heuristics import ranked
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.heuristics import ranked
-from wsched.problem import Problem
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands, run
 from tests.schedules import cooperative
-from wsched.schedule.params import TileRasterizationOrder
+from wsched.schedule.matmul.params import TileRasterizationOrder
 
 CLUSTERS = [(1, 1), (2, 1), (1, 2), (2, 2)]
 

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ir.expr import Const, evaluate
-from lowering.ir.nodes import Body, MBarrierWait, NextTile, Stmt, TmaLoad
-from lowering.ir.visit import rewrite, walk
+from lowering.ground.expr import Const, evaluate
+from lowering.kernel.nodes import Body, MBarrierWait, NextTile, Stmt, TmaLoad
+from lowering.kernel.visit import rewrite, walk
 from lowering.machine import MachineError, run_kernel
 from lowering.machine.run import RunResult
 from lowering.machine.scheduler import Adversary
 from tests.api import test_epilogue_inputs as inputs
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.epilogues import RESIDUAL
-from tests.ir.expressions import budget
+from tests.kernel.expressions import budget
 from tests.schedules import cooperative, dynamic, ping_pong
-from wsched.compiled import CompiledFusion
-from wsched.schedule.params import MatmulParams, TilingStrategy
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 
 SMALL: dict[str, MatmulParams] = {
     "cooperative": cooperative(64, 16, 32, stages=2, groups=1, registers=None),

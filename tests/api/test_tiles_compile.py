@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lowering.hopper import REGISTERS, registers_at_entry
+from lowering.target.hopper import REGISTERS, registers_at_entry
 from tests.pairwise import Pair, Row, pairs_of, pairwise
-from wsched.api import import_fusion
-from wsched.compiled import compile_fusion
+from wsched.front.api import import_fusion
 from wsched.fusion import Fusion
-from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams
-from wsched.schedule.tiles import TileChoice, tile_choice
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import TileChoice, tile_choice
 
 FACTORS = {
     "m": (64, 128, 192, 256),

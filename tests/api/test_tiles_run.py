@@ -7,10 +7,10 @@ import pytest
 
 from tests.api.on_machine import NUMPY, Problem, exact, operands, run
 from tests.schedules import definition
-from wsched.api import import_fusion
-from wsched.compiled import compile_fusion
-from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams
-from wsched.schedule.tiles import tile_choice
+from wsched.front.api import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import tile_choice
 
 TILES = [
     # m, n, k, (groups, ping-pong), layout, result, cluster

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from lowering.cuda.emit import emit_kernel
-from lowering.ir.expr import evaluate
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Stamp
-from lowering.ir.visit import walk
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Stamp
+from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.api.test_epilogue_inputs import kernel as epilogue_kernel
 from tests.epilogues import RESIDUAL
 from tests.schedules import SCHEDULES, dynamic
-from wsched.compiled import CompiledFusion
-from wsched.schedule.params import MatmulParams
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.records import decode
 from wsched.trace.spans import Span, Trace
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wsched.workspace import Workspace, _allocate
+from wsched.run.workspace import Workspace, _allocate
 
 
 class Device:

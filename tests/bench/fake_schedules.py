@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 from tests.bench.fakes import FakeGpu, FakeSampler
-from wsched.bench.problem import Problem, definition_text
-from wsched.bench.ranking import Ranked, ranking
-from wsched.bench.schedules_worker import run_ranking_job
-from wsched.bench.tune_worker import FINALISTS, definition_of
+from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.schedules.ranking import Ranked, ranking
+from wsched.bench.schedules.worker import run_ranking_job
+from wsched.bench.tune.worker import FINALISTS, definition_of
 
 SMS = 4
 

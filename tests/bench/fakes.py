@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowering.errors import InternalError, ScheduleError, UnsupportedError
-from wsched.bench.measure import Accuracy, OutOfMemory
-from wsched.bench.problem import Problem, Shape
-from wsched.bench.systems import Prepared, Skip
-from wsched.bench.worker import run_job
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from wsched.bench.gemm.worker import run_job
+from wsched.bench.method.measure import Accuracy, OutOfMemory
+from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.peers.systems import Prepared, Skip
 
 RIGHT, WRONG = Accuracy(1.7e-3, 0), Accuracy(float("nan"), 12)
 

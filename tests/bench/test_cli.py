@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lowering.errors import ScheduleError, UnsupportedError
-from wsched.bench import watch
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.cli import app, job_of, read_params
-from wsched.bench.measure import Plan
-from wsched.bench.problem import Shape
-from wsched.bench.results import save
-from wsched.bench.statistic import orders
-from wsched.schedule.params import ClusterDims, MatmulParams
+from wsched.bench.gemm.results import save
+from wsched.bench.method import watch
+from wsched.bench.method.measure import Plan
+from wsched.bench.method.problem import Shape
+from wsched.bench.method.statistic import orders
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 
 def use_worker(monkeypatch: pytest.MonkeyPatch, bad: dict[str, str]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from wsched.bench import clocks
-from wsched.bench.clocks import ClockSampler, EnergyCounter, Sample, parse_smi, summary
+from wsched.bench.method import clocks
+from wsched.bench.method.clocks import ClockSampler, EnergyCounter, Sample, parse_smi, summary
 
 
 def test_parse() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsched.bench.correlation import rank_correlation
+from wsched.bench.method.correlation import rank_correlation
 
 
 def test_by_hand() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import LAYOUTS, SCHEDULES, definition
-from wsched.api import import_fusion
-from wsched.bench.definition import DefinitionOperands, prepare_definition, problem_of
-from wsched.bench.problem import Problem, Shape
-from wsched.layout import laid_out
+from wsched.bench.fused.definition import DefinitionOperands, prepare_definition, problem_of
+from wsched.bench.method.problem import Problem, Shape
+from wsched.front.api import import_fusion
+from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch")
 SHAPE = Shape(72, 136, 64)

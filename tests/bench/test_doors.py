@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from wsched.bench import peer_doors, plugin_answer
-from wsched.bench.problem import Problem, Shape, definition_text
-from wsched.bench.systems import Skip, prepare
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.peers import doors as peer_doors
+from wsched.bench.peers import plugin_answer
+from wsched.bench.peers.systems import Skip, prepare
+from wsched.choose.problem import Problem as Question
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.params import to_fields
-from wsched.problem import Problem as Question
 
 PROBLEM = Problem(Shape(4096, 3584, 512))
 PARAMS = choose_params(Question(4096, 3584, 512, DataType.BFloat16, (DataType.BFloat16,), 132))
@@ -84,7 +85,7 @@ def test_the_process_that_is_asked(process: Any) -> None:
     answer = plugin_answer.plugin_answer(replace(PROBLEM, layout="nt"))
     assert to_fields(answer) == to_fields(PARAMS)
     assert process.command[1:] == [
-        "-m", "wsched.bench.plugin_answer", '[4096, 3584, 512, "bf16", "nt"]',
+        "-m", "wsched.bench.peers.plugin_answer", '[4096, 3584, 512, "bf16", "nt"]',
     ]  # fmt: skip
     assert process.env["NVFUSER_MATMUL_HEURISTIC_PLUGIN"].endswith("/x.so")
     assert process.env["NVFUSER_ENABLE"] == "fuse_matmul"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import wsched
-from wsched.bench import environment as module
-from wsched.bench.environment import (
+from wsched.bench.method import environment as module
+from wsched.bench.method.environment import (
     commit,
     cpu_name,
     driver_version,

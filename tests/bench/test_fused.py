@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
-from wsched.api import import_fusion
-from wsched.bench.epilogue import EPILOGUES, parse_epilogues
-from wsched.bench.fused import (
+from wsched.bench.fused.epilogue import EPILOGUES, parse_epilogues
+from wsched.bench.fused.systems import (
     CHOICE,
     COMPILE,
     COOPERATIVE,
@@ -23,13 +22,14 @@ from wsched.bench.fused import (
     parse_peers,
     prepare_fused,
 )
-from wsched.bench.measure import Plan, measure_shape
-from wsched.bench.problem import LAYOUTS, Problem, Shape
-from wsched.bench.ranking import ranking
-from wsched.bench.systems import Prepared, Skip
-from wsched.cpu import MULTIPROCESSORS
-from wsched.layout import laid_out
-from wsched.schedule.params import MatmulParams
+from wsched.bench.method.measure import Plan, measure_shape
+from wsched.bench.method.problem import LAYOUTS, Problem, Shape
+from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.schedules.ranking import ranking
+from wsched.front.api import import_fusion
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.run.layout import laid_out
+from wsched.schedule.matmul.params import MatmulParams
 
 torch = pytest.importorskip("torch")
 PROBLEM = Problem(Shape(72, 136, 64))
@@ -141,7 +141,7 @@ def test_kinds_of_schedules() -> None:
 def test_no_schedule_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     text = EPILOGUES["bare"].definition("bf16")
     only = [r for r in ranking(text, PROBLEM.shape, 132) if not r.params.ping_pong]
-    monkeypatch.setattr("wsched.bench.fused.ranking", lambda *_: only)
+    monkeypatch.setattr("wsched.bench.fused.systems.ranking", lambda *_: only)
     with pytest.raises(Skip) as skip:
         prepared(PING_PONG, "bare")
     assert str(skip.value) == "no ping-pong schedule fits"
@@ -162,7 +162,7 @@ def test_compile_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_gpu_draws_them(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("wsched.bench.fused.FusedOperands", lambda *a: drawn.append(a))
+    monkeypatch.setattr("wsched.bench.fused.systems.FusedOperands", lambda *a: drawn.append(a))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     gpu = FusedGpu.__new__(FusedGpu)
     gpu._torch, gpu._seed, gpu._epilogue = torch, 3, "silu"

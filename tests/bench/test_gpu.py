@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.bench.fakes import FakeSampler
-from wsched.bench.gpu import CudaGpu, no_gpu_reason
-from wsched.bench.measure import OutOfMemory, Plan, measure_shape
-from wsched.bench.operands import Operands
-from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape
+from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.measure import OutOfMemory, Plan, measure_shape
+from wsched.bench.method.operands import Operands
+from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
 
 torch = pytest.importorskip("torch")
 
@@ -28,7 +28,7 @@ def test_operands_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried 9 GiB.\nstack")
 
-    monkeypatch.setattr("wsched.bench.gpu.Operands", full)
+    monkeypatch.setattr("wsched.bench.method.gpu.Operands", full)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: freed.append(1))
     gpu = CudaGpu.__new__(CudaGpu)
     gpu._torch, gpu._seed, gpu._operands = torch, 0, None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from wsched.bench.layers import LAYERS, ROWS, drawn_shapes
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.schedules.layers import LAYERS, ROWS, drawn_shapes
 
 
 def test_drawn() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.bench.fakes import ERRORS, FakeGpu, FakeSampler
-from wsched.bench.measure import Accuracy, Broken, Plan, measure_shape
-from wsched.bench.problem import Problem, Shape
-from wsched.bench.statistic import orders
+from wsched.bench.method.measure import Accuracy, Broken, Plan, measure_shape
+from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.method.statistic import orders
 
 PROBLEM = Problem(Shape(4096, 4096, 4096))
 PLAN = Plan(rounds=3, replay_ms=2)

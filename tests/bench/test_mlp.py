@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.dropin.definitions import BUILDERS, built, inputs_of, torch
 from tests.dropin.recorder import Recorder
 from wsched.bench import mlp as bench

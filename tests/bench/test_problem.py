@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from wsched.bench.problem import ANCHORS, LAYOUTS, Problem, Shape, definition_text, parse_shapes
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.problem import (
+    ANCHORS,
+    LAYOUTS,
+    Problem,
+    Shape,
+    definition_text,
+    parse_shapes,
+)
 from wsched.importer import build_fusion, record_text
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
-from lowering.ir.verify import verify
+from lowering.kernel.verify import verify
 from lowering.machine import DeadlockError, MachineError, run_kernel
 from tests.schedules import SCHEDULES
-from wsched.bench.hold import hold_kernel
+from wsched.bench.method.hold import hold_kernel
 from wsched.bench.queue import main, measure, report, variants
-from wsched.schedule.params import TilingStrategy
+from wsched.schedule.matmul.params import TilingStrategy
 
 
 class Held:

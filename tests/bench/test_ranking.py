@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 import wsched
-from wsched import api
-from wsched.api import import_fusion
-from wsched.bench.epilogue import EPILOGUES
-from wsched.bench.fused import FusedOperands
-from wsched.bench.problem import LAYOUTS, Problem, Shape
-from wsched.bench.ranking import problem_for, ranking
-from wsched.cpu import MULTIPROCESSORS
-from wsched.layout import laid_out
+from wsched.bench.fused.epilogue import EPILOGUES
+from wsched.bench.fused.systems import FusedOperands
+from wsched.bench.method.problem import LAYOUTS, Problem, Shape
+from wsched.bench.schedules.ranking import problem_for, ranking
+from wsched.front import api
+from wsched.front.api import import_fusion
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch")
 

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import process
 from tests.bench.test_results import BIG, SMALL, SYSTEMS, runs
-from wsched.bench.plot import plot
-from wsched.bench.report import markdown, notes, table
-from wsched.bench.results import summarize
+from wsched.bench.gemm.plot import plot
+from wsched.bench.gemm.report import markdown, notes, table
+from wsched.bench.gemm.results import summarize
 
 
 def test_table(golden: object) -> None:

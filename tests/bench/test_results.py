@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import process
-from wsched.bench.problem import Shape
-from wsched.bench.results import Cell, check_path, from_json, save, summarize, to_json
+from wsched.bench.gemm.results import Cell, check_path, from_json, save, summarize, to_json
+from wsched.bench.method.problem import Shape
 
 BIG, SMALL = Shape(8192, 8192, 8192), Shape(4096, 3584, 512)
 SYSTEMS = ["cublas", "triton", "nvfuser", "wsched"]

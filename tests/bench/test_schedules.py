@@ -14,13 +14,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench.fake_schedules import ranked_here
-from wsched.bench import schedules as command
 from wsched.bench.cli import app
-from wsched.bench.layers import drawn_shapes
-from wsched.bench.problem import Problem, Shape
-from wsched.bench.schedules import shapes_of
-from wsched.bench.schedules_plot import plot
-from wsched.bench.schedules_results import Totals, notes, rows_of, table
+from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.schedules import command as command
+from wsched.bench.schedules.command import shapes_of
+from wsched.bench.schedules.layers import drawn_shapes
+from wsched.bench.schedules.plot import plot
+from wsched.bench.schedules.results import Totals, notes, rows_of, table
 
 _FILE = "a file of `wsched bench schedules`, or none"
 SMALL, LARGE = "16x512x512", "512x4096x1024"
@@ -85,7 +85,7 @@ def test_what_is_in_the_file_is_not_measured_again(
 def test_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake(monkeypatch)
     clock = iter([0.0, 5.0, 11.0])
-    monkeypatch.setattr("wsched.bench.shapes_run.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("wsched.bench.method.shapes_run.time.monotonic", lambda: next(clock))
     saved = tmp_path / "f.json"
     words = ("--shapes", f"{SMALL},{LARGE},8x512x512", "--seconds", "10", "--json", str(saved))
     code, text = invoke(*words)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.bench.fake_schedules import RankedGpu, ranked_here
 from tests.bench.fakes import FakeSampler
-from wsched.bench.gpu import CudaGpu
-from wsched.bench.measure import Plan
-from wsched.bench.problem import Problem, Shape
-from wsched.bench.schedules_worker import FINALISTS, measure_ranking, run_ranking_job
+from wsched.bench.method.gpu import CudaGpu
+from wsched.bench.method.measure import Plan
+from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.schedules.worker import FINALISTS, measure_ranking, run_ranking_job
 
 PROBLEM = Problem(Shape(512, 4096, 1024))
 PLAN = Plan(rounds=3, replay_ms=2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsched.bench.statistic import (
+from wsched.bench.method.statistic import (
     Spread,
     geometric_mean,
     input_sets,

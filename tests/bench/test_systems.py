@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import ScheduleError, UnsupportedError
-from wsched.bench.operands import Operands, distance
-from wsched.bench.peer_cutlass import EXAMPLE, _example
-from wsched.bench.problem import DTYPES, LAYOUTS, Problem, Shape, definition_text
-from wsched.bench.systems import Skip, is_own, parse_peers, plain, prepare
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.bench.method.operands import Operands, distance
+from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape, definition_text
+from wsched.bench.peers.cutlass import EXAMPLE, _example
+from wsched.bench.peers.systems import Skip, is_own, parse_peers, plain, prepare
 from wsched.importer import build_fusion, record_text
-from wsched.schedule.params import ClusterDims, MatmulParams, TilingStrategy
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams, TilingStrategy
 
 PROBLEM = Problem(Shape(8, 8, 8))
 
@@ -199,7 +199,7 @@ def test_layout_that_nvfuser_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nvfuser_is_asked_for_every_layout_and_type(layout: str, dtype: str) -> None:
     nvfuser = pytest.importorskip("nvfuser_direct")
-    from wsched.bench.peer_nvfuser import linear
+    from wsched.bench.peers.nvfuser import linear
 
     problem = Problem(Shape(8, 8, 8), dtype, layout)
     fusion = build_fusion(record_text(repr(linear(nvfuser, problem))))
@@ -212,7 +212,7 @@ def test_triton_compiles_in_every_layout(
 ) -> None:
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    from wsched.bench import peer_triton as peer
+    from wsched.bench.peers import triton as peer
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     problem = Problem(Shape(8, 8, 8), "fp16", layout)

@@ -19,17 +19,17 @@ from tests.bench.fake_schedules import SMS, ranked_here
 from tests.bench.fakes import FakeGpu
 from tests.epilogues import TWO_OUTPUTS, WHERE
 from tests.schedules import definition
-from wsched.bench import tune as command
-from wsched.bench.epilogue import EPILOGUES
-from wsched.bench.problem import Problem, Shape, definition_text
-from wsched.bench.ranking import Ranked, problem_for
-from wsched.bench.tune_results import Outcome, notes, outcome_of, shown
-from wsched.cli import app
-from wsched.heuristics import choose_params, modelled
-from wsched.problem import Problem as Planned
-from wsched.tuned.entry import Entry, problem_to_dict
-from wsched.tuned.lookup import VARIABLE, forget
-from wsched.tuned.table import add_entries, read_table
+from wsched.bench.fused.epilogue import EPILOGUES
+from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.bench.tune import command as command
+from wsched.bench.tune.results import Outcome, notes, outcome_of, shown
+from wsched.choose.heuristics import choose_params, modelled
+from wsched.choose.problem import Problem as Planned
+from wsched.choose.tuned.entry import Entry, problem_to_dict
+from wsched.choose.tuned.lookup import VARIABLE, forget
+from wsched.choose.tuned.table import add_entries, read_table
+from wsched.cli.app import app
 
 SMALL, LARGE = "16x512x512", "512x4096x1024"
 GPU = {"name": "fake", "sms": SMS, "l2_bytes": FakeGpu.l2_bytes}
@@ -183,7 +183,7 @@ def test_what_is_stale_is_measured_again(
 def test_a_budget(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     fake(monkeypatch)
     clock = iter([0.0, 5.0, 11.0])
-    monkeypatch.setattr("wsched.bench.shapes_run.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("wsched.bench.method.shapes_run.time.monotonic", lambda: next(clock))
     words = ("--shapes", f"{SMALL},{LARGE},8x512x512", "--top", "2", "--budget", "10")
     code, _, errors = invoke(*words)
     assert code == 0

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.schedules import definition
-from wsched import check as module
-from wsched.api import import_fusion
-from wsched.check import check, random_inputs
-from wsched.inspect import Extents, kernel_for
+from wsched.cli import check as module
+from wsched.cli.check import check, random_inputs
+from wsched.cli.definitions import Extents, kernel_for
+from wsched.front.api import import_fusion
 
 SMALL = Extents(72, 136, 64)
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lowering.ir.text import parse_kernel
-from lowering.pipeline import PASSES
+from lowering.kernel.text import parse_kernel
+from passes.pipeline import PASSES
 from tests.schedules import definition
 from wsched import MatmulParams, __version__
-from wsched.cli import app, main
-from wsched.presets import PRESETS
-from wsched.schedule.params import TileRasterizationOrder
+from wsched.choose.presets import PRESETS
+from wsched.cli.app import app, main
+from wsched.schedule.matmul.params import TileRasterizationOrder
 
 SMALL = ["--shape", "64x128x64"]
 COLUMNS = TileRasterizationOrder.ColumnMajor
@@ -162,21 +162,21 @@ def test_run_allows_for_every_rounding(tmp_path: Path) -> None:
 
 
 def test_a_wrong_result_has_exit_status_1(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsched.check.TOLERANCE", dict.fromkeys(_tolerances(), 1e-9))
+    monkeypatch.setattr("wsched.cli.check.TOLERANCE", dict.fromkeys(_tolerances(), 1e-9))
     result = invoke("run", file, *SMALL)
     assert result.exit_code == 1
     assert result.stdout.startswith("WRONG: 64 x 128 BFloat16 result")
 
 
 def _tolerances() -> Any:
-    from wsched.check import TOLERANCE
+    from wsched.cli.check import TOLERANCE
 
     return TOLERANCE
 
 
 def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
-    monkeypatch.setattr("wsched.check.device", lambda: "cpu")
+    monkeypatch.setattr("wsched.cli.check.device", lambda: "cpu")
     text = refusal(["run", file, "--shape", "2048x2048x512"])
     assert re.fullmatch(
         r"a run of matmul_\S+ on the machine that takes (about|more than) \d+ s is not supported; "

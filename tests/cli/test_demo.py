@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lowering.cuda.nvrtc import nvrtc_version
-from lowering.errors import UnsupportedError
-from wsched import demo
-from wsched.check import Outcome
+from lowering.ground.errors import UnsupportedError
+from wsched.cli import demo
+from wsched.cli.check import Outcome
 
 
 @pytest.fixture

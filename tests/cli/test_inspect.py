@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from lowering.ir.parse import parse_kernel
-from lowering.pipeline import PASSES
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.parse import parse_kernel
+from passes.pipeline import PASSES
 from tests.schedules import definition
-from wsched import explanation
-from wsched.api import import_fusion
-from wsched.compiled import STAGES
-from wsched.explanation import explain_definition
-from wsched.input_error import InputError
-from wsched.inspect import Extents, extents_for, kernel_for, write_dumps
+from wsched.cli.definitions import Extents, extents_for, kernel_for, write_dumps
+from wsched.front import explanation
+from wsched.front.api import import_fusion
+from wsched.front.explanation import explain_definition
+from wsched.run.compiled import STAGES
+from wsched.run.input_error import InputError
 
 FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)
 
@@ -90,9 +90,9 @@ def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> str:
         raise UnsupportedError("a tool", "another", "Install it")
 
-    monkeypatch.setattr("wsched.compiled.compile_ptx", missing)
+    monkeypatch.setattr("wsched.run.compiled.compile_ptx", missing)
     monkeypatch.setattr("lowering.cuda.sass.disassemble", missing)
-    monkeypatch.setattr("wsched.compiled._cache", missing)
+    monkeypatch.setattr("wsched.run.compiled._cache", missing)
 
 
 def test_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_dumps_run_the_passes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kernel = kernel_for(definition(), KERNEL)
     no_tools(monkeypatch)
     verified = []
-    monkeypatch.setattr("lowering.pipeline.verify", lambda k: verified.append(k))
+    monkeypatch.setattr("passes.pipeline.verify", lambda k: verified.append(k))
     write_dumps(kernel, tmp_path)
     assert len(verified) == len(PASSES) + 1
 

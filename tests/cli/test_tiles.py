@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.schedules import definition
 from wsched import MatmulParams
-from wsched.cli import app
+from wsched.cli.app import app
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.schedules import definition
-from wsched import cli
+from wsched.cli import app as cli
 
 pytest.importorskip("torch")
 

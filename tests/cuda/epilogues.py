@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.pointwise import OPS
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.pointwise import OPS
 from tests.cuda.kernels import cooperative_kernel
 
 Compute = Callable[[int, int], str]

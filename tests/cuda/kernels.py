@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Template
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
 
 
 def copy_kernel() -> Kernel:

@@ -9,9 +9,9 @@ from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
-from lowering.errors import InternalError
-from lowering.ir.atomic import ATOM_ORDERS, ATOMS
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
+from lowering.kernel.text import parse_kernel
 
 KERNEL = """
 kernel counting threads 128 cluster 1 grid 1 {

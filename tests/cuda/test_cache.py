@@ -14,7 +14,7 @@ import pytest
 from lowering.cuda import cache as cache_module
 from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 
 
 class Compiler:

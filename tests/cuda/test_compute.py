@@ -6,11 +6,11 @@ import pytest
 
 from lowering.cuda.compute import descriptor_words, wgmma_function
 from lowering.cuda.emit import emit_kernel
-from lowering.descriptor import leading_bytes, tile_byte, wgmma_descriptor
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
-from lowering.ir.types import DType
+from lowering.ground.errors import InternalError
+from lowering.ground.types import DType
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
+from lowering.target.descriptor import leading_bytes, tile_byte, wgmma_descriptor
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""

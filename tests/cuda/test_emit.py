@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from lowering.cuda.emit import device_header, emit_cuda, emit_kernel
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import GmemRef, Produce, SmemRef, TmaStore
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import GmemRef, Produce, SmemRef, TmaStore
+from lowering.kernel.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
 
 S = SmemRef("S", ZERO, ZERO, ZERO)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lowering.cuda.expressions import divided, expression, power_of_two, split_multiple
-from lowering.errors import InternalError
-from lowering.ir.expr import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import (
     FALSE,
     TRUE,
     Binary,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lowering.cuda.fragments import plan_fragments
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
 
 ACC = "frag<f32, 64x64, async>"
 

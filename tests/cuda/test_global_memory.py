@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lowering.cuda.emit import emit_kernel
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import FragLoadGlobal
-from lowering.ir.text import parse_kernel
-from lowering.ir.types import DType
+from lowering.ground.errors import InternalError
+from lowering.ground.types import DType
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import FragLoadGlobal
+from lowering.kernel.text import parse_kernel
 
 STRIDE, ROWS, COLS = 1000, 150, 90
 

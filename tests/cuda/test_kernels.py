@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel, print_kernel
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
 from lowering.machine.run import run_kernel
 from tests.cuda.epilogues import (

@@ -10,9 +10,9 @@ import pytest
 from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.launch_memory import Needs
-from lowering.errors import InternalError
-from lowering.ir.expr import Const, Var
-from lowering.ir.kernel import CounterArray, Workspace
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Const, Var
+from lowering.kernel.kernel import CounterArray, Workspace
 from tests.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
 from tests.cuda.kernels import copy_kernel
 

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from lowering.cuda.emit import emit_kernel
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
 
 BASE = 1024
 

@@ -18,8 +18,8 @@ from lowering.cuda.nvrtc import (
 )
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import count_opcodes, disassemble
-from lowering.errors import UnsupportedError
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
 
 EMPTY = 'extern "C" __global__ void empty() {}'

@@ -10,8 +10,8 @@ from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
 
 
 def kernel(rows: int, cols: int = 16) -> Kernel:

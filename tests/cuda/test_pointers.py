@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lowering.cuda.pointers import pointer_of
-from lowering.errors import UnsupportedError
-from lowering.ir.kernel import GlobalTensor
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.kernel import GlobalTensor
+from lowering.kernel.text import parse_kernel
 from tests.cuda.fake_driver import Tensor
 
 (BIAS,) = parse_kernel(

@@ -16,11 +16,11 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.pointwise import EXPRESSIONS
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import count_opcodes, disassemble
-from lowering.errors import InternalError
-from lowering.ir.kernel import Kernel
-from lowering.ir.pointwise import OPS
-from lowering.ir.text import parse_kernel
-from lowering.ir.verify import verify
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.pointwise import OPS
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.machine.pointwise import FUNCTIONS
 from tests.cuda.epilogues import add_residual, bias_gelu, epilogue_kernel, everything
 from tests.machine.epilogues import chain, epilogue

@@ -6,8 +6,8 @@ import pytest
 
 from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
-from lowering.errors import InternalError
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.text import parse_kernel
 
 KERNEL = """
 kernel words threads 128 cluster 2 grid 2 {

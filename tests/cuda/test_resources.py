@@ -5,7 +5,7 @@ import pytest
 from lowering.cuda.elf import kernel_info
 from lowering.cuda.nvrtc import Compiled, compile_cubin
 from lowering.cuda.resources import Resources, complaints, read_resources
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 
 SPILLED = """\
 ptxas warning : Registers are spilled to local memory in function 'sp', 808 bytes spill stores, \

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lowering.cuda.sass import count_opcodes, disassemble, find_nvdisasm, opcode_report
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 
 SASS = """\
         /*0000*/                   LDC R1, c[0x0][0x28] ;

@@ -6,7 +6,7 @@ from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 
 KERNEL = """
 kernel stamps threads 256 cluster 1 grid 1 {

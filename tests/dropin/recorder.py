@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from wsched.dropin import decide, execute
-from wsched.fallback import interpret
+from wsched.doors.dropin import decide, execute
+from wsched.doors.fallback import interpret
 from wsched.importer import definition_of
 
 

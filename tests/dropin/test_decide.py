@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, torch
-from wsched import api
-from wsched.dropin import decide, decision_of
+from wsched.doors.dropin import decide, decision_of
+from wsched.front import api
 from wsched.importer import UnfinishedError
-from wsched.input_error import InputError
+from wsched.run.input_error import InputError
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import wsched
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 from tests.dropin.definitions import BUILDERS, built, inputs_of, matrix, nvf, torch
 from tests.dropin.recorder import Recorder
-from wsched import api
-from wsched.dropin import decide, execute
-from wsched.dropin.execute import in_front_of
-from wsched.fallback import interpret
+from wsched.doors.dropin import decide, execute
+from wsched.doors.dropin.execute import in_front_of
+from wsched.doors.fallback import interpret
+from wsched.front import api
 from wsched.importer import definition_of
 
 

@@ -11,7 +11,7 @@ import pytest
 import wsched
 from tests.dropin.definitions import BUILDERS, built, inputs_of, nvf, torch
 from tests.dropin.recorder import Recorder
-from wsched.dropin import enabled, install, installed, uninstall
+from wsched.doors.dropin import enabled, install, installed, uninstall
 
 
 @pytest.fixture(autouse=True)

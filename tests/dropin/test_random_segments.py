@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.dropin.definitions import BF16, F32, built, matrix, torch
-from wsched.dropin.segments import Epilogues, cut
-from wsched.dropin.tensors import tensor_types
-from wsched.fallback import interpret
+from wsched.doors.dropin.segments import Epilogues, cut
+from wsched.doors.dropin.tensors import tensor_types
+from wsched.doors.fallback import interpret
 from wsched.importer import build_fusion, definition_of
 
 N = 8

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
 from tests.dropin.definitions import BF16, BUILDERS, F32, built, matrix, torch
-from wsched.dropin.segments import Epilogues, Segment, cut
-from wsched.dropin.tensors import tensor_types
-from wsched.fallback import interpret, rebuild
+from wsched.doors.dropin.segments import Epilogues, Segment, cut
+from wsched.doors.dropin.tensors import tensor_types
+from wsched.doors.fallback import interpret, rebuild
 from wsched.importer import definition_of
 
 

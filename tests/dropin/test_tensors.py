@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, nvf
-from wsched.dropin.tensors import TensorType, bind_extents, tensor_types
+from wsched.doors.dropin.tensors import TensorType, bind_extents, tensor_types
 from wsched.fusion import DataType
 from wsched.importer import definition_of
-from wsched.input_error import InputError
+from wsched.run.input_error import InputError
 
 
 def test_types_and_extents() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition
-from wsched.fallback import execute, rebuild
+from wsched.doors.fallback import execute, rebuild
 from wsched.importer import record_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

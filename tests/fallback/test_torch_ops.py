@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wsched.fallback import interpret, rebuild, unknown_ops
-from wsched.fallback.torch_ops import PROMOTED, operations
+from wsched.doors.fallback import interpret, rebuild, unknown_ops
+from wsched.doors.fallback.torch_ops import PROMOTED, operations
 from wsched.importer import definition_of, record_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ir.expr import Const, Var, evaluate
+from lowering.ground.expr import Const, Var, evaluate
 from wsched.fusion import (
     IterDomain,
     IterType,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
-from lowering.ir.expr import Binary, Const, Special, Var
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Binary, Const, Special, Var
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import Record, fusion_text, history_text, nest_text
 from wsched.schedule import schedule_matmul

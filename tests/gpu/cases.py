@@ -11,12 +11,12 @@ from typing import Any
 
 import wsched
 from tests.schedules import SCHEDULES, definition, error_limit, for_result
-from wsched.compiled import CompiledFusion
-from wsched.cpu import MULTIPROCESSORS
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.heuristics import choose_params
-from wsched.problem import Problem
-from wsched.schedule.params import MatmulParams
+from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["HEURISTIC", "Case", "check", "difference", "draw", "matrix", "operands_of", "prepare"]
 

@@ -130,10 +130,10 @@ def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, st
     has it. Where the schedule has no room for the epilogue it is the heuristic's kernel.
     """
     import wsched
-    from lowering.errors import ScheduleError
+    from lowering.ground.errors import ScheduleError
     from tests.schedules import SCHEDULES
-    from wsched.schedule.epilogue_inputs import loaded_types
-    from wsched.schedule.tiles import fit_stages
+    from wsched.schedule.matmul.epilogue_inputs import loaded_types
+    from wsched.schedule.matmul.tiles import fit_stages
 
     chosen = wsched.compile(text, inputs)
     fusion, own = chosen.fusion, chosen.params

@@ -62,9 +62,9 @@ def test_any_two_candidates_agree() -> None:
     import torch
 
     import wsched
+    from wsched.choose.heuristics import candidates
+    from wsched.choose.problem import Problem
     from wsched.fusion import DataType
-    from wsched.heuristics import candidates
-    from wsched.problem import Problem
 
     text, sizes = definition("bf16", "f32"), (300, 520, 328)
     a, b = operands(*sizes)

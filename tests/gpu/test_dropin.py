@@ -9,8 +9,8 @@ import pytest
 
 import wsched
 from tests.dropin.definitions import BF16, BUILDERS, F32, built, inputs_of, matrix, nvf, torch
-from wsched.dropin import decision_of, uninstall
-from wsched.dropin.patch import nvfusers_own
+from wsched.doors.dropin import decision_of, uninstall
+from wsched.doors.dropin.patch import nvfusers_own
 
 pytestmark = pytest.mark.gpu
 

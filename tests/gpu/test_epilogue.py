@@ -10,8 +10,8 @@ import pytest
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compile_cubin
-from lowering.ir.kernel import Kernel
-from lowering.ir.pointwise import OPS
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.pointwise import OPS
 from tests.cuda.epilogues import (
     Compute,
     add_residual,

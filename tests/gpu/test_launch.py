@@ -9,7 +9,7 @@ import pytest
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compilations, compile_cubin
-from lowering.ir.kernel import Kernel
+from lowering.kernel.kernel import Kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
 
 pytestmark = pytest.mark.gpu

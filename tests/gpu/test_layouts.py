@@ -9,7 +9,7 @@ import pytest
 
 import wsched
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, ping_pong
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gpu import nvfuser_matmul_tests
 from tests.gpu.nvfuser_matmul_tests import differences, main, outcomes, run
-from wsched.dropin.decide import Known
+from wsched.doors.dropin.decide import Known
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="python.test_a" name="test_x[1]"/>
@@ -79,7 +79,7 @@ def test_the_plugin() -> None:
     """It installs wsched, counts what is decided, and takes itself away."""
     nvfuser = pytest.importorskip("nvfuser_direct", reason="nvFuser is not installed")
     from tests.gpu import with_wsched
-    from wsched.dropin import execute
+    from wsched.doors.dropin import execute
 
     own, decide = nvfuser.FusionDefinition.execute, execute.decide
     with_wsched.pytest_configure(None)

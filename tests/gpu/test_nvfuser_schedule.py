@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.nvfuser.cases import ASKED, COOPERATIVE, ROUND_TRIPS, linear
 
 pytestmark = pytest.mark.gpu
@@ -133,7 +133,7 @@ def test_a_program_with_the_plugin(nvf: Any, tmp_path: Path) -> None:
 def test_a_cluster_of_two(nvf: Any) -> None:
     """Both directions, with the traversal that the choice uses."""
     import wsched.nvfuser
-    from wsched.schedule.params import ClusterDims
+    from wsched.schedule.matmul.params import ClusterDims
 
     a, b = matrices(4096, 4096, 512)
     for cluster in (ClusterDims(1, 2), ClusterDims(2, 1)):

@@ -14,7 +14,7 @@ import pytest
 import wsched
 from lowering.cuda.nvrtc import compilations
 from tests.schedules import SCHEDULES, definition
-from wsched.input_error import InputError
+from wsched.run.input_error import InputError
 
 pytestmark = pytest.mark.gpu
 
@@ -206,7 +206,7 @@ FIRST = """
 import json, time, torch
 import cuda.bindings.driver, cuda.bindings.nvrtc
 import lowering.cuda.emit, lowering.cuda.launch, lowering.cuda.sass
-import wsched.api
+import wsched.front.api
 from tests.schedules import definition
 try:
     import nvfuser_direct as nvf
@@ -221,7 +221,7 @@ else:
     with nvf.FusionDefinition() as fd:
         tensors = [fd.from_pytorch(t) for t in (x, w)]
         fd.add_output(fd.ops.linear(*tensors))
-kernel = wsched.api.compile(fd, [x, w])
+kernel = wsched.front.api.compile(fd, [x, w])
 source = kernel.source
 python = time.perf_counter() - begin
 kernel(x, w)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wsched
-from wsched.dropin import execute, uninstall
+from wsched.doors.dropin import execute, uninstall
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 

@@ -9,7 +9,7 @@ import pytest
 import wsched
 from tests.gpu.test_streams import operands
 from tests.schedules import SCHEDULES, definition
-from wsched.bench.hold import Held
+from wsched.bench.method.hold import Held
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wsched
-from wsched.dropin import Decision, execute
+from wsched.doors.dropin import Decision, execute
 
 _decisions: Counter[str] = Counter()
 _decide = execute.decide

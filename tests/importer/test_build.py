@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import (
     BroadcastOp,
     CastOp,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.epilogues import GELU, TWO_OUTPUTS, epilogue, tensor
 from wsched.fusion import Fusion, TensorBinding, fusion_text
 from wsched.fusion.types import DataType

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 from wsched.fusion import PointwiseOp, fusion_text
 from wsched.importer import Node, Ref, build_fusion, definition_of, record_text
 from wsched.importer.nvfuser import UnfinishedError, Version, _repair

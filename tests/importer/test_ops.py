@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lowering.ir.pointwise import OPS
+from lowering.kernel.pointwise import OPS
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, ops_text
 

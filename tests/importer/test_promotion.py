@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.epilogues import epilogue
 from wsched.fusion import fusion_text
 from wsched.importer import build_fusion, definition_of, record_text

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref, record_text
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from lowering.ir.kernel import Kernel
-from lowering.lower import lower
-from lowering.options import LoweringOptions
-from lowering.pipeline import Step, steps
+from lowering.kernel.kernel import Kernel
+from lowering.nest.lower import lower
+from passes.options import LoweringOptions
+from passes.pipeline import Step, steps
 from tests.schedule.fusions import linear
 from tests.schedules import cooperative, ping_pong
 from wsched.schedule import CircularBufferingStrategy, MatmulParams, schedule_matmul

@@ -7,14 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from lowering.lower import lower
+from lowering.ground.errors import UnsupportedError
+from lowering.nest.lower import lower
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
-from wsched.api import import_fusion
+from wsched.front.api import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
-from wsched.schedule import epilogue_inputs, matmul
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul import epilogue_inputs
+from wsched.schedule.matmul import scheduler as matmul
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile

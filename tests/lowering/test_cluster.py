@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.cluster import constant
-from lowering.errors import UnsupportedError
-from lowering.ir.expr import Const, Var, ceildiv
-from lowering.ir.kernel import Kernel
-from lowering.lower import lower
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Const, Var, ceildiv
+from lowering.kernel.kernel import Kernel
+from lowering.nest.cluster import constant
+from lowering.nest.lower import lower
 from tests.lowering.kernels import SMALL
 from tests.schedule.fusions import linear
 from wsched.schedule import schedule_matmul
-from wsched.schedule.params import ClusterDims
+from wsched.schedule.matmul.params import ClusterDims
 
 
 def clustered(dims: ClusterDims) -> Kernel:

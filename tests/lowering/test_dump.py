@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lowering.dump import Dumper, DumpSettingError, dumper_from_environment
-from lowering.errors import UnsupportedError
-from lowering.ir.text import parse_kernel, print_kernel
-from lowering.options import LoweringOptions
-from lowering.pipeline import PASSES, run_passes
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.text import parse_kernel, print_kernel
+from passes.dump import Dumper, DumpSettingError, dumper_from_environment
+from passes.options import LoweringOptions
+from passes.pipeline import PASSES, run_passes
 from tests.lowering.kernels import SMALL, lowered, tile_level
 
 NAMES = ("lower", *(run.__name__ for run in PASSES), "cuda", "ptx", "sass")

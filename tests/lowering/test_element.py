@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.element import element_type
-from lowering.errors import UnsupportedError
-from lowering.ir.types import DType
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.types import DType
+from lowering.nest.element import element_type
 from wsched.fusion import DataType
 
 

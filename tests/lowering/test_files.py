@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lowering.files import distrust, replace_file
+from lowering.ground.files import distrust, replace_file
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
-from lowering.ir.expr import evaluate
-from lowering.ir.nodes import Consume, Produce, Section
-from lowering.ir.text import print_body
-from lowering.ir.verify import verify
-from lowering.lower import lower
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import Consume, Produce, Section
+from lowering.kernel.text import print_body
+from lowering.kernel.verify import verify
+from lowering.nest.lower import lower
 from tests.lowering.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
 from tests.schedules import dynamic
-from wsched.schedule import matmul, schedule_matmul
+from wsched.schedule import schedule_matmul
+from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.schedule import Schedule
 
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-import lowering.pipeline as pipeline
-from lowering.errors import InternalError
-from lowering.ir.expr import ZERO, Var
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import CtaSync, If, Let
-from lowering.ir.text import print_kernel
-from lowering.options import LoweringOptions
-from lowering.pipeline import PASSES, run_passes
+import passes.pipeline as pipeline
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO, Var
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import CtaSync, If, Let
+from lowering.kernel.text import print_kernel
+from passes.options import LoweringOptions
+from passes.pipeline import PASSES, run_passes
 from tests.lowering.kernels import SMALL, final, lowered, tile_level
 
 

@@ -12,9 +12,9 @@ from itertools import takewhile
 
 import pytest
 
-from lowering.ir.expr import Binary, Const, Expr, Special, children, evaluate, substitute
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import (
+from lowering.ground.expr import Binary, Const, Expr, Special, children, evaluate, substitute
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
     BarSync,
     Body,
     BulkWait,
@@ -43,8 +43,8 @@ from lowering.ir.nodes import (
     TmaStore,
     Wgmma,
 )
-from lowering.ir.text import parse_kernel, print_kernel
-from lowering.ir.visit import bodies, expressions, walk
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.visit import bodies, expressions, walk
 from tests.lowering.kernels import WARP_SPECIALIZED, final
 
 SKELETON = """\

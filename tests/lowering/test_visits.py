@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lowering.machine import run_kernel
 from lowering.machine.trace import TraceRow
-from tests.ir.expressions import budget
+from tests.kernel.expressions import budget
 from tests.lowering.kernels import CLUSTER_2X1, SMALL, final, schedule
 
 # cta, group (-1 for the load role), (m, n), k, stage, parity

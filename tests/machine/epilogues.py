@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.pointwise import OPS
-from lowering.ir.text import parse_kernel
-from lowering.ir.verify import verify
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.pointwise import OPS
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
 
 TEXT = """

@@ -9,7 +9,7 @@ from string import Template
 
 import numpy as np
 
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 from lowering.machine import RunResult, run_kernel
 
 MATMUL = Template("""

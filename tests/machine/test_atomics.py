@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.errors import InternalError
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.text import parse_kernel
 from lowering.machine import DeadlockError, MachineError, run_kernel
 from lowering.machine.trace import TraceRow
 

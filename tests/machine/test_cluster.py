@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 from lowering.machine import DeadlockError, MachineError, run_kernel
 from tests.machine.kernels import from_dtype, integers
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from lowering.ir.expr import evaluate
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel, print_kernel
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError, run_kernel
 from tests.lowering.kernels import SMALL, final
 from tests.machine.kernels import from_dtype, integers

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.descriptor import (
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Var
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import SharedBuffer
+from lowering.machine.compute import mn_major_chunks, operand_chunks
+from lowering.machine.memory import SHARED_BASE, swizzled
+from lowering.target.descriptor import (
     block_bytes,
     descriptor_template,
     leading_bytes,
     tile_byte,
     wgmma_descriptor,
 )
-from lowering.errors import InternalError
-from lowering.ir.expr import Var
-from lowering.ir.kernel import SharedBuffer
-from lowering.ir.types import DType, Swizzle
-from lowering.machine.compute import mn_major_chunks, operand_chunks
-from lowering.machine.memory import SHARED_BASE, swizzled
 
 SWIZZLES = [Swizzle.B128, Swizzle.B64, Swizzle.B32]
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from lowering.errors import UnsupportedError
-from lowering.ir.pointwise import OPS
-from lowering.ir.text import parse_kernel, print_kernel
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.pointwise import OPS
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
 from lowering.machine.pointwise import FUNCTIONS
 from tests.machine.epilogues import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 from lowering.machine import estimate_seconds
 from tests.api.on_machine import kernel
 from tests.machine.kernels import matmul_text

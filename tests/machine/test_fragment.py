@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ir.types import DType, FragmentType
+from lowering.ground.types import DType, FragmentType
 from lowering.machine.fragment import (
     block_to_lanes,
     convert,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ir.text import parse_kernel
-from lowering.ir.verify import verify
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
 from lowering.machine.scheduler import Adversary
 

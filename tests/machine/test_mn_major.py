@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lowering.descriptor import leading_bytes, wgmma_descriptor
-from lowering.ir.kernel import SharedBuffer
-from lowering.ir.text import parse_kernel
-from lowering.ir.types import Swizzle
-from lowering.ir.verify import verify
+from lowering.ground.types import Swizzle
+from lowering.kernel.kernel import SharedBuffer
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
+from lowering.target.descriptor import leading_bytes, wgmma_descriptor
 from tests.machine.kernels import from_dtype, integers, matmul_text, to_dtype
 
 COLS = 128

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel
-from lowering.ir.verify import verify
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.machine import DeadlockError, MachineError, run_kernel
 from lowering.machine.scheduler import Adversary
 

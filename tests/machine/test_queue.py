@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 from lowering.machine import MachineError, run_kernel
 from lowering.machine.run import RunResult
 

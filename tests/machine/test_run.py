@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.errors import InternalError, UnsupportedError, WschedError
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError, UnsupportedError, WschedError
+from lowering.kernel.text import parse_kernel
 from lowering.machine import run_kernel
 from tests.machine.kernels import integers, matmul_text, run_matmul
 

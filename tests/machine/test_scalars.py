@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ir.expr import OPS, Binary, Const, ScalarType, Select, Special, Var, evaluate
+from lowering.ground.expr import OPS, Binary, Const, ScalarType, Select, Special, Var, evaluate
 from lowering.machine.errors import FaultError
 from lowering.machine.scalars import Env, bind, compile_scalar
 

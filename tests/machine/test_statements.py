@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.errors import InternalError
-from lowering.ir.text import parse_kernel
+from lowering.ground.errors import InternalError
+from lowering.kernel.text import parse_kernel
 from lowering.machine import MachineError, run, run_kernel
 
 KERNEL = """

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsched.nvfuser.params import Fields, to_fields
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     CircularBufferingStrategy,
     CircularBufferOptions,
     ClusterDims,
@@ -15,7 +15,7 @@ from wsched.schedule.params import (
     TileRasterizationOrder,
     TilingStrategy,
 )
-from wsched.schedule.tiles import with_tile
+from wsched.schedule.matmul.tiles import with_tile
 
 __all__ = [
     "ASKED",

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.errors import UnsupportedError
-from wsched.bench.problem import ANCHORS
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.problem import ANCHORS
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params, ranked
 from wsched.nvfuser.limits import most_stages, require_for, require_taken
-from wsched.problem import Problem
-from wsched.schedule.params import ClusterDims, GemmTile, MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.params import (
+    ClusterDims,
+    GemmTile,
+    MatmulParams,
+    TileRasterizationOrder,
+)
 
 BF16, F32 = DataType.BFloat16, DataType.Float
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.nvfuser.cases import COOPERATIVE, PING_PONG, REFUSED_FIELDS, ROUND_TRIPS, buffered, tiled
 from wsched.nvfuser.params import (
     TABLE,
@@ -20,7 +20,7 @@ from wsched.nvfuser.params import (
     to_fields,
     write_fields,
 )
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     CachePolicies,
     CachePolicy,
     ClusterDims,

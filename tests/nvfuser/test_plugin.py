@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lowering.errors import InternalError, UnsupportedError
-from wsched.cli import app
+from lowering.ground.errors import InternalError, UnsupportedError
+from wsched.choose.problem import Problem
+from wsched.cli.app import app
 from wsched.fusion import DataType
 from wsched.nvfuser import plugin as module
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.params import to_fields
 from wsched.nvfuser.plugin import build_plugin, headers
 from wsched.nvfuser.plugin_source import plugin_source
-from wsched.problem import Problem
 
 HERE = Path(__file__).resolve().parent
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import MemoryType, Merge, ParallelType, Split
 from wsched.nvfuser.read import read_schedule
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.nvfuser.cases import COOPERATIVE, linear
-from wsched.demo import LINEAR
-from wsched.input_error import InputError
+from wsched.cli.demo import LINEAR
 from wsched.nvfuser import from_nvfuser, schedule, to_fields, to_nvfuser
 from wsched.nvfuser.params import read_fields
-from wsched.schedule.params import MatmulParams
+from wsched.run.input_error import InputError
+from wsched.schedule.matmul.params import MatmulParams
 
 
 @pytest.fixture

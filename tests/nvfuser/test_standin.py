@@ -13,10 +13,10 @@ import pytest
 
 from tests.nvfuser.cases import ASKED, OVERRIDES, REFUSED_FIELDS, ROUND_TRIPS
 from tests.nvfuser.standin import RECORDED, missing, probe
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.params import from_fields, to_fields
-from wsched.problem import Problem
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ir.expr import evaluate
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Body, Elect, For, Frag, If, Let, Roles, Stmt
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Elect, For, Frag, If, Let, Roles, Stmt
 
 Env = dict[str, int]
 Event = tuple[Stmt, Env]

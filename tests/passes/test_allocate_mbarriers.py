@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 from passes.allocate_mbarriers import allocate_mbarriers
 from tests.passes.texts import full, kernel, lowered, unchanged
 

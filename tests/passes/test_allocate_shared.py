@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from passes.allocate_shared import allocate_shared
 from tests.passes.texts import full, kernel, lowered, unchanged
 

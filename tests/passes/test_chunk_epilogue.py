@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError, ScheduleError
+from lowering.ground.errors import InternalError, ScheduleError
 from passes.chunk_epilogue import chunk_epilogue
 from tests.passes.texts import full, lowered, unchanged
 

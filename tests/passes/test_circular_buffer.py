@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from passes.circular_buffer import circular_buffer
 from tests.passes.texts import full, lowered, unchanged
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ir.expr import evaluate
-from lowering.ir.nodes import MBarrierWait
-from lowering.options import LoweringOptions
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import MBarrierWait
 from passes.delinearize import delinearize
-from tests.ir.expressions import budget
+from passes.options import LoweringOptions
+from tests.kernel.expressions import budget
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 

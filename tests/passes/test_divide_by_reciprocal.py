@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lowering.ir.expr import Binary, Const, evaluate
-from lowering.ir.nodes import PrefetchTensorMap
+from lowering.ground.expr import Binary, Const, evaluate
+from lowering.kernel.nodes import PrefetchTensorMap
 from lowering.machine.scalars import Env, compile_scalar
-from lowering.options import LoweringOptions
 from passes.divide_by_reciprocal import divide_by_reciprocal
-from tests.ir.expressions import budget
+from passes.options import LoweringOptions
+from tests.kernel.expressions import budget
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 from passes.interleave_loads import interleave_loads
 from tests.passes.texts import full, lowered, unchanged
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import evaluate
-from lowering.ir.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
+from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
-from tests.ir.expressions import budget
+from tests.kernel.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ir.nodes import PrefetchTensorMap
-from lowering.ir.visit import walk
+from lowering.kernel.nodes import PrefetchTensorMap
+from lowering.kernel.visit import walk
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from tests.lowering.kernels import SMALL, final
 from tests.passes.texts import full, lowered, unchanged

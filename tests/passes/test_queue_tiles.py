@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.errors import InternalError
-from lowering.ir.nodes import Atom, FetchTiles, NextTile
-from lowering.ir.text import print_kernel
-from lowering.ir.verify import verify
-from lowering.ir.visit import walk
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from lowering.kernel.nodes import Atom, FetchTiles, NextTile
+from lowering.kernel.text import print_kernel
+from lowering.kernel.verify import verify
+from lowering.kernel.visit import walk
+from passes.options import LoweringOptions
 from passes.queue_tiles import queue_tiles
 from tests.passes.texts import kernel, lowered, unchanged
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lowering import hopper
-from lowering.errors import InternalError, ScheduleError
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.target import hopper
 from passes.reallocate_registers import reallocate_registers
 from tests.passes.texts import full, lowered, unchanged
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 from passes.set_cache_policies import set_cache_policies
 from tests.passes.texts import full, lowered, unchanged
 

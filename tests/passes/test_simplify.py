@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given
 
-from lowering.ir.expr import Expr, evaluate, type_of
-from lowering.ir.nodes import MBarrierWait
-from lowering.ir.text import parse_kernel
-from lowering.options import LoweringOptions
+from lowering.ground.expr import Expr, evaluate, type_of
+from lowering.kernel.nodes import MBarrierWait
+from lowering.kernel.text import parse_kernel
+from passes.options import LoweringOptions
 from passes.simplify import simplify, simplify_expr
-from tests.ir.expressions import any_expression, budget, environments
+from tests.kernel.expressions import any_expression, budget, environments
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 

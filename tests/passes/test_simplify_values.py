@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ir.text import parse_kernel, print_kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from passes.simplify import simplify
 from tests.passes.texts import full, lowered
 

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.errors import InternalError
-from lowering.ir.expr import Binary, Const, Expr, children, evaluate
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import For, MBarrierArrive, MBarrierWait, Roles
-from lowering.ir.text import print_kernel
-from lowering.ir.visit import expressions, walk
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Binary, Const, Expr, children, evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import For, MBarrierArrive, MBarrierWait, Roles
+from lowering.kernel.text import print_kernel
+from lowering.kernel.visit import expressions, walk
+from passes.options import LoweringOptions
 from passes.step_stages import step_stages
-from tests.ir.expressions import budget
+from tests.kernel.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 from passes.synchronize_partials import synchronize_partials
 from tests.passes.texts import full, lowered, unchanged
 

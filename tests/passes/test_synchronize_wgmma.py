@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.errors import InternalError, ScheduleError
-from lowering.ir.expr import evaluate
-from lowering.ir.nodes import Release, WaitFull, WgmmaWait
-from lowering.ir.text import parse_kernel
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import Release, WaitFull, WgmmaWait
+from lowering.kernel.text import parse_kernel
+from passes.options import LoweringOptions
 from passes.synchronize_wgmma import synchronize_wgmma
-from tests.ir.expressions import budget
+from tests.kernel.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
-from lowering.options import LoweringOptions
+from lowering.ground.errors import InternalError
+from passes.options import LoweringOptions
 from passes.trace import trace
 from tests.passes.texts import kernel, lowered, unchanged
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from textwrap import dedent, indent
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.text import parse_kernel, print_kernel
-from lowering.ir.verify import verify
-from lowering.options import LoweringOptions
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.verify import verify
+from passes.options import LoweringOptions
 
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 

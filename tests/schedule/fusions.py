@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.expr import Special
+from lowering.ground.expr import Special
 from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, ParallelType, WarpSpecialized
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (

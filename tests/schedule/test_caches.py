@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import TMA, cached, linear
 from wsched.fusion import LoadStoreOpType, MemoryType
-from wsched.schedule import cache_after, cache_before, set_memory_type, split
+from wsched.schedule.primitives import cache_after, cache_before, set_memory_type, split
 
 
 def exprs(f: object) -> list[str]:

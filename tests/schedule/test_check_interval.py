@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Expr, Special
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Expr, Special
 from tests.schedule.fusions import LOADS, buffered, cached
 from wsched.fusion import Fusion, ParallelType
 from wsched.schedule import Schedule, load_relation

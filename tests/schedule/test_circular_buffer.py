@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import ON_TIDY, tiled
 from wsched.fusion import (
     CircularBuffer,

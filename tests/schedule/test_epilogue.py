@@ -15,10 +15,10 @@ from wsched.schedule import (
     MatmulParams,
     load_relation,
     loops_text,
-    replay,
     schedule_matmul,
 )
-from wsched.schedule.graph import TransformGraph
+from wsched.schedule.primitives import replay
+from wsched.schedule.proof.graph import TransformGraph
 
 THREE_STAGES = replace(
     COOPERATIVE, circular_buffer_options=CircularBufferOptions(smem_circular_buffer_stage=3)

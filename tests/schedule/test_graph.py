@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lowering.ir.expr import Special, Var, evaluate
+from lowering.ground.expr import Special, Var, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
-from wsched.schedule import Schedule, TransformGraph, schedule_matmul, split
+from wsched.schedule import Schedule, TransformGraph, schedule_matmul
+from wsched.schedule.primitives import split
 
 
 def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import CLASSES
-from wsched.api import import_fusion
-from wsched.demo import LINEAR
-from wsched.kernel_name import kernel_name
-from wsched.schedule.k_order import fixed_k_order
-from wsched.schedule.limits import require_legal
-from wsched.schedule.params import MatmulParams, MmaMacro, TilingStrategy
+from wsched.cli.demo import LINEAR
+from wsched.front.api import import_fusion
+from wsched.run.kernel_name import kernel_name
+from wsched.schedule.matmul.k_order import fixed_k_order
+from wsched.schedule.matmul.limits import require_legal
+from wsched.schedule.matmul.params import MatmulParams, MmaMacro, TilingStrategy
 
 STAGES = TilingStrategy.DistributeStagesAcrossSMs
 

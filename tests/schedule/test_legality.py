@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ir.expr import evaluate
+from lowering.ground.expr import evaluate
 from tests.schedule.fusions import (
     CLASSES,
     COOPERATIVE,

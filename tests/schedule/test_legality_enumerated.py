@@ -13,8 +13,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Const, evaluate
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Const, evaluate
 from tests.schedule.fusions import buffered, tiled
 from wsched.fusion import Fusion, ParallelType, Split, TensorView, unmerge_index
 from wsched.schedule import LoadRelation, Schedule, load_relation

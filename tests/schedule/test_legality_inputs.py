@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Special, evaluate
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Special, evaluate
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
 from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType
@@ -19,10 +19,10 @@ from wsched.schedule import (
     load_relation,
     load_relations,
     loops_text,
-    matmul,
     schedule_matmul,
     subdags_text,
 )
+from wsched.schedule.matmul import scheduler as matmul
 
 TWO = epilogue("r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.mul(y, q)", "t = fd.ops.add(s, r)",
                "d = fd.ops.cast(t, dtype=DataType.BFloat16)")  # fmt: skip

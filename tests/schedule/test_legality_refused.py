@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Special
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Special
 from tests.schedule.fusions import (
     LOADS,
     ON_TIDY,

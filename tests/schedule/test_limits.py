@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.epilogues import RESIDUAL
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, PIPELINED, linear
 from wsched.fusion import DataType
@@ -21,7 +21,7 @@ from wsched.schedule import (
     MmaMacro,
     TilingStrategy,
 )
-from wsched.schedule.limits import check_params, chunk_columns, require_legal, shared_bytes
+from wsched.schedule.matmul.limits import check_params, chunk_columns, require_legal, shared_bytes
 
 WARP = GemmTile(64, 128, 64)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.schedule.fusions import (
     CLASSES,
     COOPERATIVE,

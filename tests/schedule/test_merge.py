@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import linear, tiled
 from wsched.fusion import nest_text
-from wsched.schedule import merge
+from wsched.schedule.primitives import merge
 
 
 def test_merge() -> None:

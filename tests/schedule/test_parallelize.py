@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import ParallelType
-from wsched.schedule import parallelize, schedule_matmul
+from wsched.schedule import schedule_matmul
+from wsched.schedule.primitives import parallelize
 
 
 def test_parallelize() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import CLASSES, PING_PONG
 from tests.schedules import SCHEDULES
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams
-from wsched.schedule.params import CircularBufferOptions
+from wsched.schedule.matmul.params import CircularBufferOptions
 
 
 @pytest.mark.parametrize("name", CLASSES)

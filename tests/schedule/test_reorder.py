@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
-from wsched.schedule import reorder, schedule_matmul
+from wsched.schedule import schedule_matmul
+from wsched.schedule.primitives import reorder
 
 
 def test_reorder() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import InternalError
-from lowering.ir.expr import Special
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Special
 from tests.schedule.fusions import CLASSES, linear
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType, Pipelined, Record, history_text
 from wsched.fusion import WarpSpecialized as WarpSpecializedType
-from wsched.schedule import Schedule, replay, schedule_matmul
+from wsched.schedule import Schedule, schedule_matmul
+from wsched.schedule.primitives import replay
 
 
 @pytest.mark.parametrize("name", CLASSES)

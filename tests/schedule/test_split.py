@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
-from lowering.ir.expr import Special
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Special
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import ParallelType, nest_text
-from wsched.schedule import parallelize, replay, schedule_matmul, split
+from wsched.schedule import schedule_matmul
+from wsched.schedule.primitives import parallelize, replay, split
 
 
 def test_split() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.schedule import SubDags, schedule_matmul, subdags, subdags_text, to_dot
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowering.errors import ScheduleError, UnsupportedError
-from lowering.lower import lower
-from lowering.options import LoweringOptions
-from lowering.pipeline import run_passes
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.nest.lower import lower
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS
 from tests.schedule.fusions import linear
 from wsched.fusion import Fusion
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import ClusterDims, GemmTile, MatmulParams
-from wsched.schedule.limits import register_candidates, settled
-from wsched.schedule.matmul import schedule_matmul
-from wsched.schedule.tiles import (
+from wsched.schedule.matmul.limits import register_candidates, settled
+from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.matmul.tiles import (
     TILE_K,
     TILE_M,
     TILE_N,

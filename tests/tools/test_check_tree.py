@@ -18,12 +18,12 @@ def check(root: Path, files: dict[str, str], *exceptions: tuple[str, str]) -> in
 
 def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
     files = {
-        "lowering/errors.py": "",
-        "lowering/ir/expr.py": "from lowering.errors import X\nimport numpy\n",
-        "passes/order.py": "from lowering.ir import expr\nfrom passes import util\n",
+        "lowering/ground/errors.py": "",
+        "lowering/ground/expr.py": "from lowering.ground.errors import X\nimport numpy\n",
+        "passes/order.py": "from lowering.kernel import expr\nfrom passes import util\n",
         "passes/util.py": "",
-        "lowering/pipeline.py": "from passes import order\n",
-        "wsched/api.py": "import lowering.pipeline\nfrom lowering.cuda.emit import emit\n",
+        "passes/pipeline.py": "from passes import order\n",
+        "wsched/front/api.py": "import passes.pipeline\nfrom lowering.cuda.emit import emit\n",
     }
     assert check(tmp_path, files) == 0
     assert capsys.readouterr().out == "tree: sizes, layers and cycles are as they should be\n"
@@ -40,22 +40,22 @@ def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
             "wsched/a.py:2: f has 61 lines (limit 60) [function]",
         ),
         (
-            "lowering/ir/a.py",
+            "lowering/kernel/a.py",
             "\ndef f():\n    import passes.b\n",
-            "lowering/ir/a.py:3: lowering.ir.a imports passes.b "
-            "(may: lowering.ir, lowering.errors, lowering.hopper) [layer]",
+            "lowering/kernel/a.py:3: lowering.kernel.a imports passes.b "
+            "(may: lowering.kernel, lowering.ground, lowering.target) [layer]",
         ),
         (
-            "lowering/errors.py",
+            "lowering/ground/errors.py",
             "from . import hopper\n",
-            "lowering/errors.py:1: lowering.errors imports lowering (may: lowering.errors) [layer]",
+            "lowering/ground/errors.py:1: lowering.ground.errors imports lowering "
+            "(may: lowering.ground) [layer]",
         ),
         (
             "wsched/fusion/a.py",
             "from lowering.cuda.emit import emit\n",
             "wsched/fusion/a.py:1: wsched.fusion.a imports lowering.cuda.emit (may: wsched, "
-            "lowering.errors, lowering.hopper, lowering.ir.expr, lowering.ir.poly, "
-            "lowering.ir.pointwise) [layer]",
+            "lowering.ground, lowering.target.hopper, lowering.kernel.pointwise) [layer]",
         ),
     ],
 )

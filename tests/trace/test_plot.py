@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.trace.test_spans import PING_PONG
 from wsched.trace.spans import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ir.text import parse_kernel
+from lowering.kernel.text import parse_kernel
 from wsched.trace.records import decode
 from wsched.trace.spans import Trace
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.schedules import SCHEDULES
+from wsched.choose.problem import Problem
+from wsched.choose.tuned.entry import Entry
+from wsched.choose.tuned.table import add_entries
 from wsched.fusion import DataType
-from wsched.problem import Problem
-from wsched.tuned.entry import Entry
-from wsched.tuned.table import add_entries
 
 __all__ = ["PROBLEM", "entry", "problem"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.tuned.entries import PROBLEM, entry
+from wsched.choose.heuristics import TILES, candidates, modelled
+from wsched.choose.problem import Problem
+from wsched.choose.tuned.entry import Entry, EntryError, problem_from_dict, problem_to_dict
 from wsched.fusion import DataType
-from wsched.heuristics import TILES, candidates, modelled
-from wsched.problem import Problem
-from wsched.tuned.entry import Entry, EntryError, problem_from_dict, problem_to_dict
 
 BF16, FLOAT = DataType.BFloat16, DataType.Float
 

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 import wsched
 from tests.schedules import SCHEDULES, definition
-from wsched.api import import_fusion
-from wsched.cli import app
-from wsched.heuristics import candidates, choose_params
-from wsched.inspect import Extents
-from wsched.tuned.entry import Entry
-from wsched.tuned.lookup import VARIABLE, forget
-from wsched.tuned.table import add_entries
+from wsched.choose.heuristics import candidates, choose_params
+from wsched.choose.tuned.entry import Entry
+from wsched.choose.tuned.lookup import VARIABLE, forget
+from wsched.choose.tuned.table import add_entries
+from wsched.cli.app import app
+from wsched.cli.definitions import Extents
+from wsched.front.api import import_fusion
 
 SHAPE = Extents(512, 1024, 256)
 PARAMS = SCHEDULES["coop_128x64"]

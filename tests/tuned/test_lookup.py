@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from tests.tuned.entries import PROBLEM, entry, problem
-from wsched.heuristics import choose_params, modelled
-from wsched.tuned import lookup as module
-from wsched.tuned.lookup import VARIABLE, forget, lookup, user_table
-from wsched.tuned.table import add_entries
+from wsched.choose.heuristics import choose_params, modelled
+from wsched.choose.tuned import lookup as module
+from wsched.choose.tuned.lookup import VARIABLE, forget, lookup, user_table
+from wsched.choose.tuned.table import add_entries
 
 END = f"; the cost model chooses instead. {VARIABLE}=0 ignores all tables."
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.tuned.entries import PROBLEM, entry, problem
-from wsched.tuned import lookup
-from wsched.tuned.entry import Entry, problem_to_dict
-from wsched.tuned.table import SCHEMA, Table, TableError, add_entries, read_table, table_text
+from wsched.choose.tuned import lookup
+from wsched.choose.tuned.entry import Entry, problem_to_dict
+from wsched.choose.tuned.table import SCHEMA, Table, TableError, add_entries, read_table, table_text
 
 
 @pytest.fixture

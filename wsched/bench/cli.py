@@ -12,18 +12,18 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lowering.errors import UnsupportedError, WschedError
-from wsched.bench.bar import progress_bar
-from wsched.bench.measure import METHOD, Plan
+from lowering.ground.errors import UnsupportedError, WschedError
+from wsched.bench.gemm.plot import plot
+from wsched.bench.gemm.report import markdown, notes, table
+from wsched.bench.gemm.results import Summary, check_path, from_json, save, summarize, to_json
+from wsched.bench.method.bar import progress_bar
+from wsched.bench.method.measure import METHOD, Plan
+from wsched.bench.method.problem import DTYPES, LAYOUTS, parse_shapes
+from wsched.bench.method.watch import Job, run_process
 from wsched.bench.mlp import mlp
-from wsched.bench.pingpong import pingpong
-from wsched.bench.plot import plot
-from wsched.bench.problem import DTYPES, LAYOUTS, parse_shapes
-from wsched.bench.report import markdown, notes, table
-from wsched.bench.results import Summary, check_path, from_json, save, summarize, to_json
-from wsched.bench.schedules import schedules
-from wsched.bench.systems import PEERS, parse_peers
-from wsched.bench.watch import Job, run_process
+from wsched.bench.peers.systems import PEERS, parse_peers
+from wsched.bench.pingpong.command import pingpong
+from wsched.bench.schedules.command import schedules
 
 __all__ = ["app", "job_of", "read_params"]
 
@@ -135,7 +135,7 @@ def read_params(path: Path) -> dict[str, Any]:
         UnsupportedError: the file cannot be read or holds no JSON object.
         ScheduleError: a field or a name that does not exist.
     """
-    from wsched.schedule.params import MatmulParams
+    from wsched.schedule.matmul.params import MatmulParams
 
     try:
         data = json.loads(path.read_text())

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.tensormap import MAP_BYTES
-from lowering.errors import UnsupportedError, WschedError
-from lowering.ir.kernel import Kernel
-from wsched import api
-from wsched.compiled import CompiledFusion
-from wsched.demo import LINEAR
-from wsched.inspect import Extents
+from lowering.ground.errors import UnsupportedError, WschedError
+from lowering.kernel.kernel import Kernel
+from wsched.cli.definitions import Extents
+from wsched.cli.demo import LINEAR
+from wsched.front import api
+from wsched.run.compiled import CompiledFusion
 
 if TYPE_CHECKING:
     import torch

@@ -18,11 +18,11 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lowering.errors import UnsupportedError
-from wsched.bench.environment import environment
-from wsched.bench.epilogue import EPILOGUES
-from wsched.bench.results import check_path, save
-from wsched.fallback import rebuild
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.fused.epilogue import EPILOGUES
+from wsched.bench.gemm.results import check_path, save
+from wsched.bench.method.environment import environment
+from wsched.doors.fallback import rebuild
 from wsched.importer import record_text
 
 __all__ = ["Row", "Times", "mlp", "mlp_definition", "report", "times_of"]
@@ -152,8 +152,8 @@ def _operands(tokens: int, width: int, hidden: int, seed: int) -> list[Any]:
 def _measured(inputs: list[Any], rounds: int, burst_ms: float) -> Row:
     import torch
 
-    from wsched.dropin import decision_of, enabled
-    from wsched.dropin.patch import nvfusers_own
+    from wsched.doors.dropin import decision_of, enabled
+    from wsched.doors.dropin.patch import nvfusers_own
 
     alone: Any = rebuild(record_text(mlp_definition()))
     shared: Any = rebuild(record_text(mlp_definition()))

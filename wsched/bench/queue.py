@@ -16,12 +16,12 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from lowering.errors import UnsupportedError
-from wsched import api
-from wsched.bench.hold import Held
-from wsched.bench.problem import Shape, parse_shapes
-from wsched.demo import LINEAR
-from wsched.schedule.params import MatmulParams, TilingStrategy
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.hold import Held
+from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.cli.demo import LINEAR
+from wsched.front import api
+from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 
 __all__ = ["HELD", "SHAPES", "main", "measure", "report", "variants"]
 

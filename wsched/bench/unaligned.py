@@ -1,10 +1,10 @@
 """Operands that TMA cannot read: copied for wsched's kernel, or read as they lie by cuBLAS.
 
-``python -m wsched.bench.unaligned`` measures what the constants of :mod:`wsched.copies` say: how
-fast a copy is, and how fast cuBLAS is on rows that start at odd addresses. Each line is a shape:
-microseconds of the copies alone, of copies and kernel, of cuBLAS and of nvFuser on the same tensors
-(nvFuser takes cuBLAS; what it adds is on the host), and the way that wsched predicts to be faster.
-The ways take turns on the GPU.
+``python -m wsched.bench.unaligned`` measures what the constants of :mod:`wsched.run.copies` say:
+how fast a copy is, and how fast cuBLAS is on rows that start at odd addresses. Each line is a
+shape: microseconds of the copies alone, of copies and kernel, of cuBLAS and of nvFuser on the same
+tensors (nvFuser takes cuBLAS; what it adds is on the host), and the way that wsched predicts to be
+faster. The ways take turns on the GPU.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from lowering.errors import UnsupportedError
-from wsched import api
-from wsched.copies import copied, copies
-from wsched.demo import LINEAR
-from wsched.fallback.nvfuser import rebuild
+from lowering.ground.errors import UnsupportedError
+from wsched.cli.demo import LINEAR
+from wsched.doors.fallback.nvfuser import rebuild
+from wsched.front import api
+from wsched.run.copies import copied, copies
 
 __all__ = ["SHAPES", "main", "measure", "report"]
 

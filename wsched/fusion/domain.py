@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ir.expr import Expr, ceildiv, maximum, minimum, select
+from lowering.ground.expr import Expr, ceildiv, maximum, minimum, select
 from wsched.fusion.types import IterType, ParallelType
 
 __all__ = [

@@ -71,8 +71,8 @@ class LoadStoreOp:
 class PointwiseOp:
     """``output = op(inputs)``, element by element, broadcast dimensions repeated.
 
-    ``op`` is a key of ``lowering.ir.pointwise.OPS``. Inputs are tensors and numbers. It is computed
-    in fp32 whatever the types of the tensors, and the result rounded to the output's type.
+    ``op`` is a key of ``lowering.kernel.pointwise.OPS``. Inputs are tensors and numbers. It is
+    computed in fp32 whatever the types of the tensors, and the result rounded to the output's type.
     """
 
     output: str

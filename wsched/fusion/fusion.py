@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lowering.errors import InternalError
+from lowering.ground.errors import InternalError
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, inputs_of
 from wsched.fusion.record import Record

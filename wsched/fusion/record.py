@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.ir.expr import Binary, Const, Special, Var
+from lowering.ground.expr import Binary, Const, Special, Var
 
 __all__ = ["Record", "call_text"]
 

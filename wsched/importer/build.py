@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.importer.steps import Builder, Operand, Step
 
 __all__ = ["COMPOSITES"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lowering.ir.expr import Expr, Var
+from lowering.ground.expr import Expr, Var
 from wsched.fusion import (
     BroadcastOp,
     CastOp,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import number, same_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Node, Value, text_of
 
 __all__ = ["Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]

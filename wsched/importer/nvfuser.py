@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ReferenceType, ref
 
-from lowering.errors import InternalError, UnsupportedError, WschedError
+from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import SCALAR
 from wsched.importer.recorder import record_text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from lowering.ir.pointwise import OPS
+from lowering.kernel.pointwise import OPS
 
 __all__ = [
     "ALIASES", "COMPOSITE", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",

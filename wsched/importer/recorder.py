@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
 

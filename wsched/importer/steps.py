@@ -19,7 +19,7 @@ class Step:
 
     Args:
         op: ``input``, ``mma``, ``matmul`` (the result before anyone rounded it), ``cast``, or a
-            key of ``lowering.ir.pointwise.OPS``.
+            key of ``lowering.kernel.pointwise.OPS``.
         dtype: type of the value.
         inputs: what it is computed from.
         spread: the dimensions along which it differs; it is broadcast along the others.

@@ -3,7 +3,7 @@
 nvFuser's kernel differs from wsched's where it counts: it drains the tensor core after every k
 step, no main loop hides its epilogue, it loads what a cluster could share twice, it is not launched
 dependently, and rounds the tile grid up to the traversal. So the costs are its own
-(:func:`ranked`), while the question and the tiles are those of ``wsched.heuristics``.
+(:func:`ranked`), while the question and the tiles are those of ``wsched.choose.heuristics``.
 
 Ping-pong is never chosen: nvFuser's kernel has a race and gave wrong results
 (design/performance.md). Neither is one tile per CTA, whose prologue is not hidden.
@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lowering.errors import UnsupportedError
-from wsched.cost_model import FLOPS_PER_CYCLE, GHZ
+from lowering.ground.errors import UnsupportedError
+from wsched.choose.cost_model import FLOPS_PER_CYCLE, GHZ
+from wsched.choose.heuristics import TILES, Tile
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.heuristics import TILES, Tile
 from wsched.nvfuser.limits import STMATRIX, most_stages
-from wsched.problem import Problem
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     CircularBufferOptions,
     ClusterDims,
     GemmTile,
@@ -28,7 +28,7 @@ from wsched.schedule.params import (
     SupportedVectorization,
     TileRasterizationOrder,
 )
-from wsched.schedule.tiles import with_tile
+from wsched.schedule.matmul.tiles import with_tile
 
 __all__ = ["Candidate", "candidates", "choose_params", "ranked"]
 
@@ -40,8 +40,8 @@ Speed: 585 and 381 TFLOP/s), which power does not limit; 4096x4096x4096 then com
 what was measured, because power limits it."""
 
 LATENCY, FILL_BYTES = 911, 75
-"""Cycles of a copy from the L2, and bytes in a cycle: as in ``wsched.cost_model``. A tile's store
-is waited for at once, which takes as long as a copy."""
+"""Cycles of a copy from the L2, and bytes in a cycle: as in ``wsched.choose.cost_model``. A tile's
+store is waited for at once, which takes as long as a copy."""
 
 LEAST_STAGES = 3
 
@@ -54,7 +54,7 @@ GAIN = 0.03
 """Share of the time that another tile than nvFuser's has to win by: the model is not better."""
 
 GROUPS = (8, 7, 6, 5, 4, 3, 2)
-"""Rows of tiles visited together, the preferred ones first; 8 as in ``wsched.heuristics``."""
+"""Rows of tiles visited together, preferred ones first; 8 as in ``wsched.choose.heuristics``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering import hopper
-from lowering.errors import ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.target import hopper
+from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.problem import Problem
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     CachePolicies,
     MatmulParams,
     TileRasterizationOrder,

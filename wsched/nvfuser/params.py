@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.nvfuser.limits import REGISTERS, require_taken
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
     CircularBufferingStrategy,
     CircularBufferOptions,

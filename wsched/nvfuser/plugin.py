@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from lowering.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError, UnsupportedError
 from wsched.nvfuser.plugin_source import SMS, plugin_source
 
 __all__ = ["VARIABLE", "Plugin", "build_plugin", "headers"]

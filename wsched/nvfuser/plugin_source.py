@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsched.cost_model import FLOPS_PER_CYCLE, GHZ
+from wsched.choose.cost_model import FLOPS_PER_CYCLE, GHZ
 from wsched.fusion import DataType
 from wsched.nvfuser import choice
 from wsched.nvfuser.choice import Candidate, candidates

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.errors import InternalError, UnsupportedError
-from lowering.ir.expr import Const, Expr, Var
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import Const, Expr, Var
 from wsched.fusion import (
     DataType,
     IterDomain,

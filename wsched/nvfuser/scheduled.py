@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lowering.errors import UnsupportedError
-from wsched.api import planned, recorded
-from wsched.fallback.nvfuser import rebuild
-from wsched.input_error import InputError
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.nvfuser import rebuild
+from wsched.front.api import planned, recorded
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.limits import require_for
 from wsched.nvfuser.params import Fields, to_fields, write_fields
-from wsched.schedule.params import MatmulParams
+from wsched.run.input_error import InputError
+from wsched.schedule.matmul.params import MatmulParams
 
 if TYPE_CHECKING:
     import torch

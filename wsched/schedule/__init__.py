@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from wsched.schedule.cache_after import cache_after
-from wsched.schedule.cache_before import cache_before
-from wsched.schedule.circular_buffer import circular_buffer
-from wsched.schedule.graph import Group, Step, TransformGraph
-from wsched.schedule.inline_at import inline_at
-from wsched.schedule.legality import load_relation, load_relations
 from wsched.schedule.loops import loops_text
-from wsched.schedule.matmul import schedule_matmul
-from wsched.schedule.merge import merge
-from wsched.schedule.parallelize import parallelize
-from wsched.schedule.params import (
+from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
     CachePolicies,
     CachePolicy,
@@ -27,12 +18,21 @@ from wsched.schedule.params import (
     TileRasterizationOrder,
     TilingStrategy,
 )
-from wsched.schedule.relation import LoadRelation, StepLoop, Tail
-from wsched.schedule.reorder import reorder
-from wsched.schedule.replay import replay
+from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.primitives.cache_after import cache_after
+from wsched.schedule.primitives.cache_before import cache_before
+from wsched.schedule.primitives.circular_buffer import circular_buffer
+from wsched.schedule.primitives.inline_at import inline_at
+from wsched.schedule.primitives.merge import merge
+from wsched.schedule.primitives.parallelize import parallelize
+from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.replay import replay
+from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.split import split
+from wsched.schedule.proof.graph import Group, Step, TransformGraph
+from wsched.schedule.proof.legality import load_relation, load_relations
+from wsched.schedule.proof.relation import LoadRelation, StepLoop, Tail
 from wsched.schedule.schedule import Schedule
-from wsched.schedule.set_memory_type import set_memory_type
-from wsched.schedule.split import split
 from wsched.schedule.subdags import SubDags, subdags, subdags_text, to_dot
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 
-from lowering.ir.expr import Binary, Expr, Var
+from lowering.ground.expr import Binary, Expr, Var
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -18,8 +18,8 @@ from wsched.fusion import (
     loop_text,
     type_text,
 )
-from wsched.schedule.circular_buffer import serial_left_of_slice
-from wsched.schedule.graph import TransformGraph
+from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.subdags import subdags
 
 __all__ = ["loops_text", "side_by_side"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowering.ir.expr import ExprLike
+from lowering.ground.expr import ExprLike
 from wsched.fusion import (
     CircularBufferType,
     Fusion,
@@ -13,15 +13,15 @@ from wsched.fusion import (
     ParallelType,
     TensorView,
 )
-from wsched.schedule.cache_after import cache_after
-from wsched.schedule.cache_before import cache_before
-from wsched.schedule.circular_buffer import circular_buffer
-from wsched.schedule.inline_at import inline_at
-from wsched.schedule.merge import merge
-from wsched.schedule.parallelize import parallelize
-from wsched.schedule.reorder import reorder
-from wsched.schedule.set_memory_type import set_memory_type
-from wsched.schedule.split import split
+from wsched.schedule.primitives.cache_after import cache_after
+from wsched.schedule.primitives.cache_before import cache_before
+from wsched.schedule.primitives.circular_buffer import circular_buffer
+from wsched.schedule.primitives.inline_at import inline_at
+from wsched.schedule.primitives.merge import merge
+from wsched.schedule.primitives.parallelize import parallelize
+from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.split import split
 
 __all__ = ["Schedule"]
 
@@ -46,17 +46,17 @@ class Schedule:
         return labels.index(label) if label in labels else -1
 
     def cache_after(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
-        """See :func:`~wsched.schedule.cache_after.cache_after`; the name of the copy."""
+        """See :func:`~wsched.schedule.primitives.cache_after.cache_after`; the name of the copy."""
         self.fusion, name = cache_after(self.fusion, tv, op)
         return name
 
     def cache_before(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
-        """See :func:`~wsched.schedule.cache_before.cache_before`; the name of the new tensor."""
+        """See :mod:`wsched.schedule.primitives.cache_before`; the name of the new tensor."""
         self.fusion, name = cache_before(self.fusion, tv, op)
         return name
 
     def set_memory_type(self, tv: str, memory: MemoryType) -> None:
-        """See :func:`~wsched.schedule.set_memory_type.set_memory_type`."""
+        """See :func:`~wsched.schedule.primitives.set_memory_type.set_memory_type`."""
         self.fusion = set_memory_type(self.fusion, tv, memory)
 
     def split(
@@ -69,7 +69,7 @@ class Schedule:
         labels: tuple[str, str] | None = None,
         dynamic: bool = False,
     ) -> None:
-        """See :func:`~wsched.schedule.split.split`."""
+        """See :func:`~wsched.schedule.primitives.split.split`."""
         self.fusion = split(
             self.fusion,
             tv,
@@ -89,23 +89,23 @@ class Schedule:
         traversal: int = 0,
         label: str | None = None,
     ) -> None:
-        """See :func:`~wsched.schedule.merge.merge`."""
+        """See :func:`~wsched.schedule.primitives.merge.merge`."""
         self.fusion = merge(self.fusion, tv, axis_o, axis_i, traversal=traversal, label=label)
 
     def reorder(self, tv: str, old2new: Mapping[int, int]) -> None:
-        """See :func:`~wsched.schedule.reorder.reorder`."""
+        """See :func:`~wsched.schedule.primitives.reorder.reorder`."""
         self.fusion = reorder(self.fusion, tv, old2new)
 
     def parallelize(self, tv: str, axis: int, parallel: ParallelType) -> None:
-        """See :func:`~wsched.schedule.parallelize.parallelize`."""
+        """See :func:`~wsched.schedule.primitives.parallelize.parallelize`."""
         self.fusion = parallelize(self.fusion, tv, axis, parallel)
 
     def inline_at(self, tv: str, position: int) -> None:
-        """See :func:`~wsched.schedule.inline_at.inline_at`."""
+        """See :func:`~wsched.schedule.primitives.inline_at.inline_at`."""
         self.fusion = inline_at(self.fusion, tv, position)
 
     def circular_buffer(
         self, tv: str, stages: int, prefetch: int, type: CircularBufferType
     ) -> None:
-        """See :func:`~wsched.schedule.circular_buffer.circular_buffer`."""
+        """See :func:`~wsched.schedule.primitives.circular_buffer.circular_buffer`."""
         self.fusion = circular_buffer(self.fusion, tv, stages, prefetch, type)

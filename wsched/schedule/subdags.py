@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.errors import ScheduleError
+from lowering.ground.errors import ScheduleError
 from wsched.fusion import Fusion, fusion_text, inputs_of
-from wsched.schedule.graph import Group, TransformGraph
+from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["SubDags", "subdags", "subdags_text", "to_dot"]
 

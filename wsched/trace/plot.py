@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from lowering.errors import UnsupportedError
+from lowering.ground.errors import UnsupportedError
 from wsched.trace.spans import COLUMNS, Trace
 
 __all__ = ["plot"]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowering.ir.kernel import Kernel
-from lowering.ir.nodes import Roles
-from wsched.arguments import Arguments
-from wsched.cpu import grid_on_cpu, run_on_cpu
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Roles
+from wsched.run.arguments import Arguments
+from wsched.run.cpu import grid_on_cpu, run_on_cpu
 from wsched.trace.spans import Span, Trace
 
 if TYPE_CHECKING:
-    from wsched.compiled import CompiledFusion
+    from wsched.run.compiled import CompiledFusion
 
 __all__ = ["SLOTS", "decode", "record"]
 

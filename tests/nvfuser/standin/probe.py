@@ -22,7 +22,7 @@ from wsched.nvfuser.params import read_fields, to_fields
 from wsched.nvfuser.plugin import build_plugin
 from wsched.nvfuser.read import read_schedule
 from wsched.nvfuser.scheduled import live_params, schedule
-from wsched.schedule.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 
 MATMUL = nvf.SchedulerType.matmul
 FOLDER = Path(sys.argv[1])

@@ -1,0 +1,1 @@
+"""What everything stands on: expressions, polynomials, element types, errors, files."""

@@ -1,0 +1,103 @@
+"""Polynomial normal form of scalar expressions: what the proofs on loop indices rest on.
+
+A polynomial is a sum of integer multiples of monomials; a monomial is a product of *atoms*:
+variables, special registers and everything that is not a sum, difference or product (a quotient,
+a minimum, ...), compared as trees. Two expressions with equal polynomials are equal for all values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
+
+__all__ = ["Poly", "linear_in", "poly", "same"]
+
+Monomial = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Poly:
+    """``sum(coefficient * product(monomial))`` over ``terms``, sorted, without zero terms."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @staticmethod
+    def of(terms: Iterable[tuple[Monomial, int]]) -> Poly:
+        """Collect equal monomials and drop zeros."""
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return Poly(tuple(sorted(((m, c) for m, c in total.items() if c), key=str)))
+
+    def __add__(self, other: Poly) -> Poly:
+        return Poly.of(self.terms + other.terms)
+
+    def __neg__(self) -> Poly:
+        return Poly(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Poly) -> Poly:
+        return self + (-other)
+
+    def __mul__(self, other: Poly) -> Poly:
+        return Poly.of(
+            (tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in other.terms
+        )
+
+    def constant(self) -> int | None:
+        """The value, if no atom is left."""
+        if not self.terms:
+            return 0
+        monomial, coefficient = self.terms[0]
+        return coefficient if len(self.terms) == 1 and not monomial else None
+
+    def expr(self) -> Expr:
+        """An expression with this value, terms in sorted order, subtraction last."""
+        total: Expr = as_expr(0)
+        for monomial, coefficient in sorted(self.terms, key=lambda t: (t[1] < 0, str(t[0]))):
+            term: Expr = as_expr(abs(coefficient))
+            for atom in reversed(monomial):
+                term = atom * term
+            total = total + term if coefficient > 0 else total - term
+        return total
+
+
+def poly(e: Expr) -> Poly:
+    """Normal form of ``e``."""
+    match e:
+        case Const(value):
+            return Poly.of([((), value)])
+        case Binary("+", a, b):
+            return poly(a) + poly(b)
+        case Binary("-", a, b):
+            return poly(a) - poly(b)
+        case Binary("*", a, b):
+            return poly(a) * poly(b)
+    return Poly.of([((e,), 1)])
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether ``a`` equals ``b`` for all values of their atoms."""
+    return poly(a) == poly(b)
+
+
+def linear_in(e: Expr, variables: Iterable[Var]) -> tuple[dict[Var, Poly], Poly] | None:
+    """``e`` as ``sum(coefficient[v] * v) + rest`` with coefficients free of ``variables``.
+
+    None if ``e`` is not linear in them (a product of two, or one inside a quotient).
+    """
+    wanted = frozenset(variables)
+    coefficients: dict[Var, Poly] = {v: Poly(()) for v in wanted}
+    rest = Poly(())
+    for monomial, coefficient in poly(e).terms:
+        inside = [a for a in monomial if isinstance(a, Var) and a in wanted]
+        others = tuple(a for a in monomial if not (isinstance(a, Var) and a in wanted))
+        if len(inside) > 1 or any(free_vars(a) & wanted for a in others):
+            return None
+        term = Poly.of([(others, coefficient)])
+        if inside:
+            coefficients[inside[0]] = coefficients[inside[0]] + term
+        else:
+            rest = rest + term
+    return coefficients, rest

@@ -1,0 +1,1 @@
+"""The kernel IR: nodes, their text and its parser, the verifier."""

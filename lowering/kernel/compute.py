@@ -1,0 +1,177 @@
+"""Fragments and the warpgroup matrix instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ground.expr import TRUE, Expr
+from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
+
+__all__ = [
+    "FragCast",
+    "FragColumns",
+    "FragFill",
+    "FragLoadGlobal",
+    "FragPointwise",
+    "LdMatrix",
+    "LdShared",
+    "MmaTile",
+    "Wgmma",
+    "WgmmaCommit",
+    "WgmmaFence",
+    "WgmmaWait",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FragFill(Stmt):
+    """A fragment with every element ``value``."""
+
+    OP: ClassVar[str] = "frag.fill"
+    out: Frag
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class FragCast(Stmt):
+    """``value`` converted to the result's dtype, round to nearest even."""
+
+    OP: ClassVar[str] = "frag.cast"
+    out: Frag
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragColumns(Stmt):
+    """Columns ``start .. start + out.cols`` of ``value``; a renaming of registers.
+
+    ``start`` is a multiple of 8 and constant once the unrolled loops around it are unrolled.
+    """
+
+    OP: ClassVar[str] = "frag.columns"
+    out: Frag
+    value: Frag
+    start: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FragPointwise(Stmt):
+    """``out = op(args)``, element by element; ``op`` is a key of ``lowering.kernel.pointwise.OPS``.
+
+    Arguments are settled fragments, whose rows or columns of 1 are repeated as in NumPy, and
+    numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first. ``out`` has
+    dtype f32, or pred for a comparison; nothing but ``frag.pointwise`` reads a predicate.
+    """
+
+    OP: ClassVar[str] = "frag.pointwise"
+    out: Frag
+    op: str
+    args: tuple[Frag | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FragLoadGlobal(Stmt):
+    """``out`` from global memory at ``src``: a tile, or with rows or cols of 1 a vector or scalar.
+
+    Elements out of bounds are zero. Ordinary loads (``ld.global``) of what no kernel writes
+    meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
+    even. ``out`` has the tensor's dtype.
+    """
+
+    OP: ClassVar[str] = "frag.load_global"
+    out: Frag
+    src: GmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class LdMatrix(Stmt):
+    """``ldmatrix.sync.aligned.m8n8.x4``: a 16-bit tile from shared memory, generic proxy.
+
+    The inverse of ``stmatrix``: ``out`` has the accumulator's layout.
+    """
+
+    OP: ClassVar[str] = "ldmatrix"
+    out: Frag
+    src: SmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class LdShared(Stmt):
+    """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy.
+
+    The inverse of ``st.shared``.
+    """
+
+    OP: ClassVar[str] = "ld.shared"
+    out: Frag
+    src: SmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class MmaTile(Stmt):
+    """``out = acc + A · Bᵀ`` over ``k`` columns of one stage (tile level, until
+    ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
+
+    A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
+    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. Consumes
+    ``acc``.
+    """
+
+    OP: ClassVar[str] = "mma.tile"
+    out: Frag
+    acc: Frag
+    a: SmemRef
+    b: SmemRef
+    k: int
+    accumulate: Expr
+    trans_a: bool = False
+    trans_b: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence(Stmt):
+    """``wgmma.fence.sync.aligned``: orders register accesses before the next wgmma."""
+
+    OP: ClassVar[str] = "wgmma.fence"
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma(Stmt):
+    """``wgmma.mma_async.sync.aligned.m64nNk16``, once for each 64 rows of the accumulator.
+
+    Asynchronous: reads the two shared tiles through 64-bit descriptors and updates the
+    accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
+    ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
+
+    ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
+    operand is MN-major, its buffer holds K as rows and M or N as columns.
+    """
+
+    OP: ClassVar[str] = "wgmma"
+    out: Frag
+    acc: Frag
+    a: SmemRef
+    b: SmemRef
+    accumulate: Expr = TRUE
+    trans_a: bool = False
+    trans_b: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaCommit(Stmt):
+    """``wgmma.commit_group.sync.aligned``: the warp's wgmmas since the last commit."""
+
+    OP: ClassVar[str] = "wgmma.commit"
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaWait(Stmt):
+    """``wgmma.wait_group.sync.aligned pending``: at most ``pending`` of the executing warp's groups
+    are incomplete. ``out`` is ``acc``, settled if ``pending`` is 0. Consumes ``acc``.
+    """
+
+    OP: ClassVar[str] = "wgmma.wait"
+    out: Frag
+    acc: Frag
+    pending: int

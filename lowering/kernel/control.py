@@ -1,0 +1,161 @@
+"""Control statements: bindings, loops, branches, sections and roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ground.expr import ONE, Expr, Special, Var
+from lowering.kernel.operands import Body, Frag, Stmt
+
+__all__ = [
+    "Break",
+    "Carry",
+    "Elect",
+    "For",
+    "If",
+    "Let",
+    "Role",
+    "Roles",
+    "Section",
+    "SetMaxNReg",
+    "one_thread",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Let(Stmt):
+    """``let var = value``; with ``once`` it is computed here, never again where it is used (else
+    the compiler may do so, in a loop too, to save a register); for i32 only.
+    """
+
+    OP: ClassVar[str] = "let"
+    var: Var
+    value: Expr
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A loop-carried value: ``var`` inside the loop, ``init`` before it, ``result`` after it.
+
+    A fragment carried in flight may start from a settled one, not the other way round.
+    """
+
+    var: Var | Frag
+    init: Expr | Frag
+    result: Var | Frag
+
+
+@dataclass(frozen=True, slots=True)
+class For(Stmt):
+    """``for var in start .. stop step step``; the body ends by yielding the next carried values.
+
+    Start, stop and step may be run-time values, uniform over the warps that execute the loop.
+    ``unroll`` asks the emitter for full unrolling and needs constant bounds.
+    """
+
+    OP: ClassVar[str] = "for"
+    var: Var
+    start: Expr
+    stop: Expr
+    body: Body
+    step: Expr = ONE
+    carries: tuple[Carry, ...] = ()
+    yields: tuple[Expr | Frag, ...] = ()
+    unroll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Stmt):
+    """Leave the loop whose body this stands in directly, if ``cond``, uniform over each warp.
+
+    The results of the loop are then what its carried values are in this trip; no fragment among
+    them has been consumed yet.
+    """
+
+    OP: ClassVar[str] = "break"
+    cond: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class If(Stmt):
+    """``if cond { then } else { other }``; ``cond`` is uniform over each executing warp."""
+
+    OP: ClassVar[str] = "if"
+    cond: Expr
+    then: Body
+    other: Body = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Elect(Stmt):
+    """One thread of each executing warp runs the body (``elect.sync``; always the same lane)."""
+
+    OP: ClassVar[str] = "elect"
+    body: Body
+
+
+def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> If:
+    """Statements for one thread, the same one every time.
+
+    Args:
+        stmts: what it runs.
+        of: ``warp``, one thread of the CTA, or ``warpgroup.warp``, one of each warpgroup.
+        index: of the thread's warp there.
+    """
+    return If(Special(of).eq(index), (Elect(stmts),))
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Stmt):
+    """A sub-DAG's loop nest, ``load`` or ``compute`` (tile level, until ``warp_specialize``).
+
+    ``groups`` compute warpgroups share the section; ``group`` is the index of the executing one.
+    ``registers`` per thread are what the schedule gives to those who run it.
+    """
+
+    OP: ClassVar[str] = "section"
+    name: str
+    body: Body
+    groups: int = 1
+    group: Var | None = None
+    registers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps ``first_warp .. first_warp + warps`` run ``body``.
+
+    ``first_warp`` and ``warps`` are multiples of 4, so that ``setmaxnreg`` and wgmma see whole
+    warpgroups. ``group`` is the index of the executing warpgroup within the role. ``registers`` per
+    thread are what the schedule gives to the role (None after ``reallocate_registers``).
+    """
+
+    name: str
+    first_warp: int
+    warps: int
+    body: Body
+    group: Var | None = None
+    registers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roles(Stmt):
+    """Every warp of the CTA runs exactly one role; no role returns early."""
+
+    OP: ClassVar[str] = "roles"
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaxNReg(Stmt):
+    """``setmaxnreg.{inc,dec}.sync.aligned``: the executing warpgroup's registers per thread.
+
+    ``inc`` blocks until the CTA's pool has the registers, so a pair whose sum exceeds the pool
+    hangs; ``reallocate_registers`` checks the sum.
+    """
+
+    OP: ClassVar[str] = "setmaxnreg"
+    action: str
+    count: int

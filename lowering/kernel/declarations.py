@@ -1,0 +1,191 @@
+"""The declarations of the kernel IR's text form; ``parse`` builds statements on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lowering.ground.expr import Expr, Var
+from lowering.ground.types import DType, Swizzle
+from lowering.kernel.kernel import (
+    CircularBuffer,
+    CounterArray,
+    GlobalTensor,
+    MBarrierArray,
+    NamedBarrierArray,
+    SharedBuffer,
+    TensorMap,
+    TileQueue,
+    TraceBuffer,
+    WordArray,
+    Workspace,
+)
+from lowering.kernel.lexer import Lexer
+from lowering.kernel.operands import Frag
+
+__all__ = ["DECLARATIONS", "Declarations"]
+
+Value = TypeVar("Value", Var, Frag)
+
+
+class Declarations(Lexer):
+    """A cursor that takes parameters and storage, one declaration at a time."""
+
+    def scalar(self) -> Var:
+        """Take ``NAME: TYPE``, which defines a scalar."""
+        name = self.name()
+        self.expect(":")
+        return self.define(Var(name, self.scalar_type()))
+
+    def define(self, value: Value) -> Value:
+        """Bring a value into scope."""
+        self.scope[value.name] = value
+        return value
+
+    def swizzle(self) -> Swizzle:
+        """Take a swizzle, if one is given."""
+        if not self.accept("swizzle"):
+            return Swizzle.NONE
+        spans = [str(s.value) for s in Swizzle]
+        if self.peek not in spans:
+            raise self.fail("a swizzle: " + ", ".join(spans))
+        return Swizzle(self.integer())
+
+    def offset(self) -> int | None:
+        """Take an offset in shared memory, if one is given."""
+        return self.integer() if self.accept("at") else None
+
+    def tensor_map(self) -> TensorMap:
+        """Take a tensor map."""
+        tensor = self.matrix()
+        box = self.pair() if self.accept("box") else (0, 0)
+        clipped = self.accept("clipped")
+        return TensorMap(*tensor, box, self.swizzle(), clipped)
+
+    def global_tensor(self) -> GlobalTensor:
+        """Take a plain tensor."""
+        tensor = self.matrix()
+        return GlobalTensor(*tensor, self.integer() if self.accept("align") else 1)
+
+    def matrix(self) -> tuple[str, DType, Expr, Expr]:
+        """Take ``NAME: DTYPE[ROWS, COLS]``."""
+        name = self.name()
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        rows = self.expr()
+        self.expect(",")
+        cols = self.expr()
+        self.expect("]")
+        return name, dtype, rows, cols
+
+    def shared_buffer(self) -> SharedBuffer:
+        """Take a shared buffer."""
+        name = self.name()
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        stages = self.integer()
+        self.expect("]", "[")
+        rows, cols = self.pair()
+        self.expect("]")
+        return SharedBuffer(name, dtype, stages, rows, cols, self.swizzle(), self.offset())
+
+    def mbarrier(self) -> MBarrierArray:
+        """Take an array of mbarriers."""
+        name = self.name()
+        self.expect("[")
+        stages = self.integer()
+        self.expect("]", "arrivals")
+        return MBarrierArray(name, stages, self.integer(), self.offset())
+
+    def named_barrier(self) -> NamedBarrierArray:
+        """Take an array of named barriers."""
+        name = self.name()
+        self.expect("[")
+        count = self.integer()
+        self.expect("]", "id")
+        base = self.integer()
+        self.expect("threads")
+        return NamedBarrierArray(name, count, base, self.integer())
+
+    def circular_buffer(self) -> CircularBuffer:
+        """Take a circular buffer."""
+        name = self.name()
+        self.expect("(")
+        buffers = self.items(self.name, ")")
+        numbers = []
+        for word in ("stages", "groups", "consumers", "in_flight"):
+            self.expect(word)
+            numbers.append(self.integer())
+        shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
+        stages, groups, consumers, in_flight = numbers
+        prefetch = self.integer() if self.accept("prefetch") else 0
+        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares, prefetch)
+
+    def trace_buffer(self) -> TraceBuffer:
+        """Take a trace buffer."""
+        name = self.name()
+        self.expect("[")
+        slots = self.integer()
+        self.expect("]", "(")
+        return TraceBuffer(name, slots, self.items(self.name, ")"))
+
+    def counter_array(self) -> CounterArray:
+        """Take an array of counters."""
+        name = self.name()
+        self.expect("[")
+        count = self.count()
+        self.expect("]")
+        return CounterArray(name, count)
+
+    def count(self) -> Expr:
+        """Take an expression over the parameters and ``ctas``."""
+        self.scope["ctas"] = Var("ctas")
+        count = self.expr()
+        del self.scope["ctas"]
+        return count
+
+    def workspace(self) -> Workspace:
+        """Take a workspace."""
+        name = self.name()
+        self.expect(":", "f32", "[")
+        count = self.count()
+        self.expect("]", "[")
+        rows, cols = self.pair()
+        self.expect("]")
+        return Workspace(name, rows, cols, count)
+
+    def word_array(self) -> WordArray:
+        """Take an array of words."""
+        name = self.name()
+        self.expect("[")
+        count = self.integer()
+        self.expect("]")
+        return WordArray(name, count, self.offset())
+
+    def tile_queue(self) -> TileQueue:
+        """Take a tile queue."""
+        name = self.name()
+        numbers = []
+        for word in ("stages", "groups", "consumers"):
+            self.expect(word)
+            numbers.append(self.integer())
+        return TileQueue(name, *numbers)
+
+
+DECLARATIONS: dict[str, Callable[[Any], Any]] = {
+    "param": Declarations.scalar,
+    "tensormap": Declarations.tensor_map,
+    "global": Declarations.global_tensor,
+    "shared": Declarations.shared_buffer,
+    "mbarrier": Declarations.mbarrier,
+    "named_barrier": Declarations.named_barrier,
+    "circular_buffer": Declarations.circular_buffer,
+    "trace": Declarations.trace_buffer,
+    "counter": Declarations.counter_array,
+    "workspace": Declarations.workspace,
+    "word": Declarations.word_array,
+    "tile_queue": Declarations.tile_queue,
+}
+"""Keyword -> what takes the declaration behind it."""

@@ -1,0 +1,136 @@
+"""Data movement between global memory, shared memory and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ground.expr import Expr
+from lowering.kernel.operands import Frag, GmemRef, MBarrierRef, SmemRef, Stmt
+
+__all__ = [
+    "CACHE_POLICIES",
+    "BulkCommit",
+    "BulkWait",
+    "FragStoreGlobal",
+    "LoadTile",
+    "PrefetchTensorMap",
+    "StMatrix",
+    "StShared",
+    "StoreTile",
+    "TmaLoad",
+    "TmaStore",
+]
+
+CACHE_POLICIES = ("evict_normal", "evict_first", "evict_last")
+"""What the L2 is told of a copy's lines (PTX, ``createpolicy``); the first is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchTensorMap(Stmt):
+    """``prefetch.tensormap``: a hint, one thread."""
+
+    OP: ClassVar[str] = "prefetch.tensormap"
+    map: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTile(Stmt):
+    """Fill one stage of a shared buffer from ``src`` on (tile level, until ``swizzle_shared``)."""
+
+    OP: ClassVar[str] = "load.tile"
+    dst: SmemRef
+    src: GmemRef
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTile(Stmt):
+    """Write a warpgroup's fragment to global memory at ``dst`` (tile level, until
+    ``chunk_epilogue``).
+    """
+
+    OP: ClassVar[str] = "store.tile"
+    dst: GmemRef
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragStoreGlobal(Stmt):
+    """``value``, a whole tile, to global memory at ``dst``, by ordinary stores (``st.global``).
+
+    Elements out of bounds are not written. Two columns at a time where the tensor's ``align``
+    allows it, and then ``dst.col`` is even. ``value`` has the tensor's dtype. No thread of the
+    kernel reads what is stored.
+    """
+
+    OP: ClassVar[str] = "frag.store_global"
+    dst: GmemRef
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class TmaLoad(Stmt):
+    """``cp.async.bulk.tensor.2d``, global to shared: one box of the tensor map, asynchronous.
+
+    Writes the box at ``dst`` (swizzled as the map says, out-of-bounds elements as zero) and then
+    completes the box's full bytes on ``bar``. One executing thread issues one copy. With a
+    ``multicast`` mask the same box and the same completion go to each CTA of the mask.
+    ``bar`` is None until ``allocate_mbarriers``; ``cache`` is one of ``CACHE_POLICIES``.
+    """
+
+    OP: ClassVar[str] = "tma.load"
+    dst: SmemRef
+    src: GmemRef
+    bar: MBarrierRef | None = None
+    multicast: Expr | None = None
+    cache: str = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore(Stmt):
+    """``cp.async.bulk.tensor.2d``, shared to global: one box; out-of-bounds elements are dropped.
+
+    Reads shared memory through the async proxy at any time until a ``bulk.wait`` of the issuing
+    thread covers its group. ``cache`` is one of ``CACHE_POLICIES``.
+    """
+
+    OP: ClassVar[str] = "tma.store"
+    dst: GmemRef
+    src: SmemRef
+    cache: str = "evict_normal"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCommit(Stmt):
+    """``cp.async.bulk.commit_group``: the executing thread's stores since the last commit."""
+
+    OP: ClassVar[str] = "bulk.commit"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWait(Stmt):
+    """``cp.async.bulk.wait_group[.read] pending``: the executing thread waits until at most
+    ``pending`` of *its own* groups are incomplete (``read``: have still to read shared memory).
+    """
+
+    OP: ClassVar[str] = "bulk.wait"
+    pending: int
+    read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StMatrix(Stmt):
+    """``stmatrix.sync.aligned.m8n8.x4``: a 16-bit fragment to shared memory, generic proxy."""
+
+    OP: ClassVar[str] = "stmatrix"
+    dst: SmemRef
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class StShared(Stmt):
+    """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy."""
+
+    OP: ClassVar[str] = "st.shared"
+    dst: SmemRef
+    value: Frag

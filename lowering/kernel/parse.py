@@ -1,0 +1,323 @@
+"""The parser of the kernel IR's text form (``lowering.kernel.text`` prints it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+from lowering.ground.expr import ONE, Expr, Var
+from lowering.ground.types import DType, FragmentType
+from lowering.kernel import nodes
+from lowering.kernel.declarations import DECLARATIONS, Declarations
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.lexer import NUMBER_NAMES, IRSyntaxError
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    CounterRef,
+    Elect,
+    For,
+    Frag,
+    GmemRef,
+    If,
+    Let,
+    MBarrierRef,
+    NamedBarrierRef,
+    PartialRef,
+    Role,
+    Roles,
+    Section,
+    SmemRef,
+    Stmt,
+    WordRef,
+)
+
+__all__ = ["IRSyntaxError", "parse_kernel"]
+
+_BLOCKS = {c.OP for c in (Let, For, If, Elect, Section, Roles)}
+_PLAIN: dict[str, type[Stmt]] = {
+    cls.OP: cls
+    for cls in vars(nodes).values()
+    if isinstance(cls, type) and issubclass(cls, Stmt) and cls.OP and cls.OP not in _BLOCKS
+}
+
+
+_REFERENCES = (
+    (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
+    (PartialRef, 1), (WordRef, 1),
+)  # fmt: skip
+"""What is written as a name and indices, and how many."""
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that ``print_kernel`` printed as ``text``; ``#`` starts a comment.
+
+    Raises:
+        IRSyntaxError: the text does not follow the grammar, or uses an undefined name.
+    """
+    return _Parser(text).kernel()
+
+
+class _Parser(Declarations):
+    def kernel(self) -> Kernel:
+        self.expect("kernel")
+        name = self.name()
+        self.expect("threads")
+        threads = self.integer()
+        self.expect("cluster")
+        cluster = self.integer()
+        splits = self.integer() if self.accept("splits") else 1
+        dependent = self.accept("dependent")
+        self.expect("grid")
+        mark = self.at
+        while self.peek not in ("{", ""):
+            self.at += 1
+        self.expect("{")
+        groups: dict[str, list[Any]] = {w: [] for w in DECLARATIONS}
+        while self.peek in DECLARATIONS:
+            word = self.next()
+            groups[word].append(DECLARATIONS[word](self))
+        body = self.body()
+        self.expect("}")
+        if self.peek:
+            raise self.fail("the end of the text")
+        self.at = mark
+        self.scope = {p.name: p for p in groups["param"]} | {"sms": Var("sms")}
+        grid = self.expr()
+        return Kernel(
+            name,
+            threads,
+            grid,
+            tuple(groups["param"]),
+            body=body,
+            cluster=cluster,
+            tensor_maps=tuple(groups["tensormap"]),
+            shared=tuple(groups["shared"]),
+            mbarriers=tuple(groups["mbarrier"]),
+            named_barriers=tuple(groups["named_barrier"]),
+            circular_buffers=tuple(groups["circular_buffer"]),
+            globals=tuple(groups["global"]),
+            traces=tuple(groups["trace"]),
+            counters=tuple(groups["counter"]),
+            splits=splits,
+            workspaces=tuple(groups["workspace"]),
+            words=tuple(groups["word"]),
+            tile_queues=tuple(groups["tile_queue"]),
+            dependent=dependent,
+        )
+
+    # --- statements ---
+
+    def body(self) -> Body:
+        found = []
+        while self.peek not in ("}", "yield", ""):
+            found.append(self.stmt())
+        return tuple(found)
+
+    def block(self) -> Body:
+        self.expect("{")
+        body = self.body()
+        self.expect("}")
+        return body
+
+    def stmt(self) -> Stmt:
+        word = self.peek
+        if word in _CONTROL:
+            self.at += 1
+            return _CONTROL[word](self)
+        out: Frag | Var | None = None
+        if word not in _PLAIN and self.ahead(":"):
+            out = self.result() if self.ahead(":", "frag") else self.scalar()
+            self.expect("=")
+        cls = _PLAIN.get(self.peek)
+        if cls is None:
+            raise self.fail("a statement")
+        if (out is None) == any(f.name == "out" for f in fields(cls)):
+            raise self.fail("a statement without a result" if out else "a result before it")
+        if out is not None and not isinstance(out, get_type_hints(cls)["out"]):
+            kind = "scalar" if isinstance(out, Var) else "fragment"
+            raise self.fail(f"a statement that gives a {kind}")
+        self.at += 1
+        return self.plain(cls, out)
+
+    def plain(self, cls: type[Stmt], out: Frag | Var | None) -> Stmt:
+        hints = get_type_hints(cls)
+        values: dict[str, Any] = {}
+        named = [f.name for f in fields(cls) if f.default is not MISSING]
+        first = True
+        for field in fields(cls):
+            if field.name == "out":
+                values["out"] = out
+            elif field.default is MISSING:
+                if not first:
+                    self.expect(",")
+                first = False
+                values[field.name] = self.operand(hints[field.name])
+        while named and (self.peek in named if first else self.peek == ","):
+            if not first:
+                self.expect(",")
+            first = False
+            key = self.name()
+            if key not in named:
+                self.at -= 1
+                raise self.fail("one of " + ", ".join(named))
+            self.expect("=")
+            values[key] = self.operand(hints[key])
+        return cls(**values)
+
+    def operand(self, hint: Any) -> Any:
+        text = str(hint)
+        if hint is bool:
+            if self.peek not in ("true", "false"):
+                raise self.fail("'true' or 'false'")
+            return self.next() == "true"
+        if "Expr" in text:
+            return self.expr()
+        if hint is int or text.startswith("int |"):
+            return self.integer()
+        if hint is float:
+            return self.number()
+        if hint is str:
+            return self.name()
+        if hint is Frag:
+            return self.fragment()
+        if hint == tuple[Frag | float, ...]:
+            return self.mixed()
+        for cls, count in _REFERENCES:
+            if cls.__name__ in text:
+                name = self.name()
+                self.expect("[")
+                index = self.items(self.expr, "]")
+                if len(index) != count:
+                    raise self.fail(f"{count} indices after {name}")
+                return cls(name, *index)
+        raise self.fail(f"an operand of type {text}")
+
+    def fragment(self) -> Frag:
+        found = self.scope.get(self.peek)
+        if not isinstance(found, Frag):
+            raise self.fail("a defined fragment")
+        self.at += 1
+        return found
+
+    def mixed(self) -> tuple[Frag | float, ...]:
+        """Fragments and numbers up to the end of the statement; ``inf`` and ``nan`` are numbers."""
+        found: list[Frag | float] = []
+        while not found or self.accept(","):
+            named = self.scope.get(self.peek)
+            if isinstance(named, Frag) and self.peek not in NUMBER_NAMES:
+                found.append(self.fragment())
+            else:
+                found.append(self.number("a defined fragment or a number"))
+        return tuple(found)
+
+    def result(self) -> Frag:
+        name = self.name()
+        self.expect(":", "frag", "<")
+        dtype = self.dtype(tuple(DType))
+        self.expect(",")
+        rows, cols = self.pair()
+        flying = self.accept(",")
+        if flying:
+            self.expect("async")
+        self.expect(">")
+        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying)))
+
+    def let(self) -> Let:
+        var = self.scalar()
+        self.expect("=")
+        value = self.expr()
+        # A fragment of that name may begin the next statement.
+        return Let(var, value, not self.ahead(":") and self.accept("once"))
+
+    def for_(self) -> For:
+        var = Var(self.name())
+        self.expect("in")
+        start = self.expr()
+        self.expect("..")
+        stop = self.expr()
+        step = self.expr() if self.accept("step") else ONE
+        self.scope[var.name] = var
+        halves: tuple[Any, ...] = ()
+        if self.accept("carry"):
+            self.expect("(")
+            halves = self.items(self.carry, ")")
+        unroll = self.accept("unroll")
+        self.expect("{")
+        body = self.body()
+        yields: list[Expr | Frag] = []
+        if halves:
+            self.expect("yield")
+            for i in range(len(halves)):
+                if i:
+                    self.expect(",")
+                yields.append(self.value())
+        self.expect("}")
+        carries = []
+        for inner, init, result_name in halves:
+            result = type(inner)(result_name, inner.type)
+            self.scope[result_name] = result
+            carries.append(Carry(inner, init, result))
+        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll)
+
+    def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
+        before = dict(self.scope)
+        var: Var | Frag = self.result() if self.ahead(":", "frag") else self.scalar()
+        inside, self.scope = self.scope, before
+        self.expect("=")
+        init = self.value()
+        self.scope = inside
+        self.expect("->")
+        return var, init, self.name()
+
+    def value(self) -> Expr | Frag:
+        return self.fragment() if isinstance(self.scope.get(self.peek), Frag) else self.expr()
+
+    def if_(self) -> If:
+        cond = self.expr()
+        then = self.block()
+        return If(cond, then, self.block() if self.accept("else") else ())
+
+    def section(self) -> Section:
+        name = self.name()
+        self.expect("groups")
+        groups = self.integer()
+        group = self.group()
+        registers = self.registers()
+        return Section(name, self.block(), groups, group, registers)
+
+    def registers(self) -> int | None:
+        return self.integer() if self.accept("registers") else None
+
+    def group(self) -> Var | None:
+        if not self.accept("as"):
+            return None
+        group = Var(self.name())
+        self.scope[group.name] = group
+        return group
+
+    def roles(self) -> Roles:
+        self.expect("{")
+        roles = []
+        while not self.accept("}"):
+            self.expect("role")
+            name = self.name()
+            self.expect("warps")
+            first = self.integer()
+            self.expect("..")
+            warps = self.integer() - first
+            group = self.group()
+            registers = self.registers()
+            roles.append(Role(name, first, warps, self.block(), group, registers))
+        return Roles(tuple(roles))
+
+
+_CONTROL: dict[str, Callable[[_Parser], Stmt]] = {
+    "let": _Parser.let,
+    "for": _Parser.for_,
+    "if": _Parser.if_,
+    "elect": lambda p: Elect(p.block()),
+    "section": _Parser.section,
+    "roles": _Parser.roles,
+}

@@ -1,0 +1,57 @@
+"""A queue of tiles: what hands them out at run time, and the words that carry their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ground.expr import Expr, Var
+from lowering.kernel.operands import Stmt, WordRef
+
+__all__ = ["FetchTiles", "LdWord", "NextTile", "StWord"]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTiles(Stmt):
+    """Take tiles ``0 .. tiles`` for this cluster, one after the other until none is left, and hand
+    each to all CTAs of the cluster through a tile queue (tile level, until ``queue_tiles``).
+    """
+
+    OP: ClassVar[str] = "fetch.tiles"
+    queue: str
+    tiles: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class NextTile(Stmt):
+    """``out`` is what entry ``number`` of a tile queue holds (tile level, until ``queue_tiles``).
+
+    Entries ``0, 1, ...`` hold tiles in growing order. The first entry behind them holds ``tiles``,
+    the number of tiles in all; where entries are dealt out to the compute warpgroups in turn, the
+    next one holds ``tiles + 1``, so that each warpgroup finds an end and knows whether it is the
+    first one. Each reader reads its entries once and in order.
+    """
+
+    OP: ClassVar[str] = "next.tile"
+    out: Var
+    queue: str
+    number: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StWord(Stmt):
+    """``st.shared.u32``, one thread; with ``cta`` into that CTA of the cluster (``mapa``)."""
+
+    OP: ClassVar[str] = "st.word"
+    word: WordRef
+    value: Expr
+    cta: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LdWord(Stmt):
+    """``ld.shared.u32``: every executing thread gets the word."""
+
+    OP: ClassVar[str] = "ld.word"
+    out: Var
+    word: WordRef

@@ -1,0 +1,296 @@
+"""What every well-formed kernel satisfies; run on the last one, on all to find a culprit.
+
+Rules: names are defined once and before use, with their type; references name storage that
+exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
+wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
+operations do not stand under ``elect``, and operations of one thread stand only there. What values
+and tensors an operation takes is in ``verify_values``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from lowering.ground.expr import Expr, ScalarType, Var, children, type_of
+from lowering.ground.types import FragmentType
+from lowering.kernel.control import Elect, For, Let
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.lexer import NUMBER_NAMES
+from lowering.kernel.nodes import (
+    Acquire,
+    Atom,
+    Await,
+    BarArrive,
+    BarSync,
+    Body,
+    Break,
+    BulkCommit,
+    BulkWait,
+    ClusterSync,
+    Consume,
+    CounterRef,
+    CtaSync,
+    FetchTiles,
+    Frag,
+    FragAddPartial,
+    FragCast,
+    FragColumns,
+    FragLoadGlobal,
+    FragPointwise,
+    FragStoreGlobal,
+    FragStorePartial,
+    GmemRef,
+    GridDepWait,
+    LdMatrix,
+    LdShared,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierRef,
+    MmaTile,
+    NamedBarrierRef,
+    NextTile,
+    PartialRef,
+    PrefetchTensorMap,
+    Produce,
+    Publish,
+    Release,
+    Roles,
+    Section,
+    SetMaxNReg,
+    SmemRef,
+    Stamp,
+    StMatrix,
+    Stmt,
+    StoreTile,
+    StShared,
+    StWord,
+    TmaLoad,
+    TmaStore,
+    WaitFull,
+    WarpSync,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+    WordRef,
+)
+from lowering.kernel.stamp import CLOCKS, PHASES
+from lowering.kernel.text import print_stmt
+from lowering.kernel.verify_values import declared, value_rules
+from lowering.kernel.visit import bodies, used
+
+__all__ = ["verify"]
+
+COLLECTIVE = (
+    Await, BarArrive, BarSync, ClusterSync, CtaSync, FragAddPartial, FragLoadGlobal,
+    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, NextTile, Publish,
+    Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile, WarpSync, Wgmma, WgmmaCommit,
+    WgmmaFence, WgmmaWait,
+)  # fmt: skip
+ONE_THREAD = (
+    Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, StWord, TmaLoad,
+    TmaStore,
+)  # fmt: skip
+STEPS = (Acquire, Consume, Produce, Release, WaitFull)
+QUEUES = (FetchTiles, NextTile)
+CONSUMING = (FragAddPartial, MmaTile, Wgmma, WgmmaWait)
+SETTLED_ONLY = (
+    FragAddPartial, FragCast, FragColumns, FragPointwise, FragStoreGlobal, FragStorePartial,
+    StMatrix, StShared, StoreTile,
+)  # fmt: skip
+
+
+def verify(kernel: Kernel) -> list[str]:
+    """Every rule that ``kernel`` breaks, as sentences; empty if it is well-formed."""
+    return list(_Verifier(kernel).problems())
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.names: set[str] = set()
+        self.consumed: set[str] = set()
+        self.before_loop: set[str] = set()
+        self.specialized = any(isinstance(s, Roles) for s in kernel.body)
+        self.storage = {
+            SmemRef: {b.name for b in kernel.shared},
+            GmemRef: {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals},
+            MBarrierRef: {b.name for b in kernel.mbarriers},
+            NamedBarrierRef: {b.name for b in kernel.named_barriers},
+            CounterRef: {c.name for c in kernel.counters},
+            PartialRef: {w.name for w in kernel.workspaces},
+            WordRef: {w.name for w in kernel.words},
+        }
+
+    def problems(self) -> Iterator[str]:
+        scope: dict[str, object] = {p.name: p.type for p in self.kernel.params}
+        self.names |= set(scope)
+        yield from declared(self.kernel)
+        yield from self.body(self.kernel.body, scope, one_thread=False)
+
+    def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        scope = dict(scope)
+        for stmt in body:
+            if isinstance(stmt, Break):
+                yield f"break outside the body of a loop, in: {print_stmt(stmt)}"
+            yield from self.stmt(stmt, scope, one_thread)
+
+    def stmt(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        inner = ", in: "
+        for problem in self.rules(stmt, scope, one_thread):
+            yield problem if inner in problem else f"{problem}{inner}{print_stmt(stmt)}"
+
+    def rules(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
+        if one_thread and isinstance(stmt, (*COLLECTIVE, Elect)):
+            yield f"{stmt.OP} under elect"
+        if self.specialized and not one_thread and isinstance(stmt, ONE_THREAD):
+            yield f"{stmt.OP} outside elect"
+        yield from self.operands(stmt, scope)
+        yield from value_rules(self.kernel, stmt)
+        inside = dict(scope)
+        if isinstance(stmt, Let):
+            yield from self.define(scope, stmt.var.name, stmt.var.type)
+            kind = type_of(stmt.value)
+            if kind is not stmt.var.type:
+                yield f"{stmt.var.name} is {stmt.var.type.value}, its value {kind.value}"
+            if stmt.once and stmt.var.type is not ScalarType.I32:
+                yield f"{stmt.var.name} is {stmt.var.type.value}, only i32 is computed once"
+            return
+        if isinstance(stmt, For):
+            yield from self.loop(stmt, scope, inside, one_thread)
+            return
+        if isinstance(stmt, Roles):
+            for role in stmt.roles:
+                own = dict(scope)
+                if role.group:
+                    yield from self.define(own, role.group.name, role.group.type)
+                yield from self.body(role.body, own, one_thread)
+            return
+        if isinstance(stmt, Section) and stmt.group:
+            yield from self.define(inside, stmt.group.name, stmt.group.type)
+        before, after = self.consumed, set(self.consumed)
+        for inner in bodies(stmt):
+            self.consumed = set(before)  # of two branches only one is executed
+            yield from self.body(inner, inside, one_thread or isinstance(stmt, Elect))
+            after |= self.consumed
+        self.consumed = after
+        out = getattr(stmt, "out", None)
+        if isinstance(out, (Frag, Var)):
+            yield from self.define(scope, out.name, out.type)
+
+    def loop(
+        self, loop: For, scope: dict[str, object], inside: dict[str, object], one_thread: bool
+    ) -> Iterator[str]:
+        yield from self.define(inside, loop.var.name, loop.var.type)
+        for carry in loop.carries:
+            yield from self.define(inside, carry.var.name, carry.var.type)
+        if len(loop.yields) != len(loop.carries):
+            yield f"{len(loop.yields)} yields for {len(loop.carries)} carried values"
+        inner = dict(inside)
+        outside, self.before_loop = self.before_loop, set(scope)
+        for stmt in loop.body:
+            taken = sorted(self.consumed & {c.var.name for c in loop.carries})
+            if isinstance(stmt, Break) and taken:
+                yield f"{taken[0]} is consumed before the loop may end, in: {print_stmt(stmt)}"
+            yield from self.stmt(stmt, inner, one_thread)
+        for carry, value in zip(loop.carries, loop.yields, strict=False):
+            names = {value.name} if isinstance(value, Frag) else _names(value)
+            for name in sorted(names - set(inner)):
+                yield f"{name} is yielded before it is defined"
+            if isinstance(value, Frag) and isinstance(carry.var, Frag):
+                yield from self.assignable(value.type, carry.var.type, value.name)
+                yield from self.consume(value.name)
+        self.before_loop = outside
+        for carry in loop.carries:
+            if isinstance(carry.init, Frag) and isinstance(carry.var, Frag):
+                yield from self.assignable(carry.init.type, carry.var.type, carry.init.name)
+                yield from self.consume(carry.init.name)
+        for carry in loop.carries:
+            yield from self.define(scope, carry.result.name, carry.result.type)
+
+    def operands(self, stmt: Stmt, scope: dict[str, object]) -> Iterator[str]:
+        if isinstance(stmt, For):
+            return_later = {n for y in stmt.yields for n in _operand_names(y)}
+        else:
+            return_later = set()
+        for name in sorted(used(stmt) - set(scope) - return_later):
+            yield f"{name} is used before it is defined"
+        for field in fields(stmt):
+            value = getattr(stmt, field.name)
+            names = self.storage.get(type(value))
+            if names is not None:
+                where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
+                yield from self.stored(where, names)
+            if field.name != "out":
+                for frag in value if isinstance(value, tuple) else (value,):
+                    yield from self.fragment(stmt, frag, scope)
+        if isinstance(stmt, PrefetchTensorMap):
+            yield from self.stored(stmt.map, self.storage[GmemRef])
+        if isinstance(stmt, Stamp):
+            yield from self.stamp(stmt)
+        ring = getattr(stmt, "ring", None)
+        if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
+            yield f"no circular buffer named {ring}"
+        queue = getattr(stmt, "queue", None)
+        if isinstance(stmt, QUEUES) and queue not in {q.name for q in self.kernel.tile_queues}:
+            yield f"no tile queue named {queue}"
+
+    def fragment(self, stmt: Stmt, value: object, scope: dict[str, object]) -> Iterator[str]:
+        if not isinstance(value, Frag) or isinstance(stmt, For):
+            return
+        if scope.get(value.name, value.type) != value.type:
+            yield f"{value.name} is {scope[value.name]}, used as {value.type}"
+        if value.type.in_flight and isinstance(stmt, SETTLED_ONLY):
+            yield f"{value.name} is in flight"
+        if isinstance(stmt, CONSUMING):
+            yield from self.consume(value.name)
+
+    def stamp(self, stmt: Stamp) -> Iterator[str]:
+        traces = {t.name: t.events for t in self.kernel.traces}
+        if stmt.buffer not in traces:
+            yield f"no trace buffer named {stmt.buffer}"
+            return
+        for what, found, legal in (
+            ("event", stmt.event, traces[stmt.buffer]),
+            ("phase", stmt.phase, PHASES),
+            ("clock", stmt.clock, CLOCKS),
+        ):
+            if found not in legal:
+                yield f"no {what} named {found}, but {', '.join(legal)}"
+
+    @staticmethod
+    def stored(name: str, names: set[str]) -> Iterator[str]:
+        if name not in names:
+            yield f"no storage named {name}"
+
+    def define(self, scope: dict[str, object], name: str, kind: object) -> Iterator[str]:
+        if name in self.names:
+            yield f"{name} is defined twice"
+        if name in NUMBER_NAMES:
+            yield f"{name} reads as a number"
+        self.names.add(name)
+        scope[name] = kind
+
+    def consume(self, name: str) -> Iterator[str]:
+        if name in self.consumed:
+            yield f"{name} is consumed twice"
+        elif name in self.before_loop:
+            yield f"{name} is consumed in a loop that it stands before"
+        self.consumed.add(name)
+
+    @staticmethod
+    def assignable(value: FragmentType, to: FragmentType, name: str) -> Iterator[str]:
+        if value != to and value.flying() != to:
+            yield f"{name} is {value}, carried as {to}"
+
+
+def _operand_names(value: Expr | Frag) -> set[str]:
+    return {value.name} if isinstance(value, Frag) else _names(value)
+
+
+def _names(e: Expr) -> set[str]:
+    if isinstance(e, Var):
+        return {e.name}
+    return set().union(*(_names(c) for c in children(e)))

@@ -1,0 +1,194 @@
+"""Which shapes, element types and tensors the operations of the epilogue take.
+
+Part of ``verify``: pointwise operations (arity, types, broadcasting), predicates, loads from
+shared memory, operands of wgmma, and which reference to global memory means a tensor map and which
+a plain tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from lowering.ground.expr import ScalarType
+from lowering.ground.types import DType, FragmentType
+from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.memory import CACHE_POLICIES
+from lowering.kernel.nodes import (
+    Atom,
+    Frag,
+    FragAddPartial,
+    FragLoadGlobal,
+    FragPointwise,
+    FragStoreGlobal,
+    FragStorePartial,
+    GmemRef,
+    LdMatrix,
+    LdShared,
+    MmaTile,
+    PrefetchTensorMap,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    Wgmma,
+)
+from lowering.kernel.pointwise import OPS
+from lowering.target.hopper import WGMMA_K_BYTES
+
+__all__ = ["declared", "value_rules"]
+
+
+def declared(kernel: Kernel) -> Iterator[str]:
+    """Rules that the declarations of tensors break."""
+    maps = {t.name for t in kernel.tensor_maps}
+    seen: set[str] = set()
+    for g in kernel.globals:
+        where = f", in: global {g.name}"
+        if g.name in maps | seen:
+            yield f"{g.name} is declared twice{where}"
+        if g.align < 1 or g.align & (g.align - 1):
+            yield f"align {g.align} is no power of two{where}"
+        seen.add(g.name)
+
+
+def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that the values and tensors of one statement break."""
+    yield from _tensors(kernel, stmt)
+    match stmt:
+        case FragPointwise():
+            yield from _pointwise(stmt)
+            return
+        case FragLoadGlobal(out, src):
+            yield from _shape(out)
+            yield from _elements(kernel, out, src.map)
+        case FragStoreGlobal(dst, value):
+            if value.type.rows == 1 or value.type.cols == 1:
+                yield f"{stmt.OP} takes whole tiles, not {value.type.rows}x{value.type.cols}"
+            yield from _elements(kernel, value, dst.map)
+        case FragStorePartial(dst, value):
+            yield from _partial(kernel, value, dst.array)
+        case FragAddPartial(out, acc, src):
+            yield from _partial(kernel, acc, src.array)
+            yield from _partial(kernel, out, src.array)
+        case LdMatrix(out, src) | LdShared(out, src):
+            yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
+        case MmaTile() | Wgmma():
+            yield from _operands(kernel, stmt)
+        case Atom():
+            yield from _atom(stmt)
+        case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
+            yield f"no cache policy named {cache}"
+    for value in (getattr(stmt, f.name) for f in fields(stmt)):
+        if isinstance(value, Frag) and value.type.dtype is DType.PRED:
+            yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+
+
+def _atom(stmt: Atom) -> Iterator[str]:
+    for what, found, legal in (
+        ("operation", stmt.op, ATOMS), ("order", stmt.order, ATOM_ORDERS),
+    ):  # fmt: skip
+        if found not in legal:
+            yield f"no {what} of atom named {found}, but {', '.join(legal)}"
+    if stmt.out.type is not ScalarType.I32:
+        yield f"{stmt.out.name} is {stmt.out.type.value}, a counter i32"
+
+
+def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
+    """A slot takes fragments of its workspace's size."""
+    for w in kernel.workspaces:
+        kind = FragmentType(DType.F32, w.rows, w.cols)
+        if w.name == name and value.type != kind:
+            yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
+
+
+def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
+    """A fragment and the plain tensor that it comes from or goes to have one type."""
+    for g in kernel.globals:
+        if g.name == name and g.dtype is not value.type.dtype:
+            yield _dtypes(value, g.name, g.dtype)
+
+
+def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Threads access plain tensors, everything else goes through a tensor map."""
+    names = [v.map for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef)]
+    if isinstance(stmt, PrefetchTensorMap):
+        names.append(stmt.map)
+    plain = {g.name for g in kernel.globals}
+    for name in names:
+        if isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
+            if name in {t.name for t in kernel.tensor_maps}:
+                yield f"{name} is a tensor map, {stmt.OP} takes a global"
+        elif name in plain:
+            yield f"{name} is a global, {stmt.OP} takes a tensor map"
+
+
+def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
+    """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
+    kind = stmt.acc.type
+    for ref, extent, trans in (
+        (stmt.a, kind.rows, stmt.trans_a),
+        (stmt.b, kind.cols, stmt.trans_b),
+    ):
+        b = _buffer(kernel, ref.buffer)
+        if b is None:
+            continue
+        k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
+        rows, cols = (k, extent) if trans else (extent, k)
+        if rows > b.rows or cols > b.cols:
+            yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
+        if trans and b.dtype.bytes != 2:
+            yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
+
+
+def _pointwise(stmt: FragPointwise) -> Iterator[str]:
+    op = OPS.get(stmt.op)
+    if op is None:
+        yield f"no pointwise operation named {stmt.op}"
+        return
+    if len(stmt.args) != op.arity:
+        yield f"{stmt.op} takes {op.arity} arguments, not {len(stmt.args)}"
+    result = DType.PRED if op.predicate else DType.F32
+    if stmt.out.type.dtype is not result:
+        yield f"{stmt.op} gives {result.value}, not {stmt.out.type.dtype.value}"
+    yield from _shape(stmt.out)
+    for i, arg in enumerate(stmt.args):
+        if not isinstance(arg, Frag):
+            continue
+        if (arg.type.dtype is DType.PRED) != (i < op.conditions):
+            wanted = DType.PRED.value if i < op.conditions else "a value"
+            yield f"argument {i + 1} of {stmt.op} is {arg.type.dtype.value}, not {wanted}"
+        if not _broadcasts(arg.type, stmt.out.type):
+            shape, to = (f"{t.rows}x{t.cols}" for t in (arg.type, stmt.out.type))
+            yield f"{arg.name} of {shape} does not broadcast to {to}"
+
+
+def _broadcasts(arg: FragmentType, out: FragmentType) -> bool:
+    return arg.rows in (1, out.rows) and arg.cols in (1, out.cols)
+
+
+def _shape(out: Frag) -> Iterator[str]:
+    rows, cols = out.type.rows, out.type.cols
+    if (rows != 1 and rows % 64) or (cols != 1 and cols % 8) or rows < 1 or cols < 1:
+        yield f"{rows}x{cols} is neither whole groups of 64 rows and 8 columns nor 1"
+
+
+def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
+    kind = out.type
+    bits = 32 if op == LdShared.OP else 16
+    if 8 * kind.dtype.bytes != bits:
+        yield f"{op} gives {bits}-bit elements, not {kind.dtype.value}"
+    if kind.rows == 1 or kind.cols == 1:
+        yield f"{op} gives whole tiles, not {kind.rows}x{kind.cols}"
+    else:
+        yield from _shape(out)
+    if buffer is not None and buffer.dtype is not kind.dtype:
+        yield _dtypes(out, buffer.name, buffer.dtype)
+
+
+def _buffer(kernel: Kernel, name: str) -> SharedBuffer | None:
+    return next((b for b in kernel.shared if b.name == name), None)
+
+
+def _dtypes(out: Frag, name: str, dtype: DType) -> str:
+    return f"{out.name} is {out.type.dtype.value}, {name} holds {dtype.value}"

@@ -1,0 +1,217 @@
+"""Walking and rewriting statement trees. Recursion is the default; nothing is skipped silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from lowering.ground.expr import Binary, Expr, Select, Var, substitute
+from lowering.kernel.control import Carry, Elect, For, If, Let, Role, Roles, Section
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.operands import Body, Frag, Stmt
+from lowering.kernel.sync import WaitFull
+
+__all__ = [
+    "Names",
+    "bodies",
+    "consumes",
+    "defined",
+    "expressions",
+    "map_bodies",
+    "map_exprs",
+    "map_roles",
+    "rename",
+    "rewrite",
+    "used",
+    "walk",
+]
+
+
+def bodies(stmt: Stmt) -> tuple[Body, ...]:
+    """The statement lists directly inside ``stmt``."""
+    match stmt:
+        case For(body=body) | Elect(body=body) | Section(body=body):
+            return (body,)
+        case If(then=then, other=other):
+            return (then, other)
+        case Roles(roles=roles):
+            return tuple(r.body for r in roles)
+    return ()
+
+
+def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
+    """``stmt`` with ``f`` applied to each statement list directly inside it."""
+    match stmt:
+        case For(body=body) | Elect(body=body) | Section(body=body):
+            return replace(stmt, body=f(body))
+        case If(then=then, other=other):
+            return replace(stmt, then=f(then), other=f(other) if other else ())
+        case Roles(roles=roles):
+            return Roles(tuple(replace(r, body=f(r.body)) for r in roles))
+    return stmt
+
+
+def map_roles(kernel: Kernel, f: Callable[[Role], Role]) -> Kernel:
+    """The kernel with ``f`` applied to every role."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        return Roles(tuple(f(r) for r in stmt.roles)) if isinstance(stmt, Roles) else stmt
+
+    return replace(kernel, body=tuple(visit(s) for s in kernel.body))
+
+
+def walk(body: Body) -> Iterator[Stmt]:
+    """Every statement, parents first, in program order."""
+    for stmt in body:
+        yield stmt
+        for inner in bodies(stmt):
+            yield from walk(inner)
+
+
+def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
+    """Replace statements bottom-up: ``f`` returns the replacement, or None for unchanged."""
+    out: list[Stmt] = []
+    for stmt in body:
+        stmt = map_bodies(stmt, lambda inner: rewrite(inner, f))
+        new = f(stmt)
+        out.extend((stmt,) if new is None else new)
+    return tuple(out)
+
+
+def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
+    """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
+    if isinstance(value, Frag):
+        return g(value)
+    if isinstance(value, Expr):
+        return f(value)
+    if isinstance(value, tuple):
+        if value and isinstance(value[0], (Stmt, Role)):
+            return value
+        return tuple(_map(v, f, g) for v in value)
+    if is_dataclass(value) and not isinstance(value, (Stmt, type)):
+        changes = {x.name: _map(getattr(value, x.name), f, g) for x in fields(value)}
+        return replace(value, **changes)
+    return value
+
+
+def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
+    """``stmt`` with ``f`` applied to each expression operand (not inside its statement lists).
+
+    Binding occurrences (let, loop, carry, group variables) are expressions too and are passed to
+    ``f``, so ``f`` must map a variable to a variable where it is bound.
+    """
+    changes = {x.name: _map(getattr(stmt, x.name), f, lambda g: g) for x in fields(stmt)}
+    return replace(stmt, **changes)
+
+
+def rename(
+    body: Body, scalars: Mapping[Var, Expr], frags: Mapping[str, Frag] | None = None
+) -> Body:
+    """Substitute scalars and fragments everywhere in ``body``."""
+    table = frags or {}
+
+    def one(stmt: Stmt) -> Stmt:
+        changes = {
+            x.name: _map(
+                getattr(stmt, x.name),
+                lambda e: substitute(e, scalars),
+                lambda f: table.get(f.name, f),
+            )
+            for x in fields(stmt)
+        }
+        return map_bodies(replace(stmt, **changes), lambda b: tuple(one(s) for s in b))
+
+    return tuple(one(s) for s in body)
+
+
+def expressions(stmt: Stmt) -> list[Expr]:
+    """The expression operands of ``stmt`` itself, bound variables excluded."""
+    bound = set(defined(stmt))
+    found: list[Expr] = []
+
+    def note(e: Expr) -> Expr:
+        found.append(e)
+        return e
+
+    map_exprs(stmt, note)
+    return [e for e in found if not (isinstance(e, Var) and e.name in bound)]
+
+
+def consumes(body: Body, ring: str) -> bool:
+    """Whether ``body`` waits for steps of a circular buffer, at any depth."""
+    return any(isinstance(s, WaitFull) and s.ring == ring for s in walk(body))
+
+
+def defined(stmt: Stmt) -> list[str]:
+    """Names that ``stmt`` itself binds, inside or after it."""
+    names: list[str] = []
+    match stmt:
+        case Let(var=var):
+            names.append(var.name)
+        case For(var=var, carries=carries):
+            names.append(var.name)
+            for c in carries:
+                names += [c.var.name, c.result.name]
+        case Section(group=group) if group:
+            names.append(group.name)
+        case Roles(roles=roles):
+            names += [r.group.name for r in roles if r.group]
+    out = getattr(stmt, "out", None)
+    if isinstance(out, (Frag, Var)):
+        names.append(out.name)
+    return names
+
+
+def used(stmt: Stmt) -> set[str]:
+    """Names of scalars and fragments that ``stmt`` itself reads (not its statement lists)."""
+    names: set[str] = set()
+
+    def expr(e: Expr) -> Expr:
+        match e:
+            case Var(name):
+                names.add(name)
+            case Binary(_, a, b):
+                expr(a), expr(b)
+            case Select(c, a, b):
+                expr(c), expr(a), expr(b)
+        return e
+
+    def frag(f: Frag) -> Frag:
+        names.add(f.name)
+        return f
+
+    for x in fields(stmt):
+        value = getattr(stmt, x.name)
+        if x.name in ("out", "var", "group"):
+            continue
+        if x.name == "carries":
+            for c in value:
+                assert isinstance(c, Carry)
+                _map(c.init, expr, frag)
+        else:
+            _map(value, expr, frag)
+    return names
+
+
+class Names:
+    """New names for a kernel: never one that it defines, never the same twice."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._taken = {p.name for p in kernel.params}
+        self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
+        for storage in (
+            kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
+            kernel.circular_buffers, kernel.globals, kernel.traces, kernel.counters,
+            kernel.workspaces, kernel.words, kernel.tile_queues,
+        ):  # fmt: skip
+            self._taken |= {x.name for x in storage}
+        self._taken |= {g.stride for g in kernel.globals}
+
+    def new(self, base: str) -> str:
+        """``base``, or ``base`` with the smallest number from 2 on that makes it new."""
+        name, number = base, 2
+        while name in self._taken:
+            name, number = f"{base}{number}", number + 1
+        self._taken.add(name)
+        return name

@@ -1,0 +1,1 @@
+"""What one GPU architecture can do: limits, descriptors."""

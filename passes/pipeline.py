@@ -1,0 +1,126 @@
+"""The whole lowering from tile level to the final kernel: read :data:`PASSES` from top to bottom.
+
+Every pass is a pure function ``pass(kernel, options) -> kernel`` in the file of its name. The loop
+below runs them, verifies what comes out of the last (of each, when it is dumped or when something
+is wrong), and dumps where ``WSCHED_DUMP`` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lowering.ground.errors import InternalError
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import print_kernel
+from lowering.kernel.verify import verify
+from passes.allocate_mbarriers import allocate_mbarriers
+from passes.allocate_shared import allocate_shared
+from passes.chunk_epilogue import chunk_epilogue
+from passes.circular_buffer import circular_buffer
+from passes.clip_boxes import clip_boxes
+from passes.delinearize import delinearize
+from passes.divide_by_reciprocal import divide_by_reciprocal
+from passes.dump import Dumper
+from passes.expect_tx import expect_tx
+from passes.interleave_loads import interleave_loads
+from passes.options import LoweringOptions
+from passes.order_pingpong import order_pingpong
+from passes.prefetch_tensor_maps import prefetch_tensor_maps
+from passes.queue_tiles import queue_tiles
+from passes.reallocate_registers import reallocate_registers
+from passes.reshape_pointwise import reshape_pointwise
+from passes.set_cache_policies import set_cache_policies
+from passes.simplify import simplify
+from passes.step_stages import step_stages
+from passes.swizzle_shared import swizzle_shared
+from passes.synchronize_partials import synchronize_partials
+from passes.synchronize_wgmma import synchronize_wgmma
+from passes.trace import trace
+from passes.wait_for_earlier_grids import wait_for_earlier_grids
+from passes.warp_specialize import warp_specialize
+
+__all__ = ["PASSES", "Step", "run_passes", "steps"]
+
+Pass = Callable[[Kernel, LoweringOptions], Kernel]
+
+PASSES: tuple[Pass, ...] = (
+    warp_specialize,  # sections become roles: everything later asks "which role?"
+    interleave_loads,  # or, without warp specialization, one role that loads ahead of itself
+    swizzle_shared,  # operand layouts, and TMA boxes that fit them
+    clip_boxes,  # no box with more rows than its tensor, where nothing needs the zeros
+    circular_buffer,  # stages, and acquire / wait / release around each load step
+    synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
+    order_pingpong,  # turns on the tensor core, around whole main loops
+    synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one
+    allocate_mbarriers,  # full and empty barriers for the steps, init and teardown
+    expect_tx,  # bytes of each phase, from the copies that now name their barrier
+    queue_tiles,  # where tiles are handed out at run time: counter, words and their barriers
+    chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
+    delinearize,  # the load side's tile*k loop, taken apart where it is only executed
+    trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
+    step_stages,  # stage and parity carried instead of divided
+    divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop
+    reallocate_registers,  # setmaxnreg, budget checked
+    set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
+    prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
+    wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
+    allocate_shared,  # byte offsets, limit checked
+    reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it
+    simplify,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass that ran: its name and the kernel after it."""
+
+    name: str
+    kernel: Kernel
+
+
+def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = None) -> Kernel:
+    """Lower ``kernel`` through :data:`PASSES`.
+
+    What a pass leaves is verified when it is dumped. Otherwise only the last kernel is, which takes
+    half the time, and if something is wrong all goes once more, to find the pass.
+
+    Raises:
+        ScheduleError, UnsupportedError: a pass found the schedule illegal, or beyond what is built.
+        InternalError: a pass left an ill-formed kernel; names the pass and shows the IR.
+    """
+    if dump is None:
+        try:
+            last = _lowered(kernel, options)
+            if not verify(last):
+                return last
+        except Exception:  # a pass refuses, or stumbles, perhaps over what another one had left
+            for _ in steps(kernel, options):
+                pass
+            raise
+    for step in steps(kernel, options):
+        kernel = step.kernel
+        if dump is not None:
+            dump.step(step.name, kernel, options)
+    return kernel
+
+
+def _lowered(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    for run in PASSES:
+        kernel = run(kernel, options)
+    return kernel
+
+
+def steps(kernel: Kernel, options: LoweringOptions) -> Iterator[Step]:
+    """The kernel before the first pass (``"lower"``) and after each, verified."""
+    yield Step("lower", _checked("lower", kernel))
+    for run in PASSES:
+        kernel = _checked(run.__name__, run(kernel, options))
+        yield Step(run.__name__, kernel)
+
+
+def _checked(name: str, kernel: Kernel) -> Kernel:
+    problems = verify(kernel)
+    if problems:
+        raise InternalError(name, "; ".join(problems), print_kernel(kernel))
+    return kernel

@@ -1,0 +1,181 @@
+"""One kernel that holds every node kind of the IR, and a well-formed one to break."""
+
+from __future__ import annotations
+
+from lowering.kernel import nodes
+from lowering.kernel.nodes import Stmt
+
+ALL_NODES = """\
+kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2, sms) {
+  param M: i32
+  param K: i64
+  tensormap A: bf16[M, K]
+  tensormap D: f32[M, M * 2] box 64x32 swizzle 128
+  tensormap R: bf16[M, M] box 64x64 clipped
+  global bias: bf16[1, M] align 16
+  global scale: f32[M, 1]
+  global sums: f32[M, M]
+  shared A_s: bf16[4][128x64]
+  shared D_s: f32[2][64x32] swizzle 128 at 65536
+  mbarrier full[4] arrivals 1
+  mbarrier empty[4] arrivals 8 at 81920
+  named_barrier turn[2] id 1 threads 256
+  circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
+  circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
+  trace spans[8](main_loop, cta)
+  counter arrived[M]
+  workspace parts: f32[ctas * 2][64x64]
+  word tile[2]
+  word last[1] at 81952
+  tile_queue queue stages 2 groups 2 consumers 1
+  let n: i64 = ceildiv(K, 64:i64)
+  let odd: pred = M % 2 == 1 and (true or false)
+  let fill: i32 = min(M, 64) * 128 once
+  prefetch.tensormap A
+  griddepcontrol.wait
+  griddepcontrol.launch_dependents
+  fence.mbarrier_init
+  cluster.sync
+  section load groups 1 {
+    for m in 0 .. M step 2 {
+      produce ring, m
+      acquire ring, m
+      load.tile A_s[m % 4, 0, 0], A[m * 128, %ctaid.x]
+    }
+    fetch.tiles queue, M
+  }
+  section compute groups 2 as g {
+    for t in g .. M - -1 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
+      consume ring2, t
+      wait_full ring, t
+      release ring, t
+      entry: i32 = next.tile queue, t * 2 + g
+      break M <= entry
+      yield s + 1, wide
+    }
+  }
+  roles {
+    role compute warps 0 .. 8 as wg {
+      setmaxnreg inc, 232
+      zero: frag<f32, 64x64> = frag.fill 0.0
+      small: frag<f32, 64x64> = frag.fill -1e-05
+      huge: frag<f32, 64x64> = frag.fill inf
+      sum: frag<f32, 64x64> = mma.tile huge, A_s[0, 0, 0], A_s[1, 64, 0], 64, odd, trans_b=true
+      for k in 0 .. 4 carry (acc: frag<f32, 64x64, async> = zero -> last) unroll {
+        mbarrier.wait full[k], k // 4 % 2
+        mbarrier.wait full[k], 1, order=acquire.cluster
+        wgmma.fence
+        one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 64, 0], accumulate=0 < k
+        two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16], trans_a=true
+        wgmma.commit
+        next: frag<f32, 64x64, async> = wgmma.wait two, 1
+        yield next
+      }
+      total: frag<f32, 64x64> = wgmma.wait last, 0
+      await parts[%ctaid.z], 2
+      more: frag<f32, 64x64> = frag.add_partial total, parts[%ctaid.z]
+      frag.store_partial parts[1], more
+      publish parts[1]
+      part: frag<f32, 64x32> = frag.columns more, 32
+      half: frag<bf16, 64x32> = frag.cast part
+      row: frag<bf16, 1x32> = frag.load_global bias[0, 32]
+      column: frag<f32, 64x1> = frag.load_global scale[%ctaid.x * 64, 0]
+      old: frag<bf16, 64x32> = ldmatrix A_s[1, 0, 32]
+      stored: frag<f32, 64x32> = ld.shared D_s[1, 0, 0]
+      low: frag<pred, 64x32> = frag.pointwise lt, stored, -inf
+      kept: frag<f32, 64x32> = frag.pointwise where, low, 0.30000000000000004, old
+      biased: frag<f32, 64x32> = frag.pointwise add, kept, row
+      bar.sync turn[wg]
+      bar.arrive turn[1 - wg]
+      stmatrix A_s[0, 0, 0], half
+      st.shared D_s[0, 0, 0], part
+      fence.proxy.async
+      warp.sync
+      stamp spans, main_loop, begin, wg * 2
+      stamp spans, cta, end, %smid, clock=globaltimer
+      store.tile D[0, 32], part
+      frag.store_global sums[0, 32], part
+      elect {
+        tma.store D[0, 32], D_s[0, 0, 0]
+        tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
+        bulk.commit
+        bulk.wait 1, read=true
+        bulk.wait 0
+      }
+    }
+    role load warps 8 .. 12 {
+      if %warpgroup.warp == 0 {
+        elect {
+          mbarrier.init full[0], 1
+          mbarrier.expect_tx full[0]
+          mbarrier.expect_tx full[0], bytes=16384
+          mbarrier.expect_tx full[0], bytes=fill + 64
+          tma.load A_s[0, 0, 0], A[0, 0]
+          tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
+          tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last
+          mbarrier.arrive empty[0]
+          mbarrier.arrive empty[0], cta=1, order=release.cluster
+          mbarrier.inval full[0]
+          ticket: i32 = atom inc, arrived[0], M - 1
+          before: i32 = atom add, arrived[ticket], 1, order=release.gpu
+          counter.wait arrived[before], 2
+          st.word tile[0], ticket
+          st.word tile[1], ticket + 1, cta=1
+        }
+      } else {
+        cta.sync
+        found: i32 = ld.word tile[0]
+      }
+    }
+  }
+}
+"""
+
+NODE_KINDS: tuple[type[Stmt], ...] = tuple(
+    kind
+    for kind in vars(nodes).values()
+    if isinstance(kind, type) and issubclass(kind, Stmt) and kind is not Stmt
+)
+
+WELL_FORMED = """\
+kernel good threads 384 cluster 1 grid 1 {
+  param M: i32
+  tensormap A: bf16[M, M] box 64x64 swizzle 128
+  shared A_s: bf16[2][64x64] swizzle 128
+  mbarrier full[2] arrivals 1
+  named_barrier turn[1] id 1 threads 128
+  roles {
+    role compute warps 0 .. 8 as wg {
+      for t in 0 .. M {
+        zero: frag<f32, 64x64> = frag.fill 0.0
+        for k in 0 .. 2 carry (acc: frag<f32, 64x64, async> = zero -> sum) {
+          if 0 < k {
+            mbarrier.wait full[k], 0
+          }
+          one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 0, 0]
+          wgmma.commit
+          yield one
+        }
+        total: frag<f32, 64x64> = wgmma.wait sum, 0
+        half: frag<bf16, 64x64> = frag.cast total
+        if wg == 0 {
+          for c in 0 .. 2 {
+            stmatrix A_s[c, 0, 0], half
+            bar.sync turn[0]
+            elect {
+              tma.store A[t, 0], A_s[c, 0, 0]
+            }
+          }
+        }
+      }
+    }
+    role load warps 8 .. 12 {
+      elect {
+        for m in 0 .. M {
+          tma.load A_s[m % 2, 0, 0], A[m, 0], bar=full[m % 2]
+        }
+      }
+    }
+  }
+}
+"""

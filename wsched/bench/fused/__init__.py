@@ -1,0 +1,1 @@
+"""Matmuls with an epilogue beside others."""

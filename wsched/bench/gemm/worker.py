@@ -1,0 +1,101 @@
+"""A fresh process that measures shapes: ``python -m wsched.bench.gemm.worker``.
+
+It reads a job as JSON from standard input and writes one JSON object per line to standard output:
+
+- ``{"event": "start", "environment"}``, or ``{"event": "refused", "reason"}`` and the end;
+- ``{"event": "step", "shape", "system", "step", "seconds"}`` before everything that may take long
+  or hang, see :class:`wsched.bench.method.measure.Tell`;
+- ``{"event": "shape", "shape", "result"}``, see :func:`wsched.bench.method.measure.measure_shape`;
+- ``{"event": "broken", "shape", "system", "reason"}`` when the CUDA context is lost, and the end.
+
+What libraries print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from wsched.bench.method.clocks import ClockSampler
+from wsched.bench.method.environment import environment
+from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, measure_shape
+from wsched.bench.method.problem import Problem, Shape
+from wsched.bench.peers.nvfuser import ENVIRONMENT
+
+__all__ = ["Run", "Write", "main", "run_job", "serve"]
+
+Write = Callable[[dict[str, Any]], None]
+
+Run = Callable[[dict[str, Any], CudaGpu, Sampler, Write], None]
+
+
+def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> None:
+    """Measure the job's shapes one after another.
+
+    Args:
+        job: ``shapes`` ([m, n, k] each), ``dtype``, ``layout``, ``systems`` (name -> parameters or
+            None), ``excluded`` (shape text -> names to leave out), ``plan`` (fields of ``Plan``),
+            ``seed`` (of the operands and the order).
+        gpu: the device.
+        sampler: of clocks and power.
+        write: takes the events.
+    """
+    plan = Plan(**job["plan"])
+    at = {"shape": "", "system": ""}
+
+    def tell(system: str, step: str, seconds: float = 0.0) -> None:
+        at["system"] = system
+        write({"event": "step", **at, "step": step, "seconds": seconds})
+
+    for sizes in job["shapes"]:
+        shape = Shape(*sizes)
+        problem = Problem(shape, job["dtype"], job["layout"])
+        excluded = job["excluded"].get(str(shape), ())
+        systems = {n: p for n, p in job["systems"].items() if n not in excluded}
+        at["shape"] = str(shape)
+        tell("", "inputs")
+        try:
+            result = measure_shape(gpu, problem, systems, plan, sampler, tell, job["seed"])
+        except (Broken, RuntimeError) as error:
+            # An error after the capture is CUDA's: what the systems queued has failed.
+            write({"event": "broken", **at, "reason": str(error)})
+            return
+        write({"event": "shape", "shape": str(shape), "result": result})
+
+
+def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:
+    """Run the job from standard input.
+
+    Args:
+        make_gpu: the device from the seed.
+        run: :func:`run_job` or one like it.
+    """
+    events = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def write(event: dict[str, Any]) -> None:
+        events.write(json.dumps(event) + "\n")
+        events.flush()
+
+    job = json.load(sys.stdin)
+    os.environ.update(ENVIRONMENT)
+    reason = no_gpu_reason()
+    if reason:
+        write({"event": "refused", "reason": reason})
+        return
+    gpu = make_gpu(job["seed"])
+    write({"event": "start", "environment": environment(gpu.describe())})
+    run(job, gpu, ClockSampler(gpu.uuid), write)
+
+
+def main() -> None:
+    """Compare the systems at each shape."""
+    serve(CudaGpu, run_job)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How anything is measured: rounds, statistics, clocks, worker processes."""

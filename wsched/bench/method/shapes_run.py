@@ -1,0 +1,57 @@
+"""Shapes one after another under a bar, each result kept at once, within a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from wsched.bench.method.bar import progress_bar
+from wsched.bench.method.watch import Enough, Job, run_process
+
+__all__ = ["INTERRUPTED", "TIME_IS_UP", "Keep", "run_shapes"]
+
+INTERRUPTED, TIME_IS_UP = "interrupted", "the time is up"
+"""Why :func:`run_shapes` ends early."""
+
+Keep = Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]
+"""Takes the environment and each result by its shape, and all in the end, with what hung."""
+
+
+def run_shapes(
+    job: Job, command: Sequence[str], every: int, limits: tuple[float, float], keep: Keep
+) -> str:
+    """Measure; why it ended early, empty if it did not.
+
+    Args:
+        job: the shapes that are left.
+        command: the worker.
+        every: number of all shapes, those that need not be measured in front.
+        limits: seconds after which no shape is begun, 0 for none; seconds of silence of a worker.
+        keep: what becomes of results.
+    """
+    seconds, timeout_s = limits
+    places = {str(shape): every - len(job.shapes) + i for i, shape in enumerate(job.shapes)}
+    begun = time.monotonic()
+    stopped = ""
+
+    def finished(environment: dict[str, Any], shape: str, result: dict[str, Any]) -> None:
+        nonlocal stopped
+        keep(environment, {shape: result})
+        if seconds and time.monotonic() - begun > seconds and shape != str(job.shapes[-1]):
+            stopped = TIME_IS_UP
+            raise Enough
+
+    run: dict[str, Any] = {"complete": False, "environment": {}, "shapes": {}}
+    with suppress(KeyboardInterrupt), progress_bar(every) as update:
+        run, _ = run_process(
+            job,
+            timeout_s,
+            lambda shape, system, step: update(places[shape], f"{shape}: {system} {step}"),
+            command,
+            finished=finished,
+        )
+    if run["shapes"]:
+        keep(run["environment"], run["shapes"])
+    return stopped or ("" if run["complete"] else INTERRUPTED)

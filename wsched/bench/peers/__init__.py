@@ -1,0 +1,1 @@
+"""The systems that wsched is compared with."""

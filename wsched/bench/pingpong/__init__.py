@@ -1,0 +1,1 @@
+"""Cooperative or ping-pong."""

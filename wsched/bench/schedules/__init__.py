@@ -1,0 +1,1 @@
+"""How far the heuristic's choice is from the best schedule."""

@@ -1,0 +1,186 @@
+"""A fresh process that measures rankings: ``python -m wsched.bench.schedules.worker TOP``.
+
+TOP is how many of a ranking's first schedules are measured, 0 for all. Standard input and output
+are those of :mod:`wsched.bench.gemm.worker`; systems are schedules under their names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, Protocol
+
+from wsched.bench.gemm.worker import Write, serve
+from wsched.bench.method.gpu import CudaGpu
+from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.schedules.ranking import Ranked, problem_for, taken_first
+from wsched.choose.problem import Problem as Planned
+from wsched.choose.tuned.entry import problem_to_dict
+
+__all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
+           "run_ranking_job"]  # fmt: skip
+
+FIRST_ROUNDS, FIRST_SHARE = 2, 0.2
+"""Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
+
+FINALISTS = 8
+"""Schedules of the first stage that are measured again, the fastest ones."""
+
+
+def of_all(definition: str, planned: Planned, top: int) -> list[Ranked]:
+    """What ``wsched.compile`` takes, and the best-ranked others."""
+    return taken_first(definition, planned)[: top or None]
+
+
+Listed = Callable[[str, Planned, int], list[Ranked]]
+"""Schedules to measure, from a definition, the problem that is planned for, and how many."""
+
+
+class DescribedGpu(Gpu, Protocol):
+    """A device that says what it is."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return at least ``name`` and ``sms``."""
+
+
+def measure_ranking(
+    gpu: Gpu,
+    problem: Problem,
+    found: Sequence[Ranked],
+    excluded: Collection[str],
+    plan: Plan,
+    sampler: Sampler,
+    tell: Tell,
+    seed: int,
+    finalists: int = FINALISTS,
+) -> dict[str, Any]:
+    """Measure schedules in two stages.
+
+    All run in a few short rounds; the fastest and the first, which is what is taken, then run as
+    ``plan`` says, in rounds of their own.
+
+    Args:
+        gpu: the device.
+        problem: the matmul.
+        found: schedules, best-ranked first.
+        excluded: names that are not measured.
+        plan: of the second stage.
+        sampler: clocks and power beside the rounds.
+        tell: see :class:`wsched.bench.method.measure.Tell`.
+        seed: of the order in the rounds.
+        finalists: how many of the fastest run again.
+
+    Returns:
+        ``{"sets", "choice", "systems": {name: record}, "finalists", "clocks"}``: the clocks of the
+        second stage, and by name the parameters of those in it, as they were asked for.
+        A record has ``rank`` (from 1), ``predicted_us``, ``status``, ``reason``, ``details``;
+        ``first_us``, the median of the first stage, if that ended well, and ``times_us`` of the
+        second one's rounds if it was in that.
+
+    Raises:
+        Broken: the CUDA context is lost.
+    """
+    measured = {r.name: r.params.to_dict() for r in found if r.name not in excluded}
+    short = replace(plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0)
+    first = measure_shape(gpu, problem, measured, short, sampler, _staged(tell, "all"), seed)
+    first_us = {
+        name: median(record["times_us"])
+        for name, record in first["systems"].items()
+        if record["status"] == "ok"
+    }
+    best = sorted(first_us, key=first_us.__getitem__)[:finalists]
+    last = [r.name for r in found if r.name in first_us and (r.name in best or r is found[0])]
+    again = {name: measured[name] for name in last}
+    second = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
+    records = {
+        r.name: {"rank": rank, "predicted_us": r.us, **_record(r.name, first, first_us, second)}
+        for rank, r in enumerate(found, 1)
+        if r.name in measured
+    }
+    return {
+        "sets": second["sets"], "choice": found[0].name, "systems": records, "finalists": again,
+        "clocks": second["clocks"],
+    }  # fmt: skip
+
+
+def _record(
+    name: str, first: dict[str, Any], first_us: dict[str, float], second: dict[str, Any]
+) -> dict[str, Any]:
+    """What both stages found out about a schedule."""
+    outcome = {k: v for k, v in first["systems"][name].items() if k != "times_us"}
+    if name in first_us:
+        outcome["first_us"] = first_us[name]
+    outcome |= second["systems"].get(name, {})
+    details = {k: v for k, v in outcome["details"].items() if k != "resources"}
+    return {**outcome, "details": details}
+
+
+def _staged(tell: Tell, stage: str) -> Tell:
+    def say(system: str, step: str, seconds: float = 0.0) -> None:
+        tell(system, f"{stage}: {step}", seconds)
+
+    return say
+
+
+def run_ranking_job(
+    job: dict[str, Any],
+    top: int,
+    gpu: DescribedGpu,
+    sampler: Sampler,
+    write: Write,
+    definition: Callable[[Problem], str] = definition_text,
+    finalists: int = FINALISTS,
+    listed: Listed = of_all,
+) -> None:
+    """Measure the job's shapes one after another; see :func:`wsched.bench.gemm.worker.run_job`.
+
+    The job's systems do not matter; what it excludes are names of schedules. A result has the
+    problem that was planned for, too.
+
+    Args:
+        job: shapes and plan.
+        top: how many of the best-ranked schedules, 0 for all.
+        gpu: the device, which has the operands of the definition.
+        sampler: of clocks and power.
+        write: takes the events.
+        definition: the text of the fusion.
+        finalists: schedules that run again.
+        listed: what is measured, from the text, the planned problem and ``top``.
+    """
+    device, plan = gpu.describe(), Plan(**job["plan"])
+    at = {"shape": "", "system": ""}
+
+    def tell(system: str, step: str, seconds: float = 0.0) -> None:
+        at["system"] = system
+        write({"event": "step", **at, "step": step, "seconds": seconds})
+
+    for sizes in job["shapes"]:
+        problem = Problem(Shape(*sizes), job["dtype"], job["layout"])
+        at["shape"] = shape = str(problem.shape)
+        tell("", "inputs")
+        text, sms = definition(problem), int(device["sms"])
+        planned = problem_for(text, problem.shape, sms, gpu.l2_bytes, device["name"])
+        found = listed(text, planned, top)
+        excluded = job["excluded"].get(shape, ())
+        try:
+            result = measure_ranking(
+                gpu, problem, found, excluded, plan, sampler, tell, job["seed"], finalists
+            )
+        except (Broken, RuntimeError) as error:
+            write({"event": "broken", **at, "reason": str(error)})
+            return
+        result["problem"] = problem_to_dict(planned)
+        write({"event": "shape", "shape": shape, "result": result})
+
+
+def main() -> None:
+    """Measure the rankings of the job's shapes."""
+    top = int(sys.argv[1])
+    serve(CudaGpu, lambda job, gpu, sampler, write: run_ranking_job(job, top, gpu, sampler, write))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measure a shortlist and keep the fastest."""

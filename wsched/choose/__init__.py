@@ -1,0 +1,1 @@
+"""Which schedule, and which way: cost model, heuristics, tuned tables, routes."""

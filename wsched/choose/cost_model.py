@@ -1,0 +1,290 @@
+"""What a schedule costs: microseconds on an H200, part by part (design/0014-heuristics.md).
+
+A kernel's time is that of the SM with most tiles. Each tile costs its k steps and its epilogue; a
+step takes as long as the slowest of what it needs: the tensor cores, reads of shared memory, the
+copies that fill it, or the way to the L2 and back shared by the stages in flight. In ping-pong the
+epilogue of one warpgroup runs under the main loop of the other. Where CTAs share a tile, its steps
+are divided and what adds up the parts comes on top. The whole is at least what L2 and
+memory take for its bytes, and where its energy would exceed the power limit the clock gives way.
+
+The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at its power limit on
+2026-11-21 (``wsched bench schedules``; tests/data has the times, design/performance.md the method).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.target.hopper import stored_columns
+from wsched.choose.problem import Problem
+from wsched.schedule.matmul.params import ClusterDims, MatmulParams
+
+__all__ = ["Cost", "cost"]
+
+LAUNCH_US = {True: 1.36, False: 2.02}
+"""From one kernel's end to the next one's first copy, by whether it is launched dependently."""
+
+GHZ = 1.904
+"""Clock where power does not limit it."""
+
+START, TILE_END, HAND_OVER = 695, 147, 176
+"""Cycles: prologue; barriers of an epilogue; one warpgroup's main loop behind the other's."""
+
+ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.015, 0.003
+"""Cycles for an element of a tile on one warpgroup: to convert and store two bytes of it; for an
+instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
+The latter two from ``wsched bench pingpong``: gelu, residual and silu beside the bare matmul."""
+
+FLOPS_PER_CYCLE = 4096
+"""Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
+MHz with 132 SMs)."""
+
+WGMMA, STEP, SHARED_STEP = 30, 21, 72
+"""Cycles: least time of a wgmma; barriers of a step; more, where two warpgroups share it."""
+
+SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
+"""Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
+kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
+
+CROWDED_BYTES, CROWDED_SHARE = 29, (0.5, 0.84)
+"""The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
+and not nearly all: those of two kernels in a row share them unevenly (16x4608x3584 with 72 CTAs:
+14.1 us, 11.3 us not dependently)."""
+
+LATENCY = 911
+"""Cycles of a copy from the L2 into shared memory."""
+
+HELD_STEPS = {True: 1.5, False: 2.0}
+"""Steps for which a stage is held from full to empty, its own and the wait behind its wgmmas, by
+whether the kernel is ping-pong. Of two warpgroups that share it the later one counts; one alone
+was fitted with the same."""
+
+CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
+"""Cycles that a cluster adds to a copy, to a step and to a kernel."""
+
+L2_LINE, ACROSS_LINES = 128, 1.25
+"""Bytes of a line of the L2, and what rows of N-major boxes cost that lie across two of them, as of
+every second tile of 160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
+
+L2_BYTES_PER_US, MEMORY_BYTES_PER_US = 18.1e6, 5.95e6
+
+FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
+"""Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
+about the fourth power of the clock, because voltage follows it."""
+
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.5, 0.45, 0.30
+"""Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
+the tile, once and for each part that is added. From 213 kernels with 2, 3, 4 and 8 parts beside
+the same without (H200, 2026-11-21): 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
+128x256 in eight; more where the parts compete for the memory, hence the 1.5."""
+
+STREAM_K = 1.2
+"""What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
+meet at fewer operands in the L2. 12 shapes, same run."""
+
+SHARP = 8
+"""How sharply the larger of two limits wins: the exponent of their norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of a kernel, and what they are made of.
+
+    Args:
+        launch_us: start of the kernel.
+        main_us: the k loops of the SM with most tiles.
+        epilogue_us: epilogues that no main loop hides.
+        combine_us: adding up the parts of tiles that CTAs share.
+        memory_us: more, because L2 or memory are slower than that.
+        power_us: more, because the power limit takes clock.
+        tiles: output tiles, with those that a cluster adds at an edge.
+        rounds: tiles of the CTA with most.
+        step: what a step of the k loop waits for: ``tensor cores``, ``shared memory``,
+            ``copies`` or ``latency``.
+    """
+
+    launch_us: float
+    main_us: float
+    epilogue_us: float
+    combine_us: float
+    memory_us: float
+    power_us: float
+    tiles: int
+    rounds: int
+    step: str
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Microseconds by what takes them."""
+        return {
+            "start": self.launch_us,
+            "k loops": self.main_us,
+            "epilogues": self.epilogue_us,
+            "adding parts": self.combine_us,
+            "memory": self.memory_us,
+            "power": self.power_us,
+        }
+
+    @property
+    def us(self) -> float:
+        """The sum."""
+        return sum(self.parts.values())
+
+    def __str__(self) -> str:
+        shown = {n: us for n, us in self.parts.items() if us or n != "adding parts"}
+        parts = ", ".join(f"{name} {us:.1f}" for name, us in shown.items())
+        rounds = f"{self.rounds} round{'s' * (self.rounds != 1)}"
+        return f"{self.us:.1f} us: {parts} ({rounds} of tiles, a step waits for {self.step})"
+
+    def worse(self, best: Cost) -> str:
+        """What costs more than in a faster schedule: the part with the largest difference."""
+        more = {name: us - best.parts[name] for name, us in self.parts.items()}
+        name = max(more, key=lambda n: more[n])
+        why = {
+            "k loops": f", which wait for {self.step} in {self.rounds} rounds, not {best.rounds}"
+            if self.rounds != best.rounds
+            else f", which wait for {self.step}",
+        }.get(name, "")
+        return f"{more[name]:.1f} us more in {name}{why}"
+
+
+def cost(problem: Problem, params: MatmulParams) -> Cost:
+    """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    ctas = cluster.m * cluster.n
+    tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
+    clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
+    steps = -(-problem.k // tile.k)
+    work = _share(params, clusters, steps, max(problem.sms // ctas, 1))
+    rounds = work.rounds
+    step, limit = _step(problem, params, min(clusters * ctas * work.parts, problem.sms))
+    main = work.steps * step / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
+    epilogue = _epilogue(problem, params)
+    exposed = rounds * epilogue
+    if params.ping_pong:
+        main += HAND_OVER + OVERLAPPED_WORK * problem.work * tile.m * tile.n
+        exposed = rounds * max(0.0, (epilogue - main) / 2) + epilogue
+    start = START + (CLUSTER_START if ctas > 1 else 0)
+    clock = GHZ * 1e3
+    alone = (rounds * main + exposed + start) / clock
+    fed = _norm(alone, _memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
+    fed += (combine := _combine(params, work.parts))  # memory and tensor cores idle meanwhile
+    flops = clusters * ctas * tile.m * tile.n * steps * tile.k
+    energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
+    held = fed * (1 + (energy / fed) ** 6) ** (CLOCK_EXPONENT / 6)
+    return Cost(
+        launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
+        main_us=rounds * main / clock,
+        epilogue_us=exposed / clock,
+        combine_us=combine,
+        memory_us=fed - alone - combine,
+        power_us=held - fed,
+        tiles=clusters * ctas,
+        rounds=rounds,
+        step=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Of the CTA with most work: its steps of the k loop, its tiles, and CTAs that share one."""
+
+    steps: int
+    rounds: int
+    parts: int
+
+
+def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
+    """What is dealt out: ``tiles`` of ``steps`` to ``places`` CTAs, or clusters of them."""
+    if params.stream_k:
+        share = -(-tiles * steps // places)
+        parts = 1 + -(-(steps - 1) // share) if share % steps and share else 1
+        return _Share(share, max(1, -(-share // max(steps, 1))), parts)
+    parts = params.splitk_factor
+    rounds = -(-tiles // max(places // parts, 1))
+    return _Share(rounds * -(-steps // parts), rounds, parts)
+
+
+def _combine(params: MatmulParams, parts: int) -> float:
+    """Microseconds to add up ``parts`` of a tile."""
+    size = params.output_tile.m * params.output_tile.n / 8192
+    return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
+
+
+def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str]:
+    """Cycles of a step of the k loop of a kernel with so many CTAs, and what takes them."""
+    tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
+    blocks = tile.m // 64
+    tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    shared = not params.ping_pong and params.warpgroups > 1
+    tensor += STEP + (SHARED_STEP if shared else 0)
+    n = stored_columns(tile.n, 2) if problem.n_major else tile.n
+    stage = (tile.m + n) * tile.k * 2
+    smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    busy = max(tensor, smem)
+    rate = FILL_BYTES[params.programmatic_dependent_launch]
+    low, high = (share * problem.sms for share in CROWDED_SHARE)
+    if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
+        rate = CROWDED_BYTES
+    fill = _loaded(problem, params) / rate
+    latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    limits = {
+        "tensor cores" if tensor >= smem else "shared memory": (
+            busy + (CLUSTER_STEP if clustered else 0)
+        ),
+        "copies": fill,
+        "latency": (latency + HELD_STEPS[params.ping_pong] * busy) / stages,
+    }
+    slowest = max(limits, key=lambda name: limits[name])
+    return limits[slowest], slowest
+
+
+def _loaded(problem: Problem, params: MatmulParams) -> float:
+    """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    a = float(tile.m if problem.m_major else min(tile.m, problem.m))
+    b = float(stored_columns(tile.n, 2) if problem.n_major else min(tile.n, problem.n))
+    line = tile.n * 2
+    if problem.n_major and cluster.m == 1 and line > L2_LINE and line % L2_LINE:
+        b *= ACROSS_LINES
+    return (a / cluster.n + b / cluster.m) * tile.k * 2
+
+
+def _epilogue(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of a tile's epilogue."""
+    tile = params.output_tile
+    warpgroups = 1 if params.ping_pong else params.warpgroups
+    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * problem.work
+    return TILE_END + element * tile.m * tile.n / warpgroups
+
+
+def _memory_us(problem: Problem) -> float:
+    """Microseconds to move everything once."""
+    operands = (problem.m * problem.k + problem.n * problem.k) * problem.operand.bytes
+    return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
+
+
+def _epilogue_bytes(problem: Problem) -> int:
+    matrices = (*problem.results, *problem.matrices)
+    return problem.m * problem.n * sum(t.bytes for t in matrices)
+
+
+def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
+    """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
+    size = problem.operand.bytes
+    b = problem.n * problem.k * size
+    group = params.grid_traversal_factor[0] * params.cluster_dims.m
+    passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
+    return problem.m * problem.k * size + b * max(passes, 1) + _epilogue_bytes(problem)
+
+
+def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
+    """Microseconds of all copies from the L2; a multicast copy counts once."""
+    return steps * _loaded(problem, params) / L2_BYTES_PER_US
+
+
+def _norm(*limits: float) -> float:
+    largest: float = max(limits)
+    power: float = sum((limit / largest) ** SHARP for limit in limits) ** (1 / SHARP)
+    return largest * power

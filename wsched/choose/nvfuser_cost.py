@@ -1,0 +1,119 @@
+"""What nvFuser's own route takes: matmuls by ATen, which is cuBLAS, the rest in kernels between.
+
+By default nvFuser's segmenter gives a matmul to ATen and makes a kernel of what is connected in
+between (NVIDIA/Fuser, csrc/scheduler: ``fuse_matmul`` is off). A bias of ``linear`` is cuBLAS' own
+epilogue. Everything else reads the product from memory and writes its results there. All constants
+are of an H200 on 2026-11-21, design/performance.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wsched.choose.heuristics import ranked
+from wsched.choose.problem import Problem
+from wsched.fusion import Fusion
+from wsched.importer import Definition
+from wsched.run.copies import Copy, direct_us
+
+__all__ = [
+    "NvfuserCost", "cublas_us", "host_us", "nvfuser_cost", "pointwise_us", "roofline_us",
+]  # fmt: skip
+
+CUBLAS = 1.034
+"""cuBLAS' time over that of wsched's bare matmul, geometric mean of the eight anchors."""
+
+CUBLAS_START_US, CUBLAS_FLOPS_PER_US, READ_BYTES_PER_US = 3.0, 670e6, 4.3e6
+"""cuBLAS at its best: its start, operations in a microsecond (of the anchors from 2048³ on 639 to
+687e6), and bytes of operands and result in a microsecond, where memory is what limits it."""
+
+KERNEL_US, POINTWISE_BYTES_PER_US = 3.0, 4.3e6
+"""A kernel between matmuls: its start, which nothing overlaps, and bytes that it reads and writes
+(of copies of whole rows, ``python -m wsched.bench.unaligned``)."""
+
+EXECUTE_HOST_US, KERNEL_HOST_US = 14.0, 5.5
+"""``FusionDefinition.execute`` on the host, and each kernel that it launches: 19.5 us for a bare
+linear, 25 us with an epilogue (``python -m wsched.bench.unaligned``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvfuserCost:
+    """Predicted microseconds of nvFuser's route.
+
+    Args:
+        matmul_us: its matmuls, by cuBLAS.
+        kernels_us: its own kernels.
+        host_us: what the host takes; the GPU waits for it where it is longer.
+    """
+
+    matmul_us: float
+    kernels_us: float
+    host_us: float
+
+    @property
+    def gpu_us(self) -> float:
+        """What the GPU takes."""
+        return self.matmul_us + self.kernels_us
+
+    @property
+    def us(self) -> float:
+        """From call to call, many in a row."""
+        return max(self.gpu_us, self.host_us)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.us:.1f} us: matmul by cuBLAS {self.matmul_us:.1f}, other kernels "
+            f"{self.kernels_us:.1f}, on the host {self.host_us:.1f}"
+        )
+
+
+def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
+    """The product alone, by cuBLAS; ``copied`` are the operands that TMA cannot read."""
+    m, n, k = problem.m, problem.n, problem.k
+    if copied:
+        return direct_us(m, n, k)
+    bare = replace(problem, results=(problem.operand,), inputs=(), work=0, pairs=True, matrices=())
+    us = CUBLAS * ranked(bare)[0][0]
+    moved = problem.operand.bytes * (m * k + n * k + m * n)
+    if moved / READ_BYTES_PER_US > 2 * m * n * k / CUBLAS_FLOPS_PER_US:
+        return min(us, roofline_us(2 * m * n * k, moved))  # it splits K, as wsched does not
+    return us
+
+
+def roofline_us(flops: float, moved: float) -> float:
+    """The least time of a matmul of so many operations and bytes, however it is tiled."""
+    return CUBLAS_START_US + max(flops / CUBLAS_FLOPS_PER_US, moved / READ_BYTES_PER_US)
+
+
+def pointwise_us(moved: float) -> float:
+    """A kernel of nvFuser's that reads and writes so many bytes once."""
+    return KERNEL_US + moved / POINTWISE_BYTES_PER_US
+
+
+def host_us(kernels: int) -> float:
+    """``execute`` on the host, with so many kernels, cuBLAS' among them."""
+    return EXECUTE_HOST_US + KERNEL_HOST_US * kernels
+
+
+def nvfuser_cost(
+    definition: Definition, fusion: Fusion, problem: Problem, copied: tuple[Copy, ...] = ()
+) -> NvfuserCost:
+    """What it takes for a definition that is one fusion of wsched's: a matmul and its epilogue.
+
+    The epilogue's kernel reads the product and the inputs that are no operands and writes the
+    results. There is none where the results are the product as ``linear`` or ``matmul`` leaves it.
+    """
+    matmul = cublas_us(problem, copied)
+    made = [definition.node(name) for name in definition.outputs]
+    if all(node is not None and node.op in ("linear", "matmul") for node in made):
+        return NvfuserCost(matmul, 0.0, host_us(1))
+    rows, cols = fusion.result_axes
+    sizes = {rows: problem.m, cols: problem.n}
+    moved = problem.m * problem.n * problem.operand.bytes
+    for binding in (*fusion.inputs, *fusion.outputs):
+        if "K" not in binding.axes:
+            elements = 1
+            for axis in binding.axes:
+                elements *= sizes.get(axis, 1)
+            moved += elements * binding.dtype.bytes
+    return NvfuserCost(matmul, pointwise_us(moved), host_us(2))

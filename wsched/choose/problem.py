@@ -1,0 +1,115 @@
+"""What the heuristics plan for: extents, types and what the epilogue asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lowering.target.hopper import TMA_STRIDE_ALIGN
+from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
+
+__all__ = ["H200", "H200_L2_BYTES", "Problem", "epilogue_work"]
+
+H200, H200_L2_BYTES = "NVIDIA H200", 60 * 2**20
+"""Name of the device that is planned for where there is none, and the size of its L2."""
+
+FUNCTION, MATRIX = 12, 8
+"""What a function of several instructions, and reading an element of a matrix, count for."""
+
+_FUNCTIONS = frozenset(
+    {"div", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"}
+    | {"reciprocal", "tanh", "erf", "erfc", "sigmoid", "silu", "pow"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` on a device.
+
+    Args:
+        m: rows of the result.
+        n: its columns.
+        k: columns of both operands.
+        operand: type of the operands.
+        results: types of all results.
+        sms: multiprocessors of the device.
+        inputs: types of the matrices that TMA loads for the epilogue, None where threads read them.
+        work: the epilogue's :func:`epilogue_work`.
+        pairs: whether threads can read two columns at once of what they read for it, and write two
+            of the result.
+        smem_epilogue: whether results may go through shared memory.
+        l2_bytes: size of the device's L2.
+        matrices: types of all matrices that the epilogue reads, whoever loads them.
+        m_major: whether A is M-major in memory.
+        n_major: whether B is N-major in memory.
+        gpu: name of the device.
+        batch_invariant: whether the bits of a row must not depend on ``m``.
+    """
+
+    m: int
+    n: int
+    k: int
+    operand: DataType
+    results: tuple[DataType, ...]
+    sms: int
+    inputs: tuple[DataType, ...] | None = ()
+    work: int = 0
+    pairs: bool = True
+    smem_epilogue: bool = True
+    l2_bytes: int = H200_L2_BYTES
+    matrices: tuple[DataType, ...] = ()
+    m_major: bool = False
+    n_major: bool = False
+    gpu: str = H200
+    batch_invariant: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        fusion: Fusion,
+        extents: Mapping[str, int],
+        sms: int,
+        inputs: tuple[DataType, ...] | None,
+        pairs: bool = True,
+        l2_bytes: int = H200_L2_BYTES,
+        gpu: str = H200,
+        batch_invariant: bool = False,
+    ) -> Problem:
+        """The problem of a fusion, for extents by the names of its axes."""
+        m, n = (extents[axis] for axis in fusion.result_axes)
+        return cls(
+            m,
+            n,
+            extents["K"],
+            operand=fusion.tensor(fusion.mma.a).dtype,
+            results=tuple(b.dtype for b in fusion.outputs),
+            sms=sms,
+            inputs=inputs,
+            work=epilogue_work(fusion),
+            pairs=pairs and n % 2 == 0,
+            l2_bytes=l2_bytes,
+            matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
+            m_major=fusion.m_major,
+            n_major=fusion.n_major,
+            gpu=gpu,
+            batch_invariant=batch_invariant,
+        )
+
+    @property
+    def unaligned(self) -> DataType | None:
+        """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
+        found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
+        return next(found, None)
+
+
+def epilogue_work(fusion: Fusion) -> int:
+    """What the epilogue does for each element of the result beside its casts, in instructions."""
+    work = 0
+    for e in fusion.exprs:
+        if isinstance(e, PointwiseOp):
+            work += FUNCTION if e.op in _FUNCTIONS else 1
+    return work + MATRIX * len(_matrices(fusion))
+
+
+def _matrices(fusion: Fusion) -> list[TensorBinding]:
+    return [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]

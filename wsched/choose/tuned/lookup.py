@@ -1,0 +1,145 @@
+"""Which schedule was measured to be the fastest for a problem: the user's table, then the shipped.
+
+A table is read once in a process, when the first schedule is chosen. What is wrong with a table or
+an entry gives one warning for each file, and the cost model goes on in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.files import distrust
+from wsched.choose.problem import Problem
+from wsched.choose.tuned.entry import Entry, EntryError
+from wsched.choose.tuned.table import Table, TableError, read_table
+from wsched.schedule.matmul.k_order import fixed_k_order
+
+__all__ = ["VARIABLE", "Hit", "forget", "lookup", "shipped_tables", "untrusted", "user_table"]
+
+VARIABLE, OFF = "WSCHED_TUNED", "0"
+"""The environment variable: the path of a table in place of the user's, or 0 for no tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry, and the table that has it."""
+
+    entry: Entry
+    file: Path
+
+
+def lookup(problem: Problem) -> Hit | None:
+    """The entry of exactly this problem; None if no table has one."""
+    setting = os.environ.get(VARIABLE, "")
+    return None if setting == OFF else _lookup(setting, problem)
+
+
+def forget() -> None:
+    """Read the tables again when the next schedule is chosen."""
+    for kept in (_lookup, _tables, _warn):
+        kept.cache_clear()
+
+
+def user_table() -> Path:
+    """Where ``wsched tune`` writes: what ``WSCHED_TUNED`` says, or the user's data directory.
+
+    Raises:
+        UnsupportedError: the variable says that there are no tables; it is not set and platformdirs
+            is not installed.
+    """
+    chosen = os.environ.get(VARIABLE)
+    if chosen == OFF:
+        raise UnsupportedError(f"a table with {VARIABLE}={OFF}", "another value, or --output")
+    if chosen:
+        return Path(chosen)
+    try:
+        from platformdirs import user_data_dir
+    except ImportError as e:
+        raise UnsupportedError(
+            "finding the data directory without platformdirs",
+            f"platformdirs, or a file in {VARIABLE}",
+            "Install platformdirs",
+        ) from e
+    return Path(user_data_dir("wsched")) / "tuned.json"
+
+
+def shipped_tables() -> tuple[Path, ...]:
+    """The tables that come with wsched."""
+    return tuple(sorted(Path(__file__).parent.glob("*.json")))
+
+
+@lru_cache(maxsize=4096)
+def _lookup(setting: str, problem: Problem) -> Hit | None:
+    """The hit; that of the plain problem serves a batch-invariant one if it keeps the promise."""
+    found = _exact(setting, problem)
+    if found is not None or not problem.batch_invariant:
+        return found
+    plain = _exact(setting, replace(problem, batch_invariant=False))
+    if plain is None or not fixed_k_order(plain.entry.params):
+        return None
+    params = replace(plain.entry.params, batch_invariant=True)
+    return Hit(replace(plain.entry, problem=problem, params=params), plain.file)
+
+
+def _exact(setting: str, problem: Problem) -> Hit | None:
+    for file, table in _tables(setting):
+        data = table.entries.get(problem)
+        if data is None:
+            continue
+        try:
+            return Hit(Entry.of(problem, data), file)
+        except EntryError as e:
+            _warn(file, f"the entry for {problem.m}x{problem.n}x{problem.k} is ignored: {e}")
+    return None
+
+
+@lru_cache(maxsize=8)
+def _tables(setting: str) -> tuple[tuple[Path, Table], ...]:
+    """The tables, those that count first in front; ``setting`` is that of the environment."""
+    return tuple(_read())
+
+
+def _read() -> Iterator[tuple[Path, Table]]:
+    try:
+        own: tuple[Path, ...] = (user_table(),)
+    except UnsupportedError:
+        own = ()
+    for file in (*own, *shipped_tables()):
+        if file in own and not file.exists():
+            continue
+        if file in own and (why := untrusted(file)):
+            _warn(file, f"the table is ignored: {why}")
+            continue
+        try:
+            table = read_table(file)
+        except TableError as e:
+            _warn(file, f"the table is ignored: {e}")
+            continue
+        if table.unread:
+            count, (_, why) = len(table.unread), table.unread[0]
+            noun = "1 entry is" if count == 1 else f"{count} entries are"
+            _warn(file, f"{noun} ignored: {why}")
+        yield file, table
+
+
+def untrusted(file: Path) -> str:
+    """Why a table, or its folder, may be someone else's work; empty if it is the user's own."""
+    for path in (file, file.parent):
+        try:
+            if why := distrust(path.stat()):
+                return f"{path} {why}"
+        except OSError:
+            continue
+    return ""
+
+
+@lru_cache(maxsize=64)
+def _warn(file: Path, what: str) -> None:
+    text = f"wsched: {file}: {what}; the cost model chooses instead. {VARIABLE}={OFF} ignores "
+    warnings.warn(f"{text}all tables.", RuntimeWarning, stacklevel=5)

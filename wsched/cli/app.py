@@ -1,0 +1,273 @@
+"""The command line: ``wsched demo | run | dump | explain | tune | bench | plugin | …``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lowering.ground.errors import UnsupportedError, WschedError
+from wsched import __version__
+from wsched.bench.cli import app as bench_app
+from wsched.bench.tune.command import tune
+from wsched.choose.presets import PRESETS, ParamsError, read_params
+from wsched.cli.definitions import Extents, extents_for, kernel_for, write_dumps
+from wsched.front.api import import_fusion
+from wsched.front.explanation import explain_definition
+from wsched.fusion import Fusion
+from wsched.nvfuser.cli import app as plugin_app
+from wsched.schedule.loops import side_by_side
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["app", "main"]
+
+
+class _Group(TyperGroup):
+    """Commands whose errors of wsched are their text and exit status 2, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WschedError as e:
+            typer.echo(str(e), err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
+)
+app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
+app.command()(tune)
+app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="A definition as nvFuser prints it (repr(fd)).", exists=True, dir_okay=False
+    ),
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        metavar="MxNxK",
+        help="Problem size; by default the definition's, 256x256x512 where it is symbolic.",
+    ),
+]
+Sms = Annotated[
+    int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
+]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        "--params",
+        metavar="NAME|FILE.json",
+        help=f"A schedule in place of the heuristic's: {', '.join(PRESETS)}, or a JSON file with "
+        "fields of MatmulParams.",
+    ),
+]
+
+
+@app.command()
+def demo() -> None:
+    """Define a fusion with nvFuser, schedule it, run it, check the result."""
+    from wsched.cli.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+@app.command()
+def dump(
+    file: File,
+    stage: Annotated[
+        str,
+        typer.Option(
+            "--stage",
+            help="fusion, subdags, dot (Graphviz), loops, lower, the name of a pass, kernel, "
+            "cuda, ptx, sass; 'all' writes a file for each.",
+        ),
+    ] = "loops",
+    shape: Shape = None,
+    sms: Sms = 4,
+    params: Params = None,
+    folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
+) -> None:
+    """Print one stage of a definition's kernel, or write all of them."""
+    text, _, extents = _read(file, shape)
+    kernel = kernel_for(text, extents, sms, _params(params))
+    if stage != "all":
+        typer.echo(kernel.dump(stage), nl=False)
+        return
+    try:
+        dumps = write_dumps(kernel, folder / kernel.kernel.name)
+    except OSError as e:
+        raise typer.BadParameter(f"{folder}: {e.strerror}", param_hint="--dir") from None
+    for path in dumps.files:
+        typer.echo(path)
+    for reason in dumps.missing:
+        typer.echo(f"without {reason}", err=True)
+
+
+@app.command()
+def run(
+    file: File,
+    shape: Shape = None,
+    params: Params = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+) -> None:
+    """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
+    from wsched.cli.check import check, device, multiprocessors, random_inputs
+
+    text, fusion, extents = _read(file, shape)
+    where = device()
+    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
+    outcome = check(kernel, random_inputs(fusion, extents, seed, where))
+    typer.echo(outcome.text, nl=False)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
+def trace(
+    file: File,
+    shape: Shape = None,
+    params: Params = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the time line for ui.perfetto.dev.")
+    ] = None,
+    plot_path: Annotated[
+        Path | None, typer.Option("--plot", help="Write the first CTAs' time line as a PNG.")
+    ] = None,
+) -> None:
+    """Run a definition with clocks: when each warp waited, computed and stored."""
+    from wsched.cli.check import device, multiprocessors, random_inputs
+
+    if find_spec("torch") is None:
+        raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
+    text, fusion, extents = _read(file, shape)
+    where = device()
+    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
+    found = kernel.trace(*random_inputs(fusion, extents, seed, where))
+    typer.echo(found.table(), nl=False)
+    for write, path, name in (
+        (found.save, json_path, "--json"),
+        (found.plot, plot_path, "--plot"),
+    ):
+        try:
+            if path is not None:
+                write(path)
+        except OSError as e:
+            raise typer.BadParameter(f"{path}: {e.strerror}", param_hint=name) from None
+
+
+@app.command(name="explain")
+def explain_command(
+    file: File,
+    shape: Shape = None,
+    sms: Sms = 132,
+    params: Params = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which way a definition goes on a GPU, every choice and every refusal."""
+    asked, given = _asked(shape), _params(params)
+    text = _text(file)
+    with _named(file):
+        found = explain_definition(
+            text,
+            f"a GPU of compute capability 9.0 with {sms} multiprocessors",
+            lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
+            given,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    typer.echo(str(found))
+    if found.kernel is not None:
+        extents = Extents.parse(found.kernel.problem)
+        typer.echo(side_by_side(kernel_for(text, extents, sms, given).fusion), nl=False)
+
+
+@app.command()
+def tiles(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A definition; by default a linear.", exists=True, dir_okay=False),
+    ] = None,
+    params: Params = None,
+    legal: Annotated[bool, typer.Option("--legal", help="Leave out what is refused.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a tile each.")] = False,
+) -> None:
+    """Say which tiles a definition's kernel can have, and why not the others."""
+    from wsched.choose.legal_tiles import legal_tiles, tiles_table, to_dict
+
+    if file is None:
+        choices = legal_tiles(params=_params(params))
+    else:
+        text = _text(file)
+        with _named(file):
+            choices = legal_tiles(text, params=_params(params))
+    if as_json:
+        plain = [to_dict(c) for c in choices if c.legal or not legal]
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        typer.echo(tiles_table(choices, legal), nl=False)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def _read(file: Path, shape: str | None) -> tuple[str, Fusion, Extents]:
+    """Text and fusion of a definition, and the extents to look at; errors name the file."""
+    asked, text = _asked(shape), _text(file)
+    with _named(file):
+        fusion = import_fusion(text)
+    return text, fusion, extents_for(fusion, asked)
+
+
+def _asked(shape: str | None) -> Extents | None:
+    try:
+        return None if shape is None else Extents.parse(shape)
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="--shape") from None
+
+
+def _params(asked: str | None) -> MatmulParams | None:
+    try:
+        return None if asked is None else read_params(asked)
+    except ParamsError as e:
+        raise typer.BadParameter(str(e), param_hint="--params") from None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """End with status 2 and the file's name where its definition is not supported."""
+    try:
+        yield
+    except UnsupportedError as e:
+        typer.echo(f"{file}: {e}", err=True)
+        raise typer.Exit(2) from None
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,233 @@
+"""Run a kernel on random inputs and compare it with the same computation in fp32.
+
+With torch the kernel runs as ``wsched.execute`` runs it; without torch it runs on the machine model
+with NumPy, so that a checkout without nvFuser and torch can still be tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lowering.ground.errors import UnsupportedError
+from wsched.cli.definitions import Extents
+from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
+from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import MULTIPROCESSORS, run_arrays
+from wsched.run.reference import reference
+
+__all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
+
+TOLERANCE = {DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5}
+"""Relative Frobenius error against fp32 that rounding to a type may cause."""
+
+_NUMPY = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a check; ``text`` says what was compared and how it came out.
+
+    Args:
+        passed: whether ``error`` is below ``limit``.
+        error: relative Frobenius error against a matmul of the same inputs in fp32.
+        limit: the tolerance of the coarsest type that the result was rounded to.
+        seconds: wall time of the run, without compiling.
+        text: for people, a few lines.
+    """
+
+    passed: bool
+    error: float
+    limit: float
+    seconds: float
+    text: str
+
+
+def device() -> str:
+    """``cuda`` if torch sees a GPU of compute capability 9.0, else ``cpu``."""
+    if find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    usable = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+    return "cuda" if usable else "cpu"
+
+
+def multiprocessors(where: str) -> int:
+    """SMs of the device, those that the machine model pretends to have on ``cpu``."""
+    if where == "cpu":
+        return MULTIPROCESSORS
+    import torch
+
+    return int(torch.cuda.get_device_properties(where).multi_processor_count)
+
+
+def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
+    """Normally distributed inputs in the order of the definition, in memory as it says.
+
+    Torch tensors on device ``where``, or NumPy arrays if there is no torch.
+    """
+    generator = np.random.default_rng(seed)
+    found = []
+    for binding in fusion.inputs:
+        order = _stored(fusion, binding)
+        values = generator.standard_normal([extents.of(a) for a in order], dtype=np.float32)
+        axes = [order.index(a) for a in binding.axes]
+        if find_spec("torch") is None:
+            found.append(_rounded(values, binding.dtype).transpose(axes))
+            continue
+        import torch
+
+        from wsched.run.arguments import torch_dtype
+
+        tensor = torch.empty(values.shape, dtype=torch_dtype(binding.dtype))
+        found.append(tensor.copy_(torch.from_numpy(values)).to(where).permute(axes))
+    return found
+
+
+def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
+    """Run ``kernel`` on ``inputs`` and compare the results with the same in fp32.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+        UnsupportedError: a layout or size that the device or the machine model does not take.
+    """
+    fusion = kernel.fusion
+    operands = _operands(fusion, inputs)
+    if isinstance(operands[0], np.ndarray):
+        where, by = "the machine model (CPU, byte for byte)", "NumPy"
+        got, seconds = _run_numpy(kernel, inputs)
+        wide = [np.asarray(x, np.float32) for x in operands]
+        product = np.einsum(_formula(fusion), *wide, optimize=True)
+    else:
+        import torch
+
+        on_gpu = operands[0].is_cuda
+        where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
+        by = "torch"
+        got, seconds = _run_torch(kernel, inputs)
+        product = torch.einsum(_formula(fusion), *(x.float() for x in operands)).cpu().numpy()
+    expected = reference(fusion, product, _epilogue_inputs(fusion, inputs))
+    error = max(map(_error, got, expected))
+    limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
+    passed = error < limit
+    sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
+    shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
+    kinds = [str(b.dtype) for b in fusion.outputs]
+    text = (
+        f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
+        "fp32\n"
+        f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}\n"
+        f"  {kernel.kernel.name}\n"
+        f"  ran on {where} in {seconds:.2g} s\n"
+    )
+    return Outcome(passed, error, limit, seconds, text)
+
+
+def _error(got: Any, expected: Any) -> float:
+    """Relative error by the Frobenius norm."""
+    scale = float(np.linalg.norm(expected)) or 1.0
+    return float(np.linalg.norm(got - expected)) / scale
+
+
+def _is_operand(binding: TensorBinding) -> bool:
+    return "K" in binding.axes
+
+
+def _operands(fusion: Fusion, inputs: list[Any]) -> list[Any]:
+    """The inputs that are operands of the matmul, in the order of the definition."""
+    return [x for b, x in zip(fusion.inputs, inputs, strict=True) if _is_operand(b)]
+
+
+def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
+    """The others in fp32, as the product has them, without their dimensions of size 1."""
+    found = {}
+    for b, x in zip(fusion.inputs, inputs, strict=True):
+        if not _is_operand(b):
+            array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
+            array = array.reshape(_plain(b.axes, array.shape))
+            found[b.tensor] = array.T if _exchanged(fusion) else array
+    return found
+
+
+def _exchanged(fusion: Fusion) -> bool:
+    """Whether the product is computed as [N, M]."""
+    return fusion.result_axes == ("N", "M")
+
+
+def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
+    """A shape without the dimensions that the definition says are 1."""
+    return [n for axis, n in zip(axes, shape, strict=True) if axis != "1"]
+
+
+def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """Axes of a tensor in the order of memory, innermost last."""
+    if not _is_operand(binding):
+        return list(binding.axes)
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+
+
+def _results(fusion: Fusion) -> list[TensorView]:
+    """The accumulator and all numbers that are computed behind it."""
+    order = [e.output for e in fusion.exprs]
+    after = (fusion.tensor(n) for n in order[order.index(fusion.mma.output) :])
+    return [t for t in after if t.dtype in TOLERANCE]
+
+
+def _formula(fusion: Fusion) -> str:
+    """The matmul in the fusion's order of dimensions, for ``einsum``."""
+    operands = ",".join("".join(b.axes).lower() for b in fusion.inputs if _is_operand(b))
+    return f"{operands}->{''.join(fusion.result_axes).lower()}"
+
+
+def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
+    import torch
+
+    if inputs[0].is_cuda:
+        kernel(*inputs)  # compiles and loads
+    start = perf_counter()
+    results = kernel(*inputs)
+    if results[0].is_cuda:
+        torch.cuda.synchronize()
+    seconds = perf_counter() - start
+    arrays = [r.float().cpu().numpy() for r in results]
+    order = [[b.axes.index(a) for a in kernel.fusion.result_axes] for b in kernel.fusion.outputs]
+    return [x.transpose(axes) for x, axes in zip(arrays, order, strict=True)], seconds
+
+
+def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
+    fusion = kernel.fusion
+    extents: dict[str, int] = {}
+    arrays = {}
+    for binding, x in zip(fusion.inputs, inputs, strict=True):
+        sizes = dict(zip(binding.axes, x.shape, strict=True))
+        extents |= sizes
+        order = _stored(fusion, binding)
+        arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
+        if not _is_operand(binding):
+            x = x.T if _exchanged(fusion) else x
+            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+    shape = [extents[a] for a in fusion.result_axes]
+    results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
+    arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
+    start = perf_counter()
+    if results[0].size:
+        run_arrays(kernel.kernel, arrays, extents)
+    return [r.astype(np.float32) for r in results], perf_counter() - start
+
+
+def _rounded(values: Any, dtype: DataType) -> Any:
+    """``values`` in the NumPy type of ``dtype``; bfloat16 is that of ml_dtypes."""
+    if dtype is not DataType.BFloat16:
+        return values.astype(_NUMPY[dtype])
+    try:
+        import ml_dtypes
+    except ImportError as e:
+        raise UnsupportedError(
+            "bfloat16 without torch and ml_dtypes", "either of them", "Install ml_dtypes"
+        ) from e
+    return values.astype(ml_dtypes.bfloat16)

@@ -1,0 +1,114 @@
+"""What the command line shows of a definition: its kernel for given extents, and its dumps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowering.target.hopper import TMA_STRIDE_ALIGN
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem
+from wsched.front.api import import_fusion
+from wsched.fusion import Fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.run.input_error import InputError
+from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Sizes of a problem, written ``MxNxK``."""
+
+    m: int
+    n: int
+    k: int
+
+    @staticmethod
+    def parse(text: str) -> Extents:
+        """Read ``256x512x64``.
+
+        Raises:
+            ValueError: not three non-negative integers.
+        """
+        parts = text.lower().split("x")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() for p in parts):
+            raise ValueError(f"{text!r} is no problem size; write MxNxK, for example 256x512x64")
+        return Extents(*map(int, parts))
+
+    def of(self, axis: str) -> int:
+        """Size along ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
+        return {"M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
+
+    def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
+        """The heuristic's question for these extents."""
+        n = self.of(fusion.result_axes[1])
+        types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
+        loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
+        inputs = types if loaded else None
+        extents = {axis: self.of(axis) for axis in "MNK"}
+        return Problem.of(fusion, extents, sms, inputs)
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+DEFAULT = Extents(256, 256, 512)
+"""Sizes of what neither the definition nor the user fixes: fast on the machine model."""
+
+
+def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
+    """The extents to look at: those asked for, else those that the definition fixes.
+
+    Raises:
+        InputError: the definition fixes a size that is not the one asked for.
+    """
+    fixed = {
+        axis: size
+        for b in (*fusion.inputs, *fusion.outputs)
+        for axis, size in zip(b.axes, b.sizes, strict=True)
+        if size is not None and axis != "1"
+    }
+    found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNK"))
+    for axis, size in fixed.items():
+        if found.of(axis) != size:
+            raise InputError(
+                f"{axis} is {found.of(axis)} in {found}, the definition says {size}",
+                "shape", f"{axis} {found.of(axis)}", f"{axis} {size}",
+            )  # fmt: skip
+    return found
+
+
+def kernel_for(
+    definition: Any,
+    extents: Extents,
+    sms: int = MULTIPROCESSORS,
+    params: MatmulParams | None = None,
+) -> CompiledFusion:
+    """The kernel that a definition gets for a problem; needs neither torch nor a GPU."""
+    fusion = import_fusion(definition)
+    return compile_fusion(fusion, params or choose_params(extents.problem(fusion, sms)))
+
+
+@dataclass(frozen=True, slots=True)
+class Dumps:
+    """What :func:`write_dumps` wrote, and why stages are missing."""
+
+    files: tuple[Path, ...]
+    missing: tuple[str, ...]
+
+
+def write_dumps(kernel: CompiledFusion, folder: Path) -> Dumps:
+    """Write every stage of a kernel into ``folder``: the files that ``WSCHED_DUMP=all`` writes.
+
+    A stage whose tool is not installed (NVRTC for PTX, nvdisasm for SASS) is left out.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    dumper = kernel.dump_all(folder)
+    return Dumps(tuple(dumper.files), tuple(dumper.missing))

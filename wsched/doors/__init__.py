@@ -1,0 +1,1 @@
+"""Ways in for programs that call nvFuser, and ways out where wsched has no kernel."""

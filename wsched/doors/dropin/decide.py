@@ -1,0 +1,221 @@
+"""Whether wsched takes a definition on given inputs: it does where that is predicted to be faster.
+
+What does not depend on inputs (the operations and their cuts) is found out once for a definition,
+the rest once for each class of inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from wsched.choose.nvfuser_cost import NvfuserCost
+from wsched.doors.dropin.graph import MATMULS, Graph
+from wsched.doors.dropin.plan import Run
+from wsched.doors.dropin.predict import Call, SegmentsCost, nvfuser_us, segments_us
+from wsched.doors.dropin.segments import Epilogues, Segment, cut
+from wsched.doors.dropin.tensors import TensorType, bind_extents, tensor_types
+from wsched.importer import Definition, definition_of, refuse_unfinished
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["GAIN", "Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
+
+GAIN = 0.98
+"""wsched takes what it is predicted to run in at most this part of nvFuser's time, call to call, if
+the GPU is not kept busy longer. A bare matmul of large extents is predicted at 0.967."""
+
+_OWN_MATMULS = ("fuse_matmul",), ("matmul_expr_eval",)
+"""What ``NVFUSER_ENABLE`` and ``NVFUSER_DISABLE`` name where nvFuser is asked for kernels of its
+own for matmuls; then its route is another one, and wanted."""
+
+_DEFINITIONS = 256
+"""Definitions that are remembered."""
+
+_reading = threading.Lock()
+_known: dict[Definition, Known] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a call.
+
+    Args:
+        reason: why nvFuser runs it all; empty if wsched takes a part.
+        segments: in the order in which they run, if wsched takes a part.
+        cost: predicted of them, or of the best that there is; None if it was not asked for.
+        nvfuser: of nvFuser's own route.
+    """
+
+    reason: str
+    segments: tuple[Segment, ...] = ()
+    cost: SegmentsCost | None = None
+    nvfuser: NvfuserCost | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether wsched takes a part."""
+        return not self.reason
+
+    def __str__(self) -> str:
+        if not self.taken:
+            return "; ".join(filter(None, (f"nvFuser runs it: {self.reason}", self.predicted)))
+        parts = "; ".join(
+            f"{'wsched' if s.matmul else 'nvFuser'}: {_ops(s)}" for s in self.segments
+        )
+        return f"{parts}; {self.predicted}"
+
+    @property
+    def predicted(self) -> str:
+        """The two predictions; empty if there was none."""
+        if self.cost is None:
+            return ""
+        gpu, host = self.cost.gpu_us, self.cost.host_us
+        own = f"{self.cost.us:.1f} us (GPU {gpu:.1f}, host {host:.1f})"
+        return f"predicted {own}, nvFuser's route {self.nvfuser}"
+
+
+def _ops(segment: Segment) -> str:
+    return ", ".join(n.op for n in segment.definition.nodes if not n.op.startswith("define_"))
+
+
+@dataclass(eq=False, slots=True)
+class Known:
+    """What is known of a definition, and what has been decided about its calls.
+
+    Args:
+        reason: why wsched never takes it; empty if it may.
+        names: of its inputs.
+        outputs: names of its results.
+        types: of its tensors.
+        cuts: ways to cut it, which the prediction chooses from.
+        bare: the cut that nvFuser itself makes.
+        sized: positions of the inputs that are operands of matmuls, whose shapes decide.
+        left: those shapes, where nvFuser runs it all.
+        plans: how classes of inputs run that wsched takes, by :func:`wsched.run.host.class_key`.
+    """
+
+    reason: str
+    definition: Definition = field(default_factory=partial(Definition, (), ()))
+    types: dict[str, TensorType] = field(default_factory=dict)
+    cuts: tuple[tuple[Segment, ...], ...] = ()
+    bare: tuple[Segment, ...] = ()
+    sized: tuple[int, ...] = ()
+    left: set[tuple[Any, ...]] = field(default_factory=set)
+    plans: dict[Any, Run] = field(default_factory=dict)
+
+    def shapes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The shapes that decide."""
+        return tuple([inputs[i].shape for i in self.sized])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(n.results[0] for n in self.definition.inputs)
+
+
+def known_of(fd: Any) -> Known:
+    """What is known of a live definition.
+
+    Raises:
+        UnfinishedError: it cannot be read yet.
+    """
+    refuse_unfinished(fd)  # before nvFuser prints it, which would end the process
+    try:
+        text = repr(fd)
+        if not any(f"fd.ops.{op}(" in text for op in MATMULS):
+            return Known("no linear or matmul")
+        definition, types = definition_of(fd), tensor_types(fd.fusion)
+    except (RuntimeError, InternalError, UnsupportedError, TypeError) as e:
+        return Known((str(e) or type(e).__name__).splitlines()[0])
+    with _reading:
+        found = _known.get(definition)
+        if found is None:
+            found = _read(definition, types)
+            if len(_known) >= _DEFINITIONS:
+                _known.pop(next(iter(_known)))
+            _known[definition] = found
+    return found
+
+
+def _read(definition: Definition, types: dict[str, TensorType]) -> Known:
+    try:
+        cuts = dict.fromkeys(cut(definition, types, e) for e in Epilogues)
+        bare = cut(definition, types, Epilogues.NONE)
+    except UnsupportedError as e:
+        return Known(str(e))
+    graph = Graph(definition, types)
+    given = [graph.home[n.results[0]] for n in definition.inputs]
+    operands = graph.reached(
+        j for i in graph.matmuls for j in graph.operands(i) if j in graph.free or graph.is_given(j)
+    )
+    sized = tuple(at for at, i in enumerate(given) if i in operands)
+    return Known("", definition, types, tuple(cuts), bare, sized)
+
+
+def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:
+    """Which part of a call wsched would take, and what is predicted; nothing is run.
+
+    Args:
+        fd: a ``nvfuser_direct.FusionDefinition`` whose ``with`` block has ended.
+        inputs: of ``fd.execute``.
+
+    Raises:
+        UnfinishedError: the ``with`` block has not ended.
+        InputError: the inputs do not fit the definition.
+    """
+    return decide(known_of(fd), inputs)
+
+
+def decide(known: Known, inputs: Sequence[Any]) -> Decision:
+    """Which part of a call wsched takes.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+    """
+    if known.reason:
+        return Decision(known.reason)
+    for variable, words in zip(("NVFUSER_ENABLE", "NVFUSER_DISABLE"), _OWN_MATMULS, strict=True):
+        asked = os.environ.get(variable, "")
+        if any(word in asked for word in words):
+            return Decision(f"{variable}={asked} asks for nvFuser's own matmuls")
+    try:
+        sizes = bind_extents(known.definition, known.types, inputs)
+        if 0 in sizes.values():
+            return Decision("a dimension of size 0")
+        device = _device(inputs)
+        call = Call(known.types, sizes, dict(zip(known.names, inputs, strict=True)), device)
+        nvfuser = nvfuser_us(known.bare, call)
+        costs = [(segments_us(c, call), c) for c in known.cuts]
+    except (UnsupportedError, ScheduleError) as e:
+        return Decision(str(e))
+    cost, best = min(costs, key=lambda x: (x[0].us, x[0].gpu_us))
+    if cost.us > GAIN * nvfuser.us or cost.gpu_us > nvfuser.gpu_us:
+        return Decision("predicted to be no faster by wsched", cost=cost, nvfuser=nvfuser)
+    return Decision("", best, cost, nvfuser)
+
+
+def _device(inputs: Sequence[Any]) -> torch.device:
+    """The device of all tensors, which wsched has kernels for."""
+    import torch
+
+    tensors = [t for t in inputs if not isinstance(t, bool | int | float)]
+    if not all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in tensors):
+        raise UnsupportedError("an input of another type", "torch.Tensor and numbers")
+    device: torch.device = tensors[0].device
+    if not runs_on(device):
+        raise UnsupportedError(f"running on {device}", "a GPU of compute capability 9.0")
+    return device
+
+
+def runs_on(device: torch.device) -> bool:
+    """Whether wsched has kernels for a device."""
+    import torch
+
+    return bool(device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0))

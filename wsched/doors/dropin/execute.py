@@ -1,0 +1,197 @@
+"""``FusionDefinition.execute`` with wsched in front of nvFuser: the way of every call.
+
+What wsched does not take costs one look at the definition, or at the shapes of its matmuls'
+operands; what it takes, the class of the inputs. All else has been decided before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.doors.dropin.decide import Known, decide, known_of
+from wsched.doors.dropin.plan import Execute, plan_of
+from wsched.importer import UnfinishedError
+from wsched.run.host import class_key
+from wsched.run.input_error import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["in_front_of"]
+
+_SEEN = "_wsched"
+"""Attribute of a definition: what has been found out about it."""
+
+_CLASSES = 256
+"""Classes of inputs, and sets of shapes, that are remembered for a definition."""
+
+_REFUSALS = (UnsupportedError, ScheduleError, InputError)
+"""With these nvFuser runs a call after all, and says in its own words what is wrong with it."""
+
+_BOTH = (list, tuple)
+"""Kinds of inputs. nvFuser takes any iterable, but some can be gone through only once."""
+
+_lock = threading.Lock()
+_by_fec: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
+
+
+class _Seen:
+    """What a definition remembers.
+
+    Attributes:
+        fec: its ``FusionExecutorCache``; with another one it is another definition.
+        known: None if wsched never takes it.
+    """
+
+    __slots__ = ("fec", "known")
+
+    def __init__(self, fec: Any, known: Known) -> None:
+        self.fec, self.known = fec, None if known.reason else known
+
+
+def in_front_of(original: Execute) -> Execute:
+    """``execute`` of a definition that takes wsched's kernels where they are faster.
+
+    Args:
+        original: nvFuser's, which runs everything else, untouched.
+    """
+
+    @wraps(original)
+    def execute(self: Any, inputs: Any, **options: Any) -> list[torch.Tensor]:
+        state = self.__dict__
+        seen = state.get(_SEEN)
+        if seen is None or seen.fec is not state.get("fec"):
+            return _first(original, self, inputs, options)
+        known = seen.known
+        if known is None:
+            return original(self, inputs, **options)
+        if known.left:
+            try:
+                left = known.shapes(inputs) in known.left
+            except (AttributeError, IndexError, TypeError):
+                left = True
+            if left:
+                return original(self, inputs, **options)
+        return _taken(original, self, known, inputs, options)
+
+    return execute
+
+
+def _taken(
+    original: Execute, fd: Any, known: Known, inputs: Any, options: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Run a call by wsched unless something is in the way."""
+    ours = type(inputs) in _BOTH and not (options and _wanted(options, inputs))
+    if ours and not _recorded(inputs):
+        key = class_key(inputs)
+        try:
+            if key is not None:
+                run = known.plans.get(key)
+                if run is not None:
+                    return run(inputs, key)
+                return _decided(original, known, key, inputs)
+        except _REFUSALS:
+            pass
+    return original(fd, inputs, **options)
+
+
+def _recorded(inputs: Sequence[Any]) -> bool:
+    """Whether autograd records what ATen does in nvFuser's route; nobody would record ours."""
+    import torch
+
+    return torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in inputs)
+
+
+def _decided(
+    original: Execute, known: Known, key: Any, inputs: Sequence[Any]
+) -> list[torch.Tensor]:
+    """Decide about a class of inputs and run it.
+
+    Raises:
+        UnsupportedError, ScheduleError: wsched does not take it; that is remembered.
+        InputError: the inputs do not fit; that is not.
+    """
+    try:
+        decision = decide(known, inputs)
+        if not decision.taken:
+            raise UnsupportedError(decision.reason, "what is predicted to be faster")
+        run = plan_of(known.names, decision.segments, known.definition.outputs, original)
+        results = run(inputs, key)
+    except (UnsupportedError, ScheduleError):
+        with _lock:
+            if len(known.left) >= _CLASSES:
+                known.left.clear()
+            known.left.add(known.shapes(inputs))
+        raise
+    with _lock:
+        if len(known.plans) >= _CLASSES:
+            known.plans.pop(next(iter(known.plans)))
+        known.plans[key] = run
+    return results
+
+
+def _first(
+    original: Execute, fd: Any, inputs: Any, options: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Read a definition and run it; nvFuser's own checks come first, where it is not ready."""
+    state = fd.__dict__
+    known = None
+    if "ke" not in state:
+        try:
+            known = _known(fd)
+        except UnfinishedError:
+            known = None
+    try:
+        if known is None or known.reason:
+            return original(fd, inputs, **options)
+        _freeze(fd)
+        return _taken(original, fd, known, inputs, options)
+    finally:
+        # As nvFuser does: from its first call on a definition is what the fec has a copy of.
+        if known is not None and "fec" in state:
+            state[_SEEN] = _Seen(state["fec"], known)
+            with _lock:
+                _by_fec[state["fec"]] = known
+
+
+def _known(fd: Any) -> Known:
+    """What is known of a definition, or of another one that shares its cache."""
+    fec = fd.__dict__.get("fec")
+    with _lock:
+        found = None if fec is None else _by_fec.get(fec)
+    return known_of(fd) if found is None else found
+
+
+def _freeze(fd: Any) -> None:
+    """Hand the fusion over to nvFuser's cache, as its first ``execute`` does."""
+    from nvfuser_direct import FusionExecutorCache
+
+    with _lock:
+        if "fec" not in fd.__dict__:
+            fd.fec = FusionExecutorCache(fd._fusion)
+            del fd._fusion
+
+
+def _wanted(options: Mapping[str, Any], inputs: Sequence[Any]) -> bool:
+    """Whether options ask for something that only nvFuser does.
+
+    A device that is the inputs' own, and options at their defaults, ask for nothing.
+    """
+    import torch
+
+    for name, value in options.items():
+        if name == "device" and value is not None:
+            try:
+                index = value if isinstance(value, int) else torch.device(value).index
+            except (RuntimeError, TypeError):
+                return True
+            if any(t.device.index != index for t in inputs if isinstance(t, torch.Tensor)):
+                return True
+        elif value:
+            return True
+    return False

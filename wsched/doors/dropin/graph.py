@@ -1,0 +1,201 @@
+"""A definition as a graph of its operations, with what cutting it into segments has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.dropin.tensors import TensorType
+from wsched.fusion import DataType
+from wsched.importer import Definition, Node
+from wsched.importer.ops import arity_of
+
+__all__ = ["MATMULS", "Graph"]
+
+MATMULS = ("linear", "matmul")
+
+_CHEAP = frozenset(("cast", "broadcast", "broadcast_in_dim", "squeeze", "size", "shape"))
+"""Of inputs: what each segment that needs it does for itself."""
+
+_LAYOUT = frozenset(("permute", "stride_order"))
+
+_KEEPS_ORDER = _CHEAP | {
+    "max", "min", "prod", "stride_order", "sum", "var", "var_mean", "welford", "atan2", "cos",
+    "fmod", "mod", "remainder", "sin", "tan",
+}  # fmt: skip
+"""Beside pointwise ones: what nvFuser may run in a segment of its own, because results lie in
+memory as they would without the cut: no operation that moves dimensions, takes slices (its result
+shares memory with its operand) or draws random numbers (whose seeds are the fusion's)."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operations by their position in the definition.
+
+    Args:
+        definition: live, as nvFuser prints it.
+        types: its tensors; every other name is a scalar.
+    """
+
+    definition: Definition
+    types: Mapping[str, TensorType]
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All operations, in the order of the definition."""
+        return self.definition.nodes
+
+    @cached_property
+    def home(self) -> dict[str, int]:
+        """Position of the operation that defines a name."""
+        return {name: i for i, node in enumerate(self.nodes) for name in node.results}
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Positions of what the outputs depend on."""
+        return self.reached(self.home[name] for name in self.definition.outputs)
+
+    def reached(self, start: Iterable[int], within: frozenset[int] | None = None) -> frozenset[int]:
+        """What these operations depend on, with themselves, among ``within``."""
+        pending, seen = list(start), set[int]()
+        while pending:
+            i = pending.pop()
+            if i not in seen and (within is None or i in within):
+                seen.add(i)
+                pending += self.operands(i)
+        return frozenset(seen)
+
+    def operands(self, i: int) -> list[int]:
+        """Positions of what an operation reads."""
+        return [self.home[name] for name in self.nodes[i].refs]
+
+    @cached_property
+    def readers(self) -> dict[int, frozenset[int]]:
+        """Positions of the live operations that read one."""
+        found: dict[int, set[int]] = {i: set() for i in range(len(self.nodes))}
+        for i in self.live:
+            for j in self.operands(i):
+                found[j].add(i)
+        return {i: frozenset(r) for i, r in found.items()}
+
+    @cached_property
+    def matmuls(self) -> tuple[int, ...]:
+        """Positions of the live matmuls."""
+        return tuple(i for i in sorted(self.live) if self.nodes[i].op in MATMULS)
+
+    @cached_property
+    def last_matmul(self) -> tuple[int, ...]:
+        """For each operation the position of the last matmul that it depends on, -1 for none."""
+        found: list[int] = []
+        for i, node in enumerate(self.nodes):
+            before = max((found[j] for j in self.operands(i)), default=-1)
+            found.append(i if node.op in MATMULS else before)
+        return tuple(found)
+
+    def depends(self, i: int, on: int) -> bool:
+        """Whether an operation depends on another one, or is it."""
+        return on in self.reached([i])
+
+    def is_output(self, i: int) -> bool:
+        """Whether a result of an operation is one of the definition."""
+        return any(name in self.definition.outputs for name in self.nodes[i].results)
+
+    def is_given(self, i: int) -> bool:
+        """Whether it is an input or a constant."""
+        return self.nodes[i].op.startswith("define_")
+
+    @cached_property
+    def free(self) -> frozenset[int]:
+        """What every segment that needs it does for itself, so that it never lies in memory.
+
+        Numbers, casts and broadcasts of inputs, views of operands; and a 16-bit tensor as fp32,
+        which is read as it is by whoever needs it.
+        """
+        found: set[int] = set()
+        for i, node in enumerate(self.nodes):
+            if self.is_given(i) or self.is_output(i):
+                continue
+            of_inputs = all(self.is_given(j) or j in found for j in self.operands(i))
+            number = node.results[0] not in self.types
+            cheap = node.op in _CHEAP or node.op in _LAYOUT
+            if (of_inputs and (number or cheap)) or self._widens(node):
+                found.add(i)
+        return frozenset(found)
+
+    def _widens(self, node: Node) -> bool:
+        wide, narrow = (self.types.get(n) for n in (node.results[0], *node.refs, "")[:2])
+        return (
+            node.op == "cast"
+            and wide is not None
+            and narrow is not None
+            and wide.dtype is DataType.Float
+            and narrow.dtype in (DataType.BFloat16, DataType.Half)
+        )
+
+    def needs(self, i: int) -> Iterator[str]:
+        """Names that an operation reads, or what it computes for itself reads."""
+        for name in self.nodes[i].refs:
+            j = self.home[name]
+            if j in self.free:
+                yield from self.needs(j)
+            else:
+                yield name
+
+    def is_pointwise(self, i: int) -> bool:
+        """Whether an epilogue may have it as far as its name says."""
+        op = self.nodes[i].op
+        return self.nodes[i].results[0] in self.types and (arity_of(op) is not None or op == "cast")
+
+    def check(self) -> None:
+        """Refuse what would have other results, strides or memory if it were not nvFuser's alone.
+
+        nvFuser infers the order in memory of results from that of inputs, makes results that only
+        move dimensions views of what they move, and gives results that alias inputs their memory.
+
+        Raises:
+            UnsupportedError: such a definition.
+        """
+        outputs = self.definition.outputs
+        if len(set(outputs)) < len(outputs):
+            raise UnsupportedError("an output that is given twice", "different outputs")
+        for i in sorted(self.live):
+            node = self.nodes[i]
+            if self.is_given(i):
+                self._check_input(i)
+            elif node.op in _LAYOUT:
+                readers = {self.nodes[j].op for j in self.readers[i]}
+                last = node.op == "stride_order" and self.is_output(i)
+                if not ((last and not readers) or (readers <= {*MATMULS, *_LAYOUT} and readers)):
+                    raise UnsupportedError(
+                        f"fd.ops.{node.op} of a result", "of operands; stride_order of an output"
+                    )
+
+    def _check_input(self, i: int) -> None:
+        node = self.nodes[i]
+        if self.is_output(i):
+            raise UnsupportedError(f"the input {node.results[0]} as output", "computed outputs")
+        if node.op != "define_tensor":
+            return
+        if node.get("is_cpu", False):
+            raise UnsupportedError(f"{node.results[0]} with is_cpu=True", "tensors on the GPU")
+        order, shape = node.get("stride_order"), node.get("shape")
+        if not isinstance(order, tuple) or order == tuple(range(len(order)))[::-1]:
+            return
+        operands_only = all(self.nodes[j].op in (*MATMULS, *_LAYOUT) for j in self.readers[i])
+        if not operands_only or (isinstance(shape, tuple) and 1 in shape):
+            raise UnsupportedError(
+                f"{node.results[0]} with another stride order", "for operands of a matmul only"
+            )
+
+    def check_rest(self, i: int) -> None:
+        """Refuse an operation that nvFuser may not run in a segment of its own.
+
+        Raises:
+            UnsupportedError: so it is.
+        """
+        op = self.nodes[i].op
+        allowed = op in MATMULS or op in _KEEPS_ORDER or arity_of(op) is not None
+        if not allowed and self.nodes[i].results[0] in self.types:
+            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "pointwise and reductions")

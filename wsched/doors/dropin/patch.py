@@ -1,0 +1,100 @@
+"""nvFuser's ``FusionDefinition.execute`` replaced, and put back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from wsched.doors.dropin.execute import in_front_of
+
+__all__ = ["enabled", "install", "installed", "nvfusers_own", "uninstall"]
+
+_lock = threading.RLock()
+
+
+class _State:
+    """What has been replaced, and who wants it so.
+
+    Attributes:
+        wanted: whether ``install`` was called last, not ``uninstall``.
+        blocks: of ``enabled`` that have not ended.
+        original: nvFuser's function while it is replaced.
+        replaced: ours.
+    """
+
+    wanted = False
+    blocks = 0
+    original: Any = None
+    replaced: Any = None
+
+
+def install() -> None:
+    """Let every ``FusionDefinition`` of this process take wsched's kernels where they are faster.
+
+    In all threads, for definitions that exist and those to come. A second call changes nothing.
+
+    Raises:
+        ImportError: nvFuser is not installed.
+    """
+    with _lock:
+        _replace()
+        _State.wanted = True
+
+
+def uninstall() -> None:
+    """Put nvFuser's own function back, the same object.
+
+    Where a block of :func:`enabled` has not ended, its end does so. If somebody else has replaced
+    the function after wsched, theirs stays, with wsched's below it.
+    """
+    with _lock:
+        _State.wanted = False
+        _restore()
+
+
+def nvfusers_own(kind: Any) -> Any:
+    """The function of nvFuser's class ``kind`` as it is without wsched."""
+    return _State.original or kind.execute
+
+
+def installed() -> bool:
+    """Whether nvFuser's function is replaced at the moment."""
+    return _State.original is not None
+
+
+@contextmanager
+def enabled() -> Iterator[None]:
+    """Be installed while the block runs; blocks may be nested, and overlap in threads.
+
+    It is the process that has it, as with :func:`install`: torch runs backward passes in threads
+    of its own, which no setting of the caller's thread would reach.
+    """
+    with _lock:
+        _replace()
+        _State.blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _State.blocks -= 1
+            _restore()
+
+
+def _replace() -> None:
+    from nvfuser_direct import FusionDefinition
+
+    if _State.original is None:
+        _State.original = FusionDefinition.__dict__["execute"]
+        _State.replaced = in_front_of(_State.original)
+        FusionDefinition.execute = _State.replaced
+
+
+def _restore() -> None:
+    from nvfuser_direct import FusionDefinition
+
+    unwanted = not _State.wanted and not _State.blocks and _State.original is not None
+    if unwanted and FusionDefinition.__dict__["execute"] is _State.replaced:
+        FusionDefinition.execute = _State.original
+        _State.original = _State.replaced = None

@@ -1,0 +1,9 @@
+"""Definitions without a kernel of wsched's: run by nvFuser, or op by op by torch."""
+
+from __future__ import annotations
+
+from wsched.doors.fallback.inputs import check_inputs
+from wsched.doors.fallback.interpret import interpret, unknown_ops
+from wsched.doors.fallback.nvfuser import execute, rebuild
+
+__all__ = ["check_inputs", "execute", "interpret", "rebuild", "unknown_ops"]

@@ -1,0 +1,71 @@
+"""The caller's inputs against a recorded definition, whatever its operations are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.torch_ops import torch_dtype
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node
+from wsched.run.input_error import (
+    InputError,
+    no_tensor,
+    several_devices,
+    wrong_number,
+    wrong_rank,
+    wrong_size,
+    wrong_type,
+)
+
+__all__ = ["check_inputs"]
+
+
+def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
+    """Check number, kinds, types, ranks, fixed sizes and devices.
+
+    Sizes that only operations tie together are left to who runs them.
+
+    Raises:
+        InputError: an input does not fit.
+        UnsupportedError: tensors that are neither on the CPU nor on a GPU.
+    """
+    import torch
+
+    wanted = definition.inputs
+    if len(inputs) != len(wanted):
+        raise wrong_number(len(inputs), len(wanted))
+    for position, (node, value) in enumerate(zip(wanted, inputs, strict=True)):
+        if node.op == "define_tensor":
+            _check_tensor(node, value, f"input {position}")
+        elif not isinstance(value, bool | int | float):
+            argument, kind = f"input {position}", type(value).__name__
+            raise InputError(f"{argument} is a {kind}, not a number", argument, kind, "a number")
+    tensors = [
+        t
+        for n, t in zip(wanted, inputs, strict=True)
+        if isinstance(t, torch.Tensor) and not n.get("is_cpu", False)
+    ]
+    devices = sorted({str(t.device) for t in tensors})
+    if len(devices) > 1:
+        raise several_devices(devices)
+    if devices and tensors[0].device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
+
+
+def _check_tensor(node: Node, value: Any, what: str) -> None:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise no_tensor(what, value)
+    dtype, shape = node.get("dtype", DataType.Float), node.get("shape")
+    if isinstance(dtype, DataType) and value.dtype is not torch_dtype(dtype.name):
+        raise wrong_type(what, value.dtype, torch_dtype(dtype.name))
+    if not isinstance(shape, tuple):
+        return
+    if value.dim() != len(shape):
+        raise wrong_rank(what, value.shape, len(shape))
+    for axis, (fixed, size) in enumerate(zip(shape, value.shape, strict=True)):
+        if isinstance(fixed, int) and fixed >= 0 and fixed != size:
+            raise wrong_size(what, axis, size, fixed)

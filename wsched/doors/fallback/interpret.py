@@ -1,0 +1,126 @@
+"""A recorded definition executed by torch, one operation after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.torch_ops import PROMOTED, operations, torch_dtype
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.run.input_error import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["interpret", "unknown_ops"]
+
+
+def unknown_ops(definition: Definition) -> tuple[str, ...]:
+    """Operations that cannot be interpreted, in the order of the definition."""
+    known = {"define_tensor", "define_scalar", *operations()}
+    return tuple(dict.fromkeys(n.op for n in definition.nodes if n.op not in known))
+
+
+def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """The results of a definition, on the device of its inputs.
+
+    Args:
+        definition: what to compute; see ``unknown_ops``.
+        inputs: tensors and numbers that ``check_inputs`` has accepted.
+
+    Raises:
+        UnsupportedError: an operation that is not in the table.
+        InputError: torch refuses an operation on these inputs.
+    """
+    import torch
+
+    if unknown := unknown_ops(definition):
+        raise UnsupportedError(
+            f"fd.ops.{unknown[0]} without nvFuser", "what `wsched.doors.fallback.torch_ops` has"
+        )
+    tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
+    device = next((t.device for t in tensors if t.device.type != "cpu"), None)
+    values: dict[str, Any] = {}
+    arguments = iter(inputs)
+    with torch.no_grad():
+        for node in definition.nodes:
+            constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
+            if constant:
+                values[node.results[0]] = _value(node.operands[0], values)
+            elif node.op in ("define_tensor", "define_scalar"):
+                values[node.results[0]] = next(arguments)
+            else:
+                results = _call(node, values, device)
+                values |= dict(zip(node.results, results, strict=True))
+        return [_fresh(values[name], tensors) for name in definition.outputs]
+
+
+def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tuple[Any, ...]:
+    """Results of one operation."""
+    import torch
+
+    function = operations()[node.op]
+    operands = [_value(v, values) for v in node.operands]
+    kwargs = {k: _value(v, values) for k, v in node.kwargs}
+    if node.op in PROMOTED:
+        operands = [_widened(v) for v in operands]
+    of_numbers = bool(operands) and node.op != "cast" and all(map(_is_number, operands))
+    if of_numbers:  # torch's own functions want a tensor
+        operands = [torch.tensor(v, dtype=_NUMBERS[type(v)](torch)) for v in operands]
+    try:
+        result = function(*operands, **kwargs)
+    except (RuntimeError, TypeError, IndexError, ValueError) as e:
+        if isinstance(e, torch.OutOfMemoryError):
+            raise
+        shapes = [list(v.shape) for v in operands if isinstance(v, torch.Tensor)]
+        text = (str(e) or type(e).__name__).splitlines()[0]
+        where = f"line {node.line}: fd.ops.{node.op}"
+        raise InputError(f"{where} of {shapes}: {text}", where, str(shapes)) from e
+    if of_numbers and isinstance(result, torch.Tensor) and result.dim() == 0:
+        return (result.item(),)
+    if node.op in ("full", "iota") and device is not None:
+        result = result.to(device)
+    several = isinstance(result, tuple) and len(node.results) > 1
+    return tuple(result) if several else (result,)
+
+
+_NUMBERS: dict[type, Any] = {
+    bool: lambda torch: torch.bool,
+    int: lambda torch: torch.int64,
+    float: lambda torch: torch.float64,
+}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in _NUMBERS
+
+
+def _value(value: Value, values: dict[str, Any]) -> Any:
+    """What a recorded argument stands for."""
+    if isinstance(value, Ref):
+        return values[value.name]
+    if isinstance(value, DataType):
+        return torch_dtype(value.name)
+    if isinstance(value, tuple):
+        return [_value(v, values) for v in value]
+    return value
+
+
+def _widened(value: Any) -> Any:
+    """A 16-bit float as fp32."""
+    import torch
+
+    half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    return value.float() if half else value
+
+
+def _fresh(value: Any, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A result with memory of its own, so that writing to it does not change an input."""
+    import torch
+
+    result = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    taken = {t.untyped_storage().data_ptr() for t in inputs}
+    fresh = result.untyped_storage().data_ptr() not in taken
+    return result if fresh and 0 not in result.stride() else result.clone()

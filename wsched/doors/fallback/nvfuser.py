@@ -1,0 +1,91 @@
+"""nvFuser itself: a live definition, or one made again from its text, which is never executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["execute", "rebuild"]
+
+
+def execute(
+    fd: Any, inputs: Sequence[Any], function: Callable[..., list[torch.Tensor]] | None = None
+) -> list[torch.Tensor]:
+    """``fd.execute``, or ``function`` of the definition and its inputs in place of it.
+
+    Raises:
+        UnsupportedError: nvFuser refuses the definition or the inputs.
+    """
+    import torch
+
+    try:
+        return list(fd.execute(list(inputs)) if function is None else function(fd, list(inputs)))
+    except (RuntimeError, NotImplementedError, TypeError) as e:
+        # A fault of the device or of its memory says nothing about the definition.
+        if isinstance(e, torch.OutOfMemoryError) or "CUDA error" in str(e):
+            raise
+        raise UnsupportedError(
+            f"this definition by nvFuser ({_first_line(e)})", "what nvFuser takes"
+        ) from e
+
+
+def rebuild(definition: Definition) -> Any:
+    """A ``nvfuser_direct.FusionDefinition`` with the recorded operations.
+
+    Raises:
+        UnsupportedError: nvFuser is not installed, does not have an operation, or refuses one.
+    """
+    try:
+        import nvfuser_direct
+    except ImportError as e:
+        raise UnsupportedError(f"nvFuser, which is not installed ({e}),", "other routes") from e
+    refused: UnsupportedError | None = None
+    with nvfuser_direct.FusionDefinition() as fd:
+        try:
+            _define(nvfuser_direct, fd, definition)
+        except UnsupportedError as e:  # one that passed through the block would be printed by it
+            refused = e
+    if refused is not None:
+        raise refused
+    return fd
+
+
+def _define(nvfuser: Any, fd: Any, definition: Definition) -> None:
+    """Call what the definition recorded."""
+    values: dict[str, Any] = {}
+    for node in definition.nodes:
+        result = _call(nvfuser, fd, node, values)
+        results = result if isinstance(result, list | tuple) else [result]
+        values |= dict(zip(node.results, results, strict=False))
+    for name in definition.outputs:
+        fd.add_output(values[name])
+
+
+def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:
+    function = getattr(fd if node.op.startswith("define_") else fd.ops, node.op, None)
+    if function is None:
+        raise UnsupportedError(f"fd.ops.{node.op} by this nvFuser", "operations that it has")
+
+    def value(v: Value) -> Any:
+        if isinstance(v, Ref):
+            return values[v.name]
+        if isinstance(v, DataType):
+            return getattr(nvfuser.DataType, v.name)
+        return [value(x) for x in v] if isinstance(v, tuple) else v
+
+    try:
+        return function(*map(value, node.operands), **{k: value(v) for k, v in node.kwargs})
+    except (RuntimeError, TypeError) as e:
+        what = f"line {node.line}: fd.{'' if node.op.startswith('define_') else 'ops.'}{node.op}"
+        raise UnsupportedError(f"{what} by nvFuser ({_first_line(e)})", "what nvFuser takes") from e
+
+
+def _first_line(e: Exception) -> str:
+    return (str(e) or type(e).__name__).splitlines()[0]

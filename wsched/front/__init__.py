@@ -1,0 +1,1 @@
+"""What users call: compile, execute, explain."""

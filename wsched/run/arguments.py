@@ -1,0 +1,363 @@
+"""The caller's tensors against a fusion's bindings: checks, extents, and the matrices TMA sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from lowering.target.hopper import TMA_STRIDE_ALIGN
+from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.run.copies import tma_reads
+from wsched.run.input_error import (
+    InputError,
+    no_tensor,
+    several_devices,
+    wrong_number,
+    wrong_rank,
+    wrong_size,
+    wrong_type,
+)
+from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Arguments", "bind", "extents_of", "torch_dtype"]
+
+ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+"""What to do about tensors of which threads cannot access two elements at once."""
+
+FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
+"""What to do about results that TMA cannot store."""
+
+MAX_ELEMENTS = 1 << 31
+"""Index arithmetic in the kernels is 32-bit."""
+
+_DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Everything a launch needs to know about the tensors.
+
+    Args:
+        extents: value of each symbolic extent (``M``, ``N``, ``K``).
+        matrices: each fusion input as a 2-D tensor: operands as their tensor map describes them,
+            contiguous dimension last; the epilogue's as rows by columns of the result, 1 where it
+            repeats them.
+        device: where they are.
+    """
+
+    extents: dict[str, int]
+    matrices: dict[str, torch.Tensor]
+    device: torch.device
+
+    def reads(self, inputs: Sequence[Any]) -> bool:
+        """Whether the matrices are the caller's tensors themselves, none of them a copy.
+
+        To be asked before the outputs are entered. If so, what is packed for them stays right
+        while their contents change.
+        """
+        if not all(hasattr(t, "untyped_storage") for t in inputs):
+            return False  # a number, which the kernel reads from memory of its own
+        theirs = {t.untyped_storage().data_ptr() for t in inputs}
+        return all(t.untyped_storage().data_ptr() in theirs for t in self.matrices.values())
+
+
+def torch_dtype(dtype: DataType) -> torch.dtype:
+    """The torch type of a fusion type that kernels handle."""
+    import torch
+
+    found: torch.dtype = getattr(torch, _DTYPES[dtype])
+    return found
+
+
+def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
+    """Match tensors to the fusion's inputs.
+
+    Args:
+        fusion: scheduled.
+        inputs: the caller's, in the order of the definition.
+        vector: columns that threads access at once where they read or write global memory.
+
+    Raises:
+        InputError: number, rank, type, sizes or devices do not fit.
+        UnsupportedError: a layout that TMA cannot address, or a device that is neither the CPU
+            (the machine model) nor a GPU.
+    """
+    from torch import contiguous_format
+
+    extents = extents_of(fusion, inputs)
+    matrices: dict[str, torch.Tensor] = {}
+    loaded = _loaded(fusion)
+    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        if not binding.axes and isinstance(tensor, (int, float)):
+            continue
+        wanted = torch_dtype(binding.dtype)
+        if tensor.dtype != wanted:
+            raise wrong_type(f"input {position}", tensor.dtype, wanted)
+        if "K" in binding.axes:
+            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+        elif binding.tensor in loaded:
+            # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
+            view = _as_result(fusion, tensor)
+            if not tma_reads(view, 0, 1):
+                tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
+            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+        else:
+            what = f"input {position}"
+            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what, vector)
+    device = device_of(inputs)
+    for binding, value in zip(fusion.inputs, inputs, strict=True):
+        if binding.tensor not in matrices:
+            matrices[binding.tensor] = _scalar(value, device)
+    return Arguments(extents, matrices, device)
+
+
+def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | None:
+    """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
+    names = matrix_inputs(fusion)
+    by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
+    if not all(tma_reads(_as_result(fusion, by_name[name]), 0, 1) for name in names):
+        return None
+    return tuple(fusion.tensor(name).dtype for name in names)
+
+
+def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
+    """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
+    by_row, by_col = fusion.result_axes
+    return tensor.T if by_row > by_col else tensor
+
+
+def _loaded(fusion: Fusion) -> frozenset[str]:
+    """Names of the inputs that the load warpgroup of a scheduled fusion loads."""
+    return frozenset(source.name for t in fusion.loads for source in fusion.producers(t.name))
+
+
+def device_of(inputs: Sequence[Any]) -> torch.device:
+    """The one device of all tensors.
+
+    Raises:
+        InputError: there are several, or no tensors.
+        UnsupportedError: it is neither the CPU nor a GPU.
+    """
+    devices = {t.device for t in inputs if not isinstance(t, (int, float))}
+    if len(devices) > 1:
+        raise several_devices(map(str, devices))
+    device = devices.pop()
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"running on {device}", "tensors on cuda or cpu")
+    found: torch.device = device
+    return found
+
+
+def _scalar(value: float, device: torch.device) -> torch.Tensor:
+    """A run-time scalar as the kernel reads it: one fp32 element in global memory."""
+    import torch
+
+    return torch.full((1, 1), value, dtype=torch.float32, device=device)
+
+
+def epilogue_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, vector: int = 2
+) -> torch.Tensor:
+    """An input of the epilogue as rows by columns, of which it has 1 where it is repeated.
+
+    Threads read ``vector`` columns at once. One that cannot be read so (columns that are not next
+    to each other; for pairs an odd row stride or base) is copied.
+
+    Raises:
+        UnsupportedError: an odd number of columns, to be read by pairs.
+    """
+    from torch import contiguous_format
+
+    tensor = _rows_by_columns(fusion, binding, tensor)
+    if fusion.result_axes[1] not in binding.axes or _vector(tensor) >= vector:
+        return tensor
+    if vector > 1 and tensor.shape[1] % vector:
+        columns = tensor.shape[1]
+        raise UnsupportedError(f"{what} with {columns} columns", "an even number of columns", ONE)
+    return tensor.clone(memory_format=contiguous_format)
+
+
+def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
+    """Whether threads can read two columns at once of all that they read as it lies.
+
+    ``loaded`` says whether TMA loads the matrices. A tensor that has to be copied anyhow counts by
+    the length of its rows.
+    """
+    by_tma = matrix_inputs(fusion) if loaded else ()
+    for binding, tensor in zip(fusion.inputs, inputs, strict=True):
+        if {"K"} & set(binding.axes) or fusion.result_axes[1] not in binding.axes:
+            continue
+        if binding.tensor not in by_tma:
+            view = _rows_by_columns(fusion, binding, tensor)
+            if view.shape[1] % 2 or _vector(view) == 1:
+                return False
+    return True
+
+
+def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
+    """Whether a kernel reads everything but operands from the caller's own memory.
+
+    It does not read a number, or a tensor whose columns are not next to each other, so.
+    """
+    for binding, tensor in zip(fusion.inputs, inputs, strict=True):
+        if isinstance(tensor, (int, float)):
+            return False
+        columns = "K" not in binding.axes and fusion.result_axes[1] in binding.axes
+        if columns and not _vector(_rows_by_columns(fusion, binding, tensor)):
+            return False
+    return True
+
+
+def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
+    """An input of the epilogue as a matrix, with 1 row or column where it is repeated."""
+    sizes = dict(zip(binding.axes, tensor.shape, strict=True))
+    rows, cols = (sizes.get(axis, 1) for axis in fusion.result_axes)
+    return tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
+
+
+def _vector(tensor: torch.Tensor) -> int:
+    """Columns of a matrix that can be accessed at once: 2, 1, or 0 if they are apart."""
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    pair = 2 * tensor.element_size()
+    if col != 1 and cols > 1:
+        return 0
+    return 1 if cols % 2 or tensor.data_ptr() % pair or (rows > 1 and row % 2) else 2
+
+
+def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
+    """The extents that the inputs' shapes give to the fusion's symbols.
+
+    Raises:
+        InputError: something else than tensors, number or rank is wrong, or sizes contradict each
+            other or the definition.
+    """
+    import torch
+
+    if len(inputs) != len(fusion.inputs):
+        raise wrong_number(len(inputs), len(fusion.inputs))
+    extents: dict[str, int] = {}
+    origin: dict[str, str] = {}
+    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
+        if not binding.axes and isinstance(tensor, (int, float)):
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise no_tensor(f"input {position}", tensor)
+        shape = tuple(tensor.shape)
+        if len(shape) != len(binding.axes):
+            raise wrong_rank(f"input {position}", shape, len(binding.axes))
+        for axis, (name, size) in enumerate(zip(binding.axes, shape, strict=True)):
+            fixed = binding.sizes[axis]
+            here = f"dimension {axis} of input {position}"
+            if fixed is not None and fixed != size:
+                raise wrong_size(f"input {position}", axis, size, fixed)
+            if name == "1":
+                continue
+            if extents.setdefault(name, size) != size:
+                raise InputError(
+                    f"{name} is {extents[name]} in {origin[name]} and {size} in {here}",
+                    f"input {position}", f"{name} {size}", f"{name} {extents[name]}",
+                )  # fmt: skip
+            origin.setdefault(name, here)
+    return extents
+
+
+def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
+
+    The strides of an empty tensor mean nothing; it gets some that TMA takes.
+
+    Raises:
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
+            or it has 2**31 elements and more.
+    """
+    order = _in_memory(fusion, binding)
+    if order != list(binding.axes):
+        tensor = tensor.permute([binding.axes.index(name) for name in order])
+    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    if not rows or not cols:
+        return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
+    if col != 1 and cols > 1:
+        raise UnsupportedError(
+            f"{what} with stride {col} along {order[1]}",
+            f"{order[1]} contiguous (stride 1)",
+            "A kernel is for one order of memory: compile one for these inputs"
+            if binding in fusion.inputs
+            else "",
+        )
+    row_bytes = row * tensor.element_size()
+    if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
+        raise UnsupportedError(
+            f"{what} with {row_bytes} bytes from row to row",
+            f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
+            FROM_REGISTERS if binding in fusion.outputs else "",
+        )
+    if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
+        raise UnsupportedError(
+            f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
+            f"starts at multiples of {TMA_STRIDE_ALIGN} bytes",
+            FROM_REGISTERS if binding in fusion.outputs else "",
+        )
+    return tensor
+
+
+def stored_matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, vector: int
+) -> torch.Tensor:
+    """A result that threads store themselves, as rows by columns of the kernel.
+
+    Raises:
+        UnsupportedError: its columns are not next to each other, its rows overlap, pairs of columns
+            cannot be written at once where the kernel does so, or it has 2**31 elements and more.
+    """
+    order = _in_memory(fusion, binding)
+    if order != list(binding.axes):
+        tensor = tensor.permute([binding.axes.index(name) for name in order])
+    (rows, cols), row = tensor.shape, tensor.stride(0)
+    if not rows or not cols:
+        return tensor
+    if rows * cols >= MAX_ELEMENTS:
+        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
+    if (found := _vector(tensor)) == 0 or (rows > 1 and row < cols):
+        strides = ", ".join(map(str, tensor.stride()))
+        raise UnsupportedError(
+            f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
+            "rows one after the other, of elements next to each other",
+        )
+    if found < vector:
+        raise UnsupportedError(
+            f"{what} with {cols} columns, {row} elements from row to row and a start "
+            f"{tensor.data_ptr() % (2 * tensor.element_size())} bytes past a multiple of two "
+            "elements, stored two at once,",
+            "multiples of two elements",
+            ONE,
+        )
+    return tensor
+
+
+def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
+    """Shape of a result."""
+    return [extents[name] for name in binding.axes]
+
+
+def new_result(
+    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
+) -> torch.Tensor:
+    """An uninitialised result, in memory as the fusion stores it."""
+    import torch
+
+    order = _in_memory(fusion, binding)
+    sizes = [extents[name] for name in order]
+    result = torch.empty(sizes, dtype=torch_dtype(binding.dtype), device=device)
+    return result.permute([order.index(name) for name in binding.axes])
+
+
+def _in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """The caller's axes in the order of memory, contiguous one last."""
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]

@@ -1,0 +1,66 @@
+"""Torch CPU tensors on the machine model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.machine.run import RunResult, refuse_long_run, run_kernel
+from wsched.run.arguments import Arguments
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MULTIPROCESSORS", "grid_on_cpu", "refuse_large", "run_arrays", "run_on_cpu"]
+
+MULTIPROCESSORS = 4
+"""SMs that the model pretends to have: few, so that small problems give a CTA several tiles."""
+
+
+def run_on_cpu(kernel: Kernel, arguments: Arguments, **options: Any) -> RunResult:
+    """Execute a kernel on CPU tensors, results in place; ``options`` go to ``run_kernel``.
+
+    Raises:
+        UnsupportedError: the problem is too large for the machine (with an estimate).
+    """
+    arrays = {name: _array(t) for name, t in arguments.matrices.items()}
+    return run_arrays(kernel, arrays, arguments.extents, **options)
+
+
+def run_arrays(
+    kernel: Kernel, arrays: Mapping[str, Any], extents: Mapping[str, int], **options: Any
+) -> RunResult:
+    """Execute a kernel on NumPy arrays by tensor name, results in place; needs no torch.
+
+    Raises:
+        UnsupportedError: the problem is too large for the machine (with an estimate).
+    """
+    return run_kernel(kernel, arrays, extents, grid_on_cpu(kernel, extents), **options)
+
+
+def refuse_large(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """Refuse a problem that :func:`run_on_cpu` would refuse for its size, without running it.
+
+    Raises:
+        UnsupportedError: the estimated time is over the limit; the text has both.
+    """
+    refuse_long_run(kernel, extents, grid_on_cpu(kernel, extents))
+
+
+def grid_on_cpu(kernel: Kernel, extents: Mapping[str, int]) -> int:
+    """CTAs of a run on the machine."""
+    # A cluster larger than the pretended device still runs: one at a time.
+    return evaluate(kernel.grid, {**extents, "sms": max(MULTIPROCESSORS, kernel.cluster)})
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """A NumPy view: raw bits for the 16-bit types, which NumPy does not all know."""
+    import torch
+
+    return (
+        tensor.view(torch.int16).numpy().view("uint16")
+        if tensor.element_size() == 2
+        else tensor.numpy()
+    )

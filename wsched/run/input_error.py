@@ -1,0 +1,64 @@
+"""The caller's mistakes: what was passed does not fit the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lowering.ground.errors import WschedError
+
+__all__ = [
+    "InputError", "no_tensor", "several_devices", "wrong_number", "wrong_rank", "wrong_size",
+    "wrong_type",
+]  # fmt: skip
+
+
+class InputError(WschedError, ValueError):
+    """What was passed does not fit the definition.
+
+    Args:
+        text: one sentence that says what is wrong.
+        argument: which argument: ``input 2``, ``inputs``, ``out[0]``, ``params``.
+        found: what it is: a type, a shape, a size, a device.
+        expected: what it has to be; empty where that cannot be said in a few words.
+    """
+
+    def __init__(self, text: str, argument: str, found: str, expected: str = "") -> None:
+        self.argument, self.found, self.expected = argument, found, expected
+        super().__init__(text)
+
+
+def wrong_number(found: int, expected: int) -> InputError:
+    """Another number of inputs than the definition has."""
+    text = f"{found} inputs, the definition has {expected}"
+    return InputError(text, "inputs", str(found), str(expected))
+
+
+def no_tensor(argument: str, value: object) -> InputError:
+    """Something else where a tensor is expected."""
+    kind = type(value).__name__
+    return InputError(f"{argument} is a {kind}, not a torch.Tensor", argument, kind, "torch.Tensor")
+
+
+def wrong_rank(argument: str, shape: Sequence[int], rank: int) -> InputError:
+    """A tensor with another number of dimensions."""
+    found = str(list(shape))
+    text = f"{argument} has shape {found}, the definition has {rank} dimensions"
+    return InputError(text, argument, found, f"{rank} dimensions")
+
+
+def wrong_size(argument: str, axis: int, size: int, expected: int) -> InputError:
+    """A dimension whose size the definition fixes otherwise."""
+    text = f"dimension {axis} of {argument} is {size}, the definition says {expected}"
+    return InputError(text, argument, f"dimension {axis} {size}", f"dimension {axis} {expected}")
+
+
+def several_devices(devices: Iterable[str]) -> InputError:
+    """Tensors of several devices."""
+    found = " and ".join(sorted(devices))
+    return InputError(f"inputs are on {found}, not on one device", "inputs", found, "one device")
+
+
+def wrong_type(argument: str, dtype: object, expected: object) -> InputError:
+    """A tensor of another type."""
+    text = f"{argument} is {dtype}, the definition says {expected}"
+    return InputError(text, argument, str(dtype), str(expected))

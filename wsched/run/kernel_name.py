@@ -1,0 +1,62 @@
+"""How kernels are called, in dumps, profilers and the cubin cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from wsched.fusion import Fusion, PointwiseOp
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["kernel_name"]
+
+
+def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
+    """A C identifier that says what the kernel does and how.
+
+    The words are what one looks for first; schedules that differ elsewhere differ in the last one,
+    six hexadecimal digits of a hash of all parameters but ``batch_invariant``: that is a promise
+    about the kernel, which is the same without it.
+    """
+    tile, cluster = params.output_tile, params.cluster_dims
+    buffer = params.circular_buffer_options
+    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
+    words = [
+        f"matmul{_layout_word(fusion)}",
+        *(d.name.lower() for d in dtypes),
+        *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
+        f"{tile.m}x{tile.n}x{tile.k}",
+        "pingpong" if params.ping_pong else "cooperative",
+        _dealt_word(params),
+        f"s{buffer.smem_circular_buffer_stage}",
+        f"f{params.wgmma_in_flight}",
+    ]
+    if not params.warp_specialized:
+        words.append("pipelined")
+    if not params.use_smem_epilogue:
+        words.append("registers")
+    if cluster.m * cluster.n > 1:
+        words.append(f"c{cluster.m}x{cluster.n}")
+    if params.splitk_factor > 1:
+        words.append(f"split{params.splitk_factor}")
+    if params.grid_traversal_factor[0] > 1:
+        words.append(f"g{params.grid_traversal_factor[0]}")
+    facts = {n: v for n, v in params.to_dict().items() if n != "batch_invariant"}
+    plain = json.dumps(facts, sort_keys=True)
+    words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
+    return "_".join(words)
+
+
+def _dealt_word(params: MatmulParams) -> str:
+    """How tiles go to CTAs."""
+    if params.stream_k:
+        return "stream_k"
+    if params.dynamic:
+        return "dynamic"
+    return "persistent" if params.persistent else "tile_per_cta"
+
+
+def _layout_word(fusion: Fusion) -> str:
+    """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
+    letters = ("n" if fusion.m_major else "t") + ("t" if fusion.n_major else "n")
+    return "" if letters == "tn" else f"_{letters}"

@@ -1,0 +1,69 @@
+"""Which dimension of each operand is contiguous: said by the definition, decided by the tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wsched.fusion import Fusion, IterDomain, TensorBinding
+from wsched.run.copies import tma_reads
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["laid_out"]
+
+Order = tuple[str, ...]
+"""Names of extents, the contiguous one last."""
+
+
+def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
+    """The fusion with every operand in memory as its tensor is.
+
+    An operand keeps the order that the definition gives it wherever its tensor can be read so. That
+    is decided by strides, and those of dimensions of size 1 or of empty tensors mean nothing. What
+    is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
+    refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
+    it has one.
+    """
+    import torch
+
+    orders = []
+    for binding, tensor in zip(fusion.inputs, inputs, strict=False):
+        order = declared = _names(fusion.tensor(binding.tensor).in_memory)
+        if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == 2:
+            order = _order(binding, tensor, declared)
+        orders.append(order)
+    return _with_orders(fusion, tuple(orders))
+
+
+def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order) -> Order:
+    candidates = (declared, declared[::-1])
+    for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
+        for order in candidates:
+            rows, cols = (binding.axes.index(name) for name in order)
+            if fits(tensor, rows, cols):
+                return order
+    return declared
+
+
+def _contiguous(tensor: torch.Tensor, rows: int, cols: int) -> bool:
+    stride: int = tensor.stride(cols)
+    return stride == 1 or tensor.shape[cols] == 1 or 0 in tensor.shape
+
+
+def _with_orders(fusion: Fusion, orders: tuple[Order, ...]) -> Fusion:
+    """The fusion with an order for each input, itself if it has them already."""
+    changed = []
+    for binding, order in zip(fusion.inputs, orders, strict=False):
+        t = fusion.tensor(binding.tensor)
+        if _names(t.in_memory) != order:
+            by_name = {str(d.extent): d for d in t.logical}
+            allocation = tuple(by_name[name] for name in order)
+            changed.append(replace(t, allocation=() if allocation == t.logical else allocation))
+    return fusion.updated(changed) if changed else fusion
+
+
+def _names(domains: tuple[IterDomain, ...]) -> Order:
+    return tuple(str(d.extent) for d in domains)

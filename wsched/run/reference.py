@@ -1,0 +1,106 @@
+"""What a fusion's results should be: its expressions in fp32 with NumPy, behind a given product.
+
+Nothing is rounded to 16 bits on the way, so that a kernel's roundings show as errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wsched.fusion import BroadcastOp, Fusion, FusionExpr, MmaOp, PointwiseOp
+
+__all__ = ["FUNCTIONS", "reference"]
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "bitwise_and": np.logical_and,
+    "bitwise_or": np.logical_or,
+    "ceil": np.ceil,
+    "div": np.divide,
+    "eq": np.equal,
+    "erf": lambda x: np.asarray(_ERF(x), np.float32),
+    "erfc": lambda x: np.asarray(_ERFC(x), np.float32),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "frac": lambda x: x - np.trunc(x),
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "le": np.less_equal,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "logical_and": np.logical_and,
+    "logical_not": np.logical_not,
+    "logical_or": np.logical_or,
+    "lt": np.less,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "pow": np.power,
+    "reciprocal": lambda x: 1 / x,
+    "relu": lambda x: np.maximum(x, 0),
+    "round": np.rint,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "sqrt": np.sqrt,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+    "where": np.where,
+}
+"""By the name of the operation, a key of ``lowering.kernel.pointwise.OPS``."""
+
+
+def reference(fusion: Fusion, product: Any, inputs: Mapping[str, Any]) -> list[Any]:
+    """The results in the order of the definition, [M, N] in fp32.
+
+    Args:
+        fusion: scheduled or not.
+        product: ``A · Bᵀ`` in fp32, [M, N].
+        inputs: the epilogue's inputs by tensor: [M, N], [M], [N] or [] in fp32.
+    """
+    values: dict[str, Any] = dict(inputs)
+    with np.errstate(all="ignore"):
+        for e in fusion.exprs:
+            found = _value(e, values, product)
+            if found is not None:
+                values[e.output] = found
+    return [np.broadcast_to(values[b.tensor], product.shape) for b in fusion.outputs]
+
+
+def _value(e: FusionExpr, values: Mapping[str, Any], product: Any) -> Any:
+    """The value of one expression; None of the operands' copies, which nothing here reads."""
+    match e:
+        case MmaOp():
+            return product
+        case PointwiseOp(op=op, inputs=inputs):
+            return FUNCTIONS[op](
+                *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)
+            )
+        case BroadcastOp(input=source, flags=flags) if source in values:
+            return values[source][tuple(None if new else slice(None) for new in flags)]
+    source = getattr(e, "input", "")
+    found = values.get(source)
+    return found.astype(np.float32) if found is not None else None

@@ -1,0 +1,73 @@
+"""The registers of a kernel, chosen by compiling: the first pair whose kernel is clean.
+
+Only where the parameters leave the pair open (``num_registers="auto"``). The first candidate is
+nearly always clean, and its compilation is the one that the kernel needs anyway. What is compiled
+goes through the disk cache, so that another process chooses again without compiling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering.cuda.nvrtc import CompileError
+from lowering.cuda.resources import Resources, complaints
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import Fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.limits import register_candidates
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.scheduler import schedule_matmul
+
+__all__ = ["compile_clean"]
+
+
+def compile_clean(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+    """The kernel with the first register pair that compiles clean; needs NVRTC, but no GPU.
+
+    Where none does, it is the one that complains and spills least: it is right, only slower than
+    it might be, and ``trials`` says so. A pair that was given is taken, compiling nothing.
+
+    Raises:
+        ScheduleError: the parameters make an illegal schedule.
+        UnsupportedError: there is no lowering for them; ptxas finds too few registers with every
+            pair; there is no NVRTC.
+    """
+    if params.num_registers != "auto":
+        return compile_fusion(fusion, params)
+    schedule_matmul(fusion, params)
+    trials: list[str] = []
+    made: list[tuple[tuple[int, ...], CompiledFusion]] = []
+    for pair in register_candidates(fusion, params):
+        kernel = compile_fusion(fusion, replace(params, num_registers=pair))
+        try:
+            found = kernel.resources
+        except CompileError as e:
+            if not any(c.startswith("C76") for c in complaints(e.log)):
+                raise
+            trials.append(f"{pair}: too few registers for ptxas")
+            continue
+        trials.append(f"{pair}: {_outcome(found)}")
+        made.append((_cost(found), kernel))
+        if found.clean:
+            break
+    if not made:
+        raise UnsupportedError(
+            f"a kernel that ptxas finds too few registers for ({'; '.join(trials)})",
+            "a smaller tile or a smaller epilogue",
+        )
+    best = min(made, key=lambda m: m[0])[1]
+    return replace(best, trials=tuple(trials))
+
+
+def _cost(found: Resources) -> tuple[int, ...]:
+    """What is worse is larger: serialized wgmmas cost most, then bytes that go through memory."""
+    serialized = any(w.startswith("C75") for w in found.warnings)
+    return serialized, found.spill_stores + found.spill_loads, found.stack, len(found.warnings)
+
+
+def _outcome(found: Resources) -> str:
+    if found.clean:
+        return "clean"
+    spilled = found.spill_stores + found.spill_loads
+    coded = [w.split(":")[0] for w in found.warnings if w.startswith("C")]
+    return ", ".join([f"{spilled} bytes spilled, {found.stack} of stack", *coded])

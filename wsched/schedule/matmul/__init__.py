@@ -1,0 +1,1 @@
+"""The matmul scheduler: parameters, their limits, and the primitives that they become."""

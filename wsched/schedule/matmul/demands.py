@@ -1,0 +1,61 @@
+"""What a fusion, or a problem, demands of a schedule: all that decides which are legal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsched.choose.problem import Problem
+from wsched.fusion import DataType, Fusion, PointwiseOp
+from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["Demands"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Types and layouts.
+
+    Args:
+        operand: type of the operands.
+        results: types of the results.
+        matrices: types of the matrices that TMA can load for the epilogue.
+        m_major: whether A is M-major in memory.
+        n_major: whether B is N-major in memory.
+        computes: whether the epilogue does more than cast.
+    """
+
+    operand: DataType
+    results: tuple[DataType, ...]
+    matrices: tuple[DataType, ...]
+    m_major: bool
+    n_major: bool
+    computes: bool
+
+    @classmethod
+    def of(cls, fusion: Fusion) -> Demands:
+        """Those of an unscheduled fusion."""
+        return cls(
+            fusion.tensor(fusion.mma.a).dtype,
+            tuple(b.dtype for b in fusion.outputs),
+            tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
+            fusion.m_major,
+            fusion.n_major,
+            any(isinstance(e, PointwiseOp) for e in fusion.exprs),
+        )
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> Demands:
+        """Those of the fusions that a problem stands for."""
+        return cls(
+            problem.operand,
+            problem.results,
+            problem.inputs or (),
+            problem.m_major,
+            problem.n_major,
+            problem.work > 0,
+        )
+
+    def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
+        """Types of the matrices that the load warpgroup of a schedule loads."""
+        return self.matrices if params.loads_epilogue_inputs else ()

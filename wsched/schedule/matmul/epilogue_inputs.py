@@ -1,0 +1,36 @@
+"""Which tensors in global memory an epilogue reads, and which of them TMA loads."""
+
+from __future__ import annotations
+
+from wsched.fusion import BroadcastOp, DataType, Fusion, inputs_of
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["MAX_LOADED", "epilogue_inputs", "loaded_inputs", "loaded_types", "matrix_inputs"]
+
+MAX_LOADED = 3
+"""Each of them has a warp of the load warpgroup; one of the four loads the operands."""
+
+
+def epilogue_inputs(fusion: Fusion) -> tuple[str, ...]:
+    """What the epilogue reads before it is scheduled: inputs [M, N] and views of smaller ones."""
+    order = [e.output for e in fusion.exprs]
+    after = fusion.exprs[order.index(fusion.mma.output) + 1 :]
+    made = set(order) - {e.output for e in fusion.exprs if isinstance(e, BroadcastOp)}
+    return tuple(dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made))
+
+
+def matrix_inputs(fusion: Fusion) -> tuple[str, ...]:
+    """Those that are matrices of the result's size and can have a load warp, in order."""
+    inputs = {b.tensor for b in fusion.inputs}
+    return tuple(name for name in epilogue_inputs(fusion) if name in inputs)[:MAX_LOADED]
+
+
+def loaded_inputs(fusion: Fusion, params: MatmulParams) -> tuple[str, ...]:
+    """Those that the load warpgroup loads by TMA; threads read the others themselves."""
+    most = MAX_LOADED - int(params.dynamic)  # a warp that fetches tiles loads nothing
+    return matrix_inputs(fusion)[:most] if params.loads_epilogue_inputs else ()
+
+
+def loaded_types(fusion: Fusion, params: MatmulParams) -> tuple[DataType, ...]:
+    """Element types of :func:`loaded_inputs`."""
+    return tuple(fusion.tensor(name).dtype for name in loaded_inputs(fusion, params))

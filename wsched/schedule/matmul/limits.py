@@ -1,0 +1,398 @@
+"""Which matmul parameters are legal on Hopper, with a reason for each refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.target import hopper
+from wsched.fusion import DataType, Fusion
+from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.k_order import fixed_k_order
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.primitives.checks import Reasons
+
+__all__ = [
+    "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
+    "require_legal", "require_legal_for", "settled", "shared_bytes",
+]  # fmt: skip
+
+SPARE_REGISTERS = 32
+"""Registers of a thread beside its accumulators. Seen with ptxas 13.0: no spills up to 200
+accumulators at 232 registers and 208 at 240; at 512 threads (128 at entry) m64n192 is the widest
+wgmma that compiles."""
+
+BARE_REGISTERS = 28
+"""The same without any of the epilogue."""
+
+RegisterPair = tuple[int, int] | None
+
+MAX_CLUSTER = 8
+"""CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
+
+MAX_SPLITS = 65535
+"""CTAs of a grid along z (CUDA C++ Programming Guide, technical specifications)."""
+
+BARRIER_BYTES = 1024
+"""Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
+
+
+def chunk_columns(params: MatmulParams, *types: DataType) -> int:
+    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the tile.
+
+    ``types`` are those of the results and of the inputs that TMA loads for it.
+    """
+    return gcd(params.output_tile.n, hopper.WIDEST_SWIZZLE // max(t.bytes for t in types))
+
+
+def shared_bytes(
+    params: MatmulParams,
+    operand: DataType,
+    *results: DataType,
+    inputs: tuple[DataType, ...] = (),
+    n_major: bool = False,
+) -> tuple[int, int]:
+    """Bytes of shared memory of (one stage of both operands, all epilogue buffers).
+
+    ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
+    whether B is N-major.
+    """
+    tile, warp = params.output_tile, params.tile_sizes.warp_tile
+    columns = chunk_columns(params, *results, *inputs)
+    n = hopper.stored_columns(tile.n, operand.bytes) if n_major else tile.n
+    stage = (tile.m + n) * tile.k * operand.bytes
+    stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
+    loaded = tile.m * columns * sum(t.bytes for t in inputs)
+    buffers = stored * params.epilogue_stages * params.warpgroups
+    return stage, buffers + loaded * params.epilogue_input_stages
+
+
+def fitting_stages(stage: int, epilogue: int) -> int:
+    """Stages of ``stage`` bytes that fit into shared memory beside the epilogue's buffers."""
+    return (hopper.SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+
+
+def register_candidates(fusion: Fusion, params: MatmulParams) -> tuple[RegisterPair, ...]:
+    """The register pairs (load, compute) that parameters stand for, in the order to try them.
+
+    For ``"auto"`` these are the pairs that leave room for accumulators and epilogue, those with
+    most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
+    """
+    pairs = _pairs(params)
+    need = _accumulators(params) + _other_registers(Demands.of(fusion), params)
+    fitting = tuple(p for p in pairs if need <= _compute_registers(params, p))
+    return fitting or pairs[-1:]
+
+
+def settled(fusion: Fusion, params: MatmulParams) -> MatmulParams:
+    """Legal parameters with the first of their register pairs."""
+    return replace(params, num_registers=register_candidates(fusion, params)[0])
+
+
+def require_legal(fusion: Fusion, params: MatmulParams) -> None:
+    """Refuse parameters that are illegal or have no kernel.
+
+    Raises:
+        UnsupportedError: legal in nvFuser, but not built.
+        ScheduleError: rule ``params``, with every reason; rule ``smem`` with the stages that fit.
+    """
+    require_legal_for(Demands.of(fusion), params)
+
+
+def require_legal_for(demands: Demands, params: MatmulParams) -> None:
+    """The same for every fusion that demands this; raises as :func:`require_legal`."""
+    _refuse_contradiction(params)
+    _refuse_unsupported(params)
+    tiles = params.tile_sizes
+    wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
+    reasons = check_params(params) or _fusion_reasons(demands, params)
+    if reasons:
+        raise ScheduleError("params", wrote, "; ".join(reasons))
+    operand, results = demands.operand, demands.results
+    inputs, n_major = demands.loaded(params), demands.n_major
+    stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
+    if stages > most:
+        fitting = range(params.wgmma_in_flight + 1, most + 1)
+        unloaded = replace(params, epilogue_input_stages=0)
+        legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
+        without = shared_bytes(unloaded, operand, *results, n_major=n_major)
+        if inputs and stages <= fitting_stages(*without):
+            legal.append("epilogue_input_stages=0")
+        raise ScheduleError(
+            "smem",
+            f"smem_circular_buffer_stage={stages}",
+            f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
+            f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
+            f"{_kib(hopper.SHARED_BYTES)}",
+            tuple(legal),
+        )
+
+
+def check_params(params: MatmulParams) -> Reasons:
+    """All reasons why the parameters are illegal on any problem."""
+    return _tile_reasons(params) or [
+        *_mma_reasons(params),
+        *_buffer_reasons(params),
+        *_register_reasons(params),
+        *_grid_reasons(params),
+    ]
+
+
+def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
+    """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    size = demands.operand.bytes
+    reasons = [
+        *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
+        *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
+    ]
+    narrowest = hopper.NARROWEST_SWIZZLE // size
+    if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
+        reasons.append(
+            f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
+            f"swizzle spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
+        )
+    accumulators, others = _accumulators(params), _other_registers(demands, params)
+    compute = _compute_registers(params, _pairs(params)[-1])
+    if accumulators + others > compute:
+        reasons.append(
+            f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
+            f"{compute}"
+        )
+    chunks = tile.n // chunk_columns(params, *demands.results, *demands.loaded(params))
+    if chunks % params.epilogue_stages:
+        reasons.append(
+            f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
+            f"{params.epilogue_stages} buffers cannot take in turn"
+        )
+    return reasons
+
+
+def _slice_reasons(
+    axis: str, size: int, k: int, element: int, k_is_rows: bool, ctas: int
+) -> Reasons:
+    """Why ``ctas`` CTAs cannot load a tile of ``size x k`` together, each a slice of it.
+
+    ``element`` is the bytes of an element; the tile's rows in memory go along K if ``k_is_rows``.
+    """
+    size = hopper.stored_columns(size, element) if k_is_rows else size
+    rows, cols = (k, size) if k_is_rows else (size, k)
+    span = gcd(cols * element, hopper.WIDEST_SWIZZLE) // element
+    if hopper.multicast_slice(rows, cols, span, ctas) is not None:
+        return []
+    problem = hopper.slice_problem(rows, ctas)
+    return [f"the tile's {axis} {size}, loaded by {ctas} CTAs together: {problem}"]
+
+
+def _refuse_contradiction(params: MatmulParams) -> None:
+    if params.batch_invariant and not fixed_k_order(params):
+        raise ScheduleError(
+            "params",
+            f"MatmulParams(batch_invariant=True, tiling_strategy={params.tiling_strategy}, "
+            f"splitk_factor={params.splitk_factor}, mma_macro={params.mma_macro})",
+            "with K split or another wgmma the bits of a row would depend on the schedule, and "
+            "that on M",
+            ("one CTA that sums all of K, with k16 wgmmas", "batch_invariant=False"),
+        )
+
+
+def _refuse_unsupported(params: MatmulParams) -> None:
+    tiles = params.tile_sizes
+    if params.combines and not params.warp_specialized:
+        split = f"splitk_factor={params.splitk_factor}"
+        raise UnsupportedError(
+            "circular_buffering_strategy=Pipelined with "
+            + ("DistributeStagesAcrossSMs" if params.stream_k else split),
+            "WarpSpecialized where CTAs add up parts of a tile",
+        )
+    if params.dynamic and params.splitk_factor > 1:
+        raise UnsupportedError(
+            f"splitk_factor={params.splitk_factor} with DistributeTilesDynamically",
+            "splitk_factor with OneTilePerCTA or DistributeTilesAcrossSMs",
+        )
+    if params.dynamic and not params.warp_specialized:
+        raise UnsupportedError(
+            "tiling_strategy=DistributeTilesDynamically with Pipelined loads",
+            "WarpSpecialized: a warp of the load warpgroup fetches tiles",
+        )
+    if not params.use_ldst_matrix:
+        raise UnsupportedError("use_ldst_matrix=False", "use_ldst_matrix=True")
+    if params.promote_prologue_smem_reuse:
+        raise UnsupportedError("promote_prologue_smem_reuse=True", "False")
+    if params.ping_pong and not params.persistent:
+        raise UnsupportedError(
+            "buffering_loop_level=WarpTiles with tiling_strategy=OneTilePerCTA",
+            "WarpTiles with DistributeTilesAcrossSMs: a warpgroup needs a second tile to overlap",
+        )
+    if params.ping_pong and min(tiles.warp_tile.m, tiles.warp_tile.n) > 0 and params.warpgroups > 2:
+        what = f"ping-pong over {params.warpgroups} compute warpgroups"
+        raise UnsupportedError(what, "two warpgroups")
+    if not params.ping_pong and tiles.cta_tile.n > tiles.warp_tile.n > 0:
+        raise UnsupportedError(
+            f"a warp tile {tiles.warp_tile} that splits N of the CTA tile {tiles.cta_tile}",
+            "warp tiles as wide as the CTA tile",
+        )
+
+
+def _tile_reasons(params: MatmulParams) -> Reasons:
+    cta, warp = params.tile_sizes.cta_tile, params.tile_sizes.warp_tile
+    if min(cta.m, cta.n, cta.k, warp.m, warp.n, warp.k) < 1:
+        return ["tiles have positive sizes"]
+    reasons = [
+        f"the CTA tile's {axis} {c} is no multiple of the warp tile's {w}"
+        for axis, c, w in (("m", cta.m, warp.m), ("n", cta.n, warp.n))
+        if c % w
+    ]
+    if cta.k != warp.k:
+        reasons.append(f"the warp tile's k {warp.k} differs from the CTA tile's {cta.k}")
+    tile = params.output_tile
+    reasons += [
+        f"a TMA box has at most {hopper.TMA_BOX_MAX} rows, the tile's {axis} is {size}"
+        for axis, size in (("m", tile.m), ("n", tile.n))
+        if size > hopper.TMA_BOX_MAX
+    ]
+    return reasons
+
+
+def _mma_reasons(params: MatmulParams) -> Reasons:
+    macro, warp = params.mma_macro, params.tile_sizes.warp_tile
+    reasons: Reasons = []
+    if (macro.m, macro.k) != (hopper.WGMMA_M, hopper.WGMMA_K_BYTES // 2):
+        reasons.append(f"{macro}: wgmma of 16-bit operands is m64 and k16")
+    if macro.n not in hopper.WGMMA_N:
+        reasons.append(f"{macro}: wgmma's n is a multiple of 8 from 8 to 256")
+    if warp.m % hopper.WGMMA_M:
+        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {hopper.WGMMA_M}")
+    if macro.n != warp.n:
+        reasons.append(f"{macro} does not span the warp tile's n {warp.n}")
+    if warp.k % hopper.WGMMA_K:
+        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {hopper.WGMMA_K}")
+    return reasons
+
+
+def _buffer_reasons(params: MatmulParams) -> Reasons:
+    options, flying = params.circular_buffer_options, params.wgmma_in_flight
+    stages = options.smem_circular_buffer_stage
+    gap = options.smem_circular_buffer_prefetch_gap
+    reasons: Reasons = []
+    if not options.circular_buffer_smem_write:
+        reasons.append("circular_buffer_smem_write=False: TMA loads are circular-buffered")
+    if options.circular_buffer_smem_read:
+        reasons.append("circular_buffer_smem_read=True: wgmma reads shared memory itself")
+    if flying < 0 or gap != flying + 1:
+        reasons.append(
+            f"smem_circular_buffer_prefetch_gap={gap} leaves {gap - 1} wgmma groups in flight, "
+            f"wgmma_in_flight={flying}"
+        )
+    if stages < max(2, flying + 1):
+        reasons.append(
+            f"{stages} stages: a ring has at least 2, and one more than the {flying} wgmma groups "
+            "in flight"
+        )
+    if params.epilogue_stages < 1:
+        reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
+    if params.supported_vec_size.epilogue not in (1, 2):
+        reasons.append(
+            f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "
+            "columns next to each other, and accesses 1 or 2 at once"
+        )
+    if params.epilogue_input_stages < 0 or params.epilogue_input_stages == 1:
+        reasons.append(
+            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 2 stages, "
+            "and 0 means none"
+        )
+    return reasons
+
+
+def _register_reasons(params: MatmulParams) -> Reasons:
+    threads = _threads(params)
+    groups = threads // hopper.WARPGROUP
+    if threads > hopper.MAX_THREADS:
+        return [f"{groups} warpgroups are {threads} threads, a CTA has {hopper.MAX_THREADS}"]
+    entry = hopper.registers_at_entry(threads)
+    compute = _compute_registers(params, _pairs(params)[-1])
+    total, macro = _accumulators(params), params.mma_macro
+    single = macro.m * macro.n // hopper.WARPGROUP
+    reasons: Reasons = []
+    if total + SPARE_REGISTERS > compute:
+        reasons.append(
+            f"{total} accumulators and {SPARE_REGISTERS} other registers a thread exceed {compute}"
+        )
+    if single + SPARE_REGISTERS > entry:
+        reasons.append(
+            f"{macro} has {single} accumulators a thread, but {threads} threads start with {entry} "
+            f"registers, {SPARE_REGISTERS} of them for other use"
+        )
+    return reasons
+
+
+def _threads(params: MatmulParams) -> int:
+    """Threads of a CTA."""
+    return (params.warpgroups + int(params.warp_specialized)) * hopper.WARPGROUP
+
+
+def _pairs(params: MatmulParams) -> tuple[RegisterPair, ...]:
+    """The register pair of the parameters, or all for ``"auto"``, that with least compute first."""
+    if not params.warp_specialized or params.num_registers is None:
+        return (None,)
+    if params.register_pair is not None:
+        return (params.register_pair,)
+    return hopper.register_pairs(_threads(params))[::-1] or (None,)
+
+
+def _compute_registers(params: MatmulParams, pair: RegisterPair) -> int:
+    """Registers of a thread of a compute warpgroup."""
+    return hopper.registers_at_entry(_threads(params)) if pair is None else pair[1]
+
+
+def _other_registers(demands: Demands, params: MatmulParams) -> int:
+    """What a thread needs beside its accumulators: more where the epilogue's chunks are wide.
+
+    A chunk of one 64-row block takes ``columns * bytes / 8`` registers, twice that where it is
+    computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
+    what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
+    """
+    types = [*demands.results, *demands.loaded(params)]
+    held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
+    if demands.computes:
+        held *= 2
+    blocks = params.tile_sizes.warp_tile.m // hopper.WGMMA_M
+    return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
+
+
+def _accumulators(params: MatmulParams) -> int:
+    """Accumulators of a thread of a compute warpgroup."""
+    warp = params.tile_sizes.warp_tile
+    return warp.m * warp.n // hopper.WARPGROUP
+
+
+def _grid_reasons(params: MatmulParams) -> Reasons:
+    cluster, (outer, inner) = params.cluster_dims, params.grid_traversal_factor
+    reasons: Reasons = []
+    if min(cluster.m, cluster.n) < 1 or cluster.m * cluster.n > MAX_CLUSTER:
+        reasons.append(f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {MAX_CLUSTER} fit")
+    if outer < 1 or inner != 1:
+        reasons.append(
+            f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "
+            "the tile grid, (G, 1)"
+        )
+    if not 1 <= params.splitk_factor <= MAX_SPLITS:
+        reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {MAX_SPLITS} parts")
+    if params.stream_k and params.splitk_factor > 1:
+        reasons.append(
+            f"splitk_factor={params.splitk_factor} with DistributeStagesAcrossSMs, which splits K "
+            "where the shares of the CTAs end"
+        )
+    if params.ping_pong and params.warpgroups < 2:
+        reasons.append(
+            "buffering_loop_level=WarpTiles: one warp tile in the CTA tile, nobody to "
+            "alternate with"
+        )
+    return reasons
+
+
+def _kib(size: int) -> str:
+    return f"{size / 1024:g} KiB"

@@ -1,0 +1,296 @@
+"""Parameters of the matmul scheduler, under nvFuser's field names.
+
+Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last seven fields of
+:class:`MatmulParams` are wsched's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from wsched.schedule.primitives.record import Checked, Choice, build, lines, plain
+
+__all__ = [
+    "BufferingLoopLevel",
+    "CachePolicies",
+    "CachePolicy",
+    "CircularBufferOptions",
+    "CircularBufferingStrategy",
+    "ClusterDims",
+    "GemmTile",
+    "MatMulTileOptions",
+    "MatmulParams",
+    "MmaMacro",
+    "SupportedVectorization",
+    "TileRasterizationOrder",
+    "TilingStrategy",
+]
+
+
+class TilingStrategy(Choice):
+    """How output tiles go to CTAs.
+
+    ``DistributeStagesAcrossSMs`` is stream-K: the load steps of all tiles are dealt out evenly, so
+    that a CTA may begin and end within a tile. nvFuser has the name, but no lowering.
+    ``DistributeTilesDynamically`` is wsched's own: a persistent grid whose CTAs take the next tile
+    when they need one, for kernels that share the device with others.
+    """
+
+    OneTilePerCTA = 0
+    DistributeTilesAcrossSMs = 1
+    DistributeStagesAcrossSMs = 2
+    DistributeTilesDynamically = 3
+
+
+class BufferingLoopLevel(Choice):
+    """Whose tile a load step belongs to.
+
+    ``CTATiles``: all compute warpgroups consume each step (cooperative). ``WarpTiles``: each
+    warpgroup computes warp tiles of its own and they take turns (ping-pong).
+    """
+
+    CTATiles = 0
+    WarpTiles = 1
+
+
+class CircularBufferingStrategy(Choice):
+    """Who issues the loads."""
+
+    Pipelined = 0
+    WarpSpecialized = 1
+
+
+class TileRasterizationOrder(Choice):
+    """Which of the tile grid's dimensions runs fastest: N for row-major, M for column-major."""
+
+    RowMajor = 0
+    ColumnMajor = 1
+
+
+class CachePolicy(Choice):
+    """Which lines the L2 evicts, in PTX's words: ``L2::evict_first`` and so on."""
+
+    EvictNormal = 0
+    EvictFirst = 1
+    EvictLast = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GemmTile(Checked):
+    """A tile of the problem, in elements."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatMulTileOptions(Checked):
+    """Tile of a CTA and of a warpgroup; their quotient is the number of compute warpgroups."""
+
+    cta_tile: GemmTile = GemmTile(128, 256, 64)
+    warp_tile: GemmTile = GemmTile(64, 256, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class MmaMacro(Checked):
+    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``."""
+
+    m: int = 64
+    n: int = 256
+    k: int = 16
+
+    def __str__(self) -> str:
+        return f"Hopper_{self.m}_{self.n}_{self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class CircularBufferOptions(Checked):
+    """Circular buffering of the operands in shared memory.
+
+    ``smem_circular_buffer_stage - smem_circular_buffer_prefetch_gap`` is the prefetch distance;
+    ``gap - 1`` wgmma groups stay in flight before a stage is released.
+    """
+
+    circular_buffer_smem_write: bool = True
+    circular_buffer_smem_read: bool = False
+    smem_circular_buffer_stage: int = 4
+    smem_circular_buffer_prefetch_gap: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDims(Checked):
+    """CTAs of a cluster along M and N."""
+
+    m: int = 1
+    n: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CachePolicies(Checked):
+    """Policies of the TMA copies of the operands A and B and of the results."""
+
+    a: CachePolicy = CachePolicy.EvictNormal
+    b: CachePolicy = CachePolicy.EvictNormal
+    d: CachePolicy = CachePolicy.EvictNormal
+
+    def __str__(self) -> str:
+        return f"a {self.a}, b {self.b}, d {self.d}"
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedVectorization(Checked):
+    """Elements that a thread accesses at once in global memory.
+
+    ``epilogue``: of the epilogue's inputs and results that threads read and write themselves, 2
+    where addresses, row strides and row lengths are multiples of two elements, else 1. nvFuser's
+    ``a`` and ``b`` have no counterpart: TMA loads the operands.
+    """
+
+    epilogue: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulParams(Checked):
+    """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
+
+    Args:
+        tiling_strategy: one tile per CTA, or a persistent grid, its tiles dealt out in turn or at
+            run time.
+        buffering_loop_level: cooperative or ping-pong.
+        circular_buffering_strategy: warp-specialized or pipelined loads.
+        cta_order: order of the tile grid.
+        circular_buffer_options: stages and prefetch.
+        tile_sizes: tiles of a CTA and of a warpgroup.
+        mma_macro: the wgmma.
+        grid_traversal_factor: (G, 1): G indices of the slower dimension (rows, or columns with
+            ``ColumnMajor``) are visited as a group, the last group may be narrower.
+        use_smem_epilogue: store through shared memory by TMA, else from registers.
+        supported_vec_size: elements that a thread accesses at once in global memory.
+        promote_prologue_smem_reuse: let the epilogue reuse the operands' shared memory.
+        use_ldst_matrix: stmatrix for 16-bit results.
+        splitk_factor: parts that K is split into over CTAs, which add up their partial results.
+        cluster_dims: CTAs that share operands by multicast.
+        num_registers: wsched's own: registers per thread of (load, compute) warpgroups; None leaves
+            all what they start with, ``"auto"`` is the first pair whose kernel compiles clean.
+        wgmma_in_flight: wsched's own: wgmma groups in flight when a stage is released.
+        epilogue_stages: wsched's own: shared-memory buffers of a warpgroup's store loop.
+        epilogue_input_stages: wsched's own: stages of the circular buffer of each matrix that the
+            epilogue reads, filled by the load warpgroup; with 0 the compute warpgroups read it
+            from global memory themselves, as they always do without a load warpgroup.
+        programmatic_dependent_launch: wsched's own: start before the grid in front of this one in
+            the stream has ended, and wait for it only before the first access to global memory.
+        cache_policies: wsched's own: what the L2 keeps longest; of one tensor that is both
+            operands, ``a`` counts.
+        batch_invariant: wsched's own: the bits of a row of the result do not depend on M: K is
+            summed in the one order that all such schedules share.
+
+    Raises:
+        ScheduleError: a field of another type than its own. Whether the values make a legal
+            schedule is decided when there is one.
+    """
+
+    tiling_strategy: TilingStrategy = TilingStrategy.DistributeTilesAcrossSMs
+    buffering_loop_level: BufferingLoopLevel = BufferingLoopLevel.CTATiles
+    circular_buffering_strategy: CircularBufferingStrategy = (
+        CircularBufferingStrategy.WarpSpecialized
+    )
+    cta_order: TileRasterizationOrder = TileRasterizationOrder.RowMajor
+    circular_buffer_options: CircularBufferOptions = field(default_factory=CircularBufferOptions)
+    tile_sizes: MatMulTileOptions = field(default_factory=MatMulTileOptions)
+    mma_macro: MmaMacro = field(default_factory=MmaMacro)
+    grid_traversal_factor: tuple[int, int] = (1, 1)
+    use_smem_epilogue: bool = True
+    supported_vec_size: SupportedVectorization = field(default_factory=SupportedVectorization)
+    promote_prologue_smem_reuse: bool = False
+    use_ldst_matrix: bool = True
+    splitk_factor: int = 1
+    cluster_dims: ClusterDims = field(default_factory=ClusterDims)
+    num_registers: tuple[int, int] | Literal["auto"] | None = "auto"
+    wgmma_in_flight: int = 1
+    epilogue_stages: int = 2
+    epilogue_input_stages: int = 2
+    programmatic_dependent_launch: bool = True
+    cache_policies: CachePolicies = field(default_factory=CachePolicies)
+    batch_invariant: bool = False
+
+    @property
+    def persistent(self) -> bool:
+        """Whether CTAs loop over output tiles."""
+        return self.tiling_strategy is not TilingStrategy.OneTilePerCTA
+
+    @property
+    def stream_k(self) -> bool:
+        """Whether load steps are dealt out to CTAs, not whole tiles."""
+        return self.tiling_strategy is TilingStrategy.DistributeStagesAcrossSMs
+
+    @property
+    def combines(self) -> bool:
+        """Whether several CTAs compute parts of a tile, which are added up."""
+        return self.stream_k or self.splitk_factor > 1
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether tiles are dealt out at run time."""
+        return self.tiling_strategy is TilingStrategy.DistributeTilesDynamically
+
+    @property
+    def ping_pong(self) -> bool:
+        """Whether compute warpgroups have tiles of their own."""
+        return self.buffering_loop_level is BufferingLoopLevel.WarpTiles
+
+    @property
+    def warp_specialized(self) -> bool:
+        """Whether a warpgroup of its own loads."""
+        return self.circular_buffering_strategy is CircularBufferingStrategy.WarpSpecialized
+
+    @property
+    def loads_epilogue_inputs(self) -> bool:
+        """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
+        a tile are added up, since only one of the CTAs computes the epilogue.
+        """
+        return self.warp_specialized and self.epilogue_input_stages > 0 and not self.combines
+
+    @property
+    def register_pair(self) -> tuple[int, int] | None:
+        """Registers per thread of (load, compute) warpgroups, if they are given."""
+        return self.num_registers if isinstance(self.num_registers, tuple) else None
+
+    def matches(self, other: MatmulParams) -> bool:
+        """Whether ``other`` is what these are, with any registers where these leave them open."""
+        return self in (other, replace(other, num_registers="auto"))
+
+    @property
+    def output_tile(self) -> GemmTile:
+        """The tile that one load step belongs to: the CTA's, in ping-pong a warpgroup's."""
+        return self.tile_sizes.warp_tile if self.ping_pong else self.tile_sizes.cta_tile
+
+    @property
+    def warpgroups(self) -> int:
+        """Number of compute warpgroups."""
+        cta, warp = self.tile_sizes.cta_tile, self.tile_sizes.warp_tile
+        return (cta.m // warp.m) * (cta.n // warp.n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain data: enums by name, tiles as dicts."""
+        data: dict[str, Any] = plain(self)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MatmulParams:
+        """The inverse of :meth:`to_dict`; fields that are left out keep their default.
+
+        Raises:
+            ScheduleError: a field that does not exist, an enum name that does not, or a value of
+                another type than the field's.
+        """
+        made: MatmulParams = build(cls(), data, "MatmulParams")
+        return made
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in lines(self, ""))

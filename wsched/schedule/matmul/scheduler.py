@@ -1,0 +1,286 @@
+"""The matmul scheduler: from parameters to a scheduled fusion, through the primitives only.
+
+All tensors are tiled alike: ``[cta, tile, (group), k | M, N, K of the tile]``, with split-K also
+``part``, which runs on BIDz. Then the sides part:
+the TMA cacheAfter tensors merge tile and k into the one loop that steps through the stages, the
+accumulator keeps both and splits its tile into wgmmas, and everything of the epilogue is computed
+for one chunk of columns at a time. Matrices that the epilogue reads are loaded like the operands,
+their one loop being that over tile and chunk.
+
+With stream-K the merged loop of the loads is itself dealt out to CTAs; the other tensors keep loops
+over all tiles, of which a CTA runs its interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.expr import Expr, Special
+from lowering.target.hopper import WGMMA_K_BYTES, WGMMA_M
+from wsched.fusion import (
+    Fusion,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    Pipelined,
+    WarpSpecialized,
+)
+from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
+from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
+from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.schedule import Schedule
+
+__all__ = ["schedule_matmul"]
+
+_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The tensors by their part in the kernel.
+
+    Args:
+        loads: both operands in shared memory.
+        acc: the accumulator.
+        inputs: the epilogue's inputs in shared memory.
+        epilogue: all that is computed after it, copies of the epilogue's inputs in registers
+            included.
+        boxed: those of the epilogue that TMA stores, box by box.
+    """
+
+    loads: tuple[str, str]
+    acc: str
+    inputs: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    boxed: tuple[str, ...]
+
+
+def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
+    """Schedule a canonical matmul fusion.
+
+    Args:
+        fusion: unscheduled, as :func:`wsched.importer.build_fusion` makes it.
+        params: what kernel to build.
+
+    Raises:
+        ScheduleError: illegal parameters (rules ``params``, ``smem``) or, from the proof on the
+            transform graph, an illegal schedule.
+        UnsupportedError: parameters for which there is no kernel.
+    """
+    require_legal(fusion, params)
+    params = settled(fusion, params)
+    s = Schedule(fusion)
+    names = _cache(s, params)
+    for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
+        _tile(s, tv, params)
+    for tv in names.loads:
+        _schedule_load(s, tv, params)
+    for tv in names.inputs:
+        _schedule_input(s, tv, params)
+    _schedule_accumulator(s, names.acc, params)
+    for tv in names.epilogue:
+        _schedule_epilogue(s, tv, params, tv in names.boxed)
+    _inline(s, names)
+    load_relations(s.fusion)
+    return s.fusion
+
+
+def _cache(s: Schedule, params: MatmulParams) -> _Names:
+    """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
+    shared memory; results from registers, through shared memory or directly.
+    """
+    mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
+    loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
+    for tv in loads:
+        s.set_memory_type(tv, MemoryType.Shared)
+    read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
+    inputs = tuple(_cache_matrix(s, tv) for tv in read if tv in loaded)
+    for tv in read:
+        if tv not in loaded:
+            s.cache_after(tv)
+    boxed = outputs if params.use_smem_epilogue else ()
+    for output in outputs:
+        if output not in boxed:
+            s.cache_before(output)
+    for output in boxed:
+        stored = s.cache_before(output, _TMA)
+        matrices = s.tensor(output).dtype.bytes == 2
+        s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
+        s.set_memory_type(stored, MemoryType.Shared)
+    acc = s.fusion.mma.output
+    order = [e.output for e in s.fusion.exprs]
+    after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
+    return _Names(loads, acc, inputs, after, boxed)
+
+
+def _cache_matrix(s: Schedule, tv: str) -> str:
+    """A matrix that the epilogue reads, into shared memory by TMA and from there into registers."""
+    staged = s.cache_after(tv, _TMA)
+    s.set_memory_type(staged, MemoryType.Shared)
+    matrices = s.tensor(tv).dtype.bytes == 2
+    s.cache_after(staged, LoadStoreOpType.LdMatrix if matrices else LoadStoreOpType.Set)
+    return staged
+
+
+def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
+
+    With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
+    """
+    tile, cluster = params.output_tile, params.cluster_dims
+    has_k = len(s.tensor(tv).loop) == 3
+    if has_k:
+        s.split(tv, 2, tile.k, labels=("k", "Ki"))
+    s.split(tv, 1, tile.n, labels=("No", "Ni"))
+    s.split(tv, 0, tile.m, labels=("Mo", "Mi"))
+    s.reorder(tv, {2: 1, 4: 2} if has_k else {2: 1})
+    clustered = cluster.m * cluster.n > 1
+    if clustered:
+        s.split(tv, 1, cluster.n, labels=("Nc", "ctaN"))
+        s.split(tv, 0, cluster.m, labels=("Mc", "ctaM"))
+        s.reorder(tv, {2: 1})
+    axes = (0, 1) if params.cta_order is TileRasterizationOrder.RowMajor else (1, 0)
+    groups_of = params.grid_traversal_factor[0]
+    label = "tiles" if params.persistent or clustered else "cta"
+    s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
+    if params.stream_k:
+        _tile_of_stages(s, tv, params)
+        return
+    if params.persistent:
+        labels = ("tile", "cluster" if clustered else "cta")
+        s.split(tv, 0, _ctas(params), labels=labels, dynamic=params.dynamic)
+        s.reorder(tv, {1: 0})
+    if clustered:
+        if params.persistent:
+            s.reorder(tv, {1: 3})
+        s.merge(tv, 0, label="ctas")
+        s.merge(tv, 0, label="cta")
+    s.parallelize(tv, 0, ParallelType.BIDx)
+    if params.ping_pong:
+        s.split(tv, 1, params.warpgroups, labels=("tile", "group"))
+    if has_k and params.splitk_factor > 1:
+        k = s.axis(tv, "k")
+        s.split(tv, k, params.splitk_factor, inner_split=False, labels=("part", "k"))
+        s.parallelize(tv, k, ParallelType.BIDz)
+
+
+def _tile_of_stages(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The same for stream-K, behind the merge of the tiles: loads deal out tiles and k together."""
+    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
+    if tv in {t.name for t in s.fusion.loads}:
+        k = s.axis(tv, "k")
+        s.reorder(tv, {k: 1})
+        s.merge(tv, 0)
+        labels = ("cluster" if clustered else "cta", "tile·k")
+        s.split(tv, 0, _ctas(params), inner_split=False, labels=labels)
+        if clustered:
+            s.reorder(tv, {1: 3})
+            s.merge(tv, 0, label="ctas")
+            s.merge(tv, 0, label="cta")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+        return
+    if clustered:
+        s.reorder(tv, {0: 2})
+        s.merge(tv, 0, label="rank")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+    if params.ping_pong:
+        s.split(tv, s.axis(tv, "tiles"), params.warpgroups, labels=("tile", "group"))
+
+
+def _ctas(params: MatmulParams) -> Expr:
+    """CTAs, or clusters of them, that tiles or load steps are dealt out to."""
+    return Special("nctaid.x") // (params.cluster_dims.m * params.cluster_dims.n)
+
+
+def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """One serial loop over the load steps; the tile is the box of a TMA, in memory's order."""
+    options = params.circular_buffer_options
+    stages = options.smem_circular_buffer_stage
+    _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
+
+
+def _schedule_input(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The same for a matrix of the epilogue: a step is a chunk of the columns of the tile."""
+    _split_columns(s, tv, params)
+    s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "Mi")})
+    stages = params.epilogue_input_stages
+    _step_through(s, tv, "chunk", params, stages, stages - 1)
+
+
+def _step_through(
+    s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
+) -> None:
+    """Merge the loops from the tile to ``last``; what is right of them is one stage."""
+    part = s.axis(tv, "part")
+    if part > 0:
+        s.reorder(tv, {part: 1})
+    first = 2 if part > 0 else 1
+    while s.tensor(tv).loop[first].label != last and s.axis(tv, last) > 0:
+        s.merge(tv, first)
+    if s.fusion.source(tv).allocation:
+        s.reorder(tv, {s.axis(tv, "Ki"): first + 1})
+    for axis in range(first + 1, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Bulk)
+    kind = (
+        WarpSpecialized(ParallelType.TIDy, params.register_pair, first + 1)
+        if params.warp_specialized
+        else Pipelined()
+    )
+    s.circular_buffer(tv, stages, prefetch, kind)
+
+
+def _split_rows(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Give each warpgroup its rows: ``group`` before the first loop that is not of the tile."""
+    if not params.ping_pong:
+        rows = s.axis(tv, "Mi")
+        s.split(tv, rows, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
+        s.reorder(tv, {rows: _tile_loops(params)})
+    s.parallelize(tv, s.axis(tv, "group"), ParallelType.TIDy)
+
+
+def _tile_loops(params: MatmulParams) -> int:
+    """Number of loops that say which tile: cta, and tile where CTAs have several.
+
+    With stream-K there is a loop on CTAs only in clusters.
+    """
+    clustered = params.cluster_dims.m * params.cluster_dims.n > 1
+    return int(clustered or not params.stream_k) + int(params.persistent)
+
+
+def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[cta, (tile), group, k, k16, m64 | M, N, K]``, the last three one wgmma."""
+    _split_rows(s, tv, params)
+    s.split(tv, s.axis(tv, "Ki"), WGMMA_K_BYTES // 2, labels=("k16", "K"))
+    s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+    inner = s.axis(tv, "k") + 1
+    s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
+    for axis in range(inner + 2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Mma)
+
+
+def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
+    """``[cta, (tile), group, chunk | ...]``: a TMA box, or m64 fragments of registers."""
+    _split_rows(s, tv, params)
+    _split_columns(s, tv, params)
+    s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
+    if not boxed:
+        s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+    for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
+
+
+def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """The tile's columns into chunks, the same for all that the epilogue reads and writes."""
+    types = (*(b.dtype for b in s.fusion.outputs), *loaded_types(s.fusion, params))
+    s.split(tv, s.axis(tv, "Ni"), chunk_columns(params, *types), labels=("chunk", "N"))
+
+
+def _inline(s: Schedule, names: _Names) -> None:
+    """The accumulator per tile and warpgroup, fragments per m64, what is stored per chunk."""
+    for tv in reversed(names.epilogue):
+        readers = [t.name for t in s.fusion.consumers(tv)]
+        if readers:
+            by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
+            s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
+    s.inline_at(names.acc, s.axis(names.acc, "group") + 1)

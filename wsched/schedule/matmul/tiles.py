@@ -1,0 +1,166 @@
+"""Which tiles a fusion can have: parameters for each, and the reason against those it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.fusion import DataType, Fusion
+from wsched.schedule.matmul.epilogue_inputs import loaded_types
+from wsched.schedule.matmul.limits import (
+    chunk_columns,
+    fitting_stages,
+    require_legal,
+    settled,
+    shared_bytes,
+)
+from wsched.schedule.matmul.params import (
+    BufferingLoopLevel,
+    CircularBufferOptions,
+    GemmTile,
+    MatmulParams,
+    MatMulTileOptions,
+    MmaMacro,
+)
+
+__all__ = [
+    "TILE_K", "TILE_M", "TILE_N", "TileChoice", "fit_stages", "tile_choice", "tile_choices",
+    "with_tile",
+]  # fmt: skip
+
+TILE_M = (64, 128, 192, 256)
+TILE_N = tuple(range(16, 257, 8))
+TILE_K = (32, 64, 128)
+PARTITIONS = ((1, False), (2, False), (3, False), (2, True), (3, True))
+"""(compute warpgroups, whether each has tiles of its own) of what is enumerated."""
+
+MAX_STAGES = 8
+"""More do not hide more."""
+
+LEAST_STAGES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TileChoice:
+    """A tile, dealt out to warpgroups in one way.
+
+    Args:
+        tile: the output tile: the CTA's, in ping-pong a warpgroup's.
+        warpgroups: number of compute warpgroups.
+        ping_pong: whether each of them has tiles of its own, else they share each tile.
+        params: complete parameters with this tile, and as many stages as fit.
+        reason: why they are refused, in the words of the error; empty where they are legal.
+    """
+
+    tile: GemmTile
+    warpgroups: int
+    ping_pong: bool
+    params: MatmulParams
+    reason: str = ""
+
+    @property
+    def legal(self) -> bool:
+        """Whether a kernel can have this tile."""
+        return not self.reason
+
+    def __str__(self) -> str:
+        way = "ping-pong" if self.ping_pong else "cooperative"
+        return f"{self.tile} {way}, {self.warpgroups} compute: {self.reason or 'legal'}"
+
+
+def tile_choices(fusion: Fusion, base: MatmulParams) -> Iterator[TileChoice]:
+    """Every tile of :data:`TILE_M` x :data:`TILE_N` x :data:`TILE_K` in every partition.
+
+    Args:
+        fusion: unscheduled; its types, layouts and epilogue decide what fits.
+        base: what the tile does not decide: cluster, wgmmas in flight, order of tiles and so on.
+    """
+    for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
+        yield tile_choice(fusion, base, GemmTile(m, n, k), *partition)
+
+
+def tile_choice(
+    fusion: Fusion, base: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool
+) -> TileChoice:
+    """One of :func:`tile_choices`, of any size."""
+    params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong))
+    reason = _reason(fusion, params)
+    if not reason:
+        params = settled(fusion, params)
+    return TileChoice(tile, warpgroups, ping_pong, params, reason)
+
+
+def _reason(fusion: Fusion, params: MatmulParams) -> str:
+    try:
+        require_legal(fusion, params)
+    except ScheduleError as e:
+        return e.why
+    except UnsupportedError as e:
+        return str(e)
+    return ""
+
+
+def with_tile(
+    params: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool
+) -> MatmulParams:
+    """``params`` with another output tile: of each warpgroup in ping-pong, else of the CTA."""
+    rows = tile.m if ping_pong else tile.m // warpgroups
+    return replace(
+        params,
+        buffering_loop_level=BufferingLoopLevel(int(ping_pong)),
+        tile_sizes=MatMulTileOptions(
+            replace(tile, m=tile.m * warpgroups if ping_pong else tile.m), replace(tile, m=rows)
+        ),
+        mma_macro=MmaMacro(n=tile.n),
+    )
+
+
+def _with_most_stages(fusion: Fusion, params: MatmulParams) -> MatmulParams:
+    """``params`` with the stages that fit, or so many that the error says why none do."""
+    operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
+    least = max(2, params.wgmma_in_flight + 1)
+    for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
+        tried = params if loaded else replace(params, epilogue_input_stages=0)
+        inputs = loaded_types(fusion, tried)
+        found = fit_stages(tried, operand, results, inputs, wanted, fusion.n_major)
+        if found is not None:
+            return found
+    return _with_stages(replace(params, epilogue_stages=1), least)
+
+
+def fit_stages(
+    params: MatmulParams,
+    operand: DataType,
+    results: tuple[DataType, ...],
+    inputs: tuple[DataType, ...],
+    least: int = LEAST_STAGES,
+    n_major: bool = False,
+) -> MatmulParams | None:
+    """``params`` with the most stages that fit beside two buffers for each result, or beside one.
+
+    Args:
+        params: their stages are replaced.
+        operand: type of the operands.
+        results: types of the results.
+        inputs: types of the matrices that TMA loads for the epilogue.
+        least: stages that are worth having; None where fewer fit.
+        n_major: whether B is N-major.
+    """
+    chunks = params.output_tile.n // chunk_columns(params, *results, *inputs)
+    for buffers in (1,) if chunks % 2 else (2, 1):
+        tried = replace(params, epilogue_stages=buffers)
+        found = shared_bytes(tried, operand, *results, inputs=inputs, n_major=n_major)
+        stages = fitting_stages(*found)
+        if stages >= least:
+            return _with_stages(tried, min(stages, MAX_STAGES))
+    return None
+
+
+def _with_stages(params: MatmulParams, stages: int) -> MatmulParams:
+    gap = params.wgmma_in_flight + 1
+    options = CircularBufferOptions(
+        smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=gap
+    )
+    return replace(params, circular_buffer_options=options)

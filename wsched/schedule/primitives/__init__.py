@@ -1,0 +1,1 @@
+"""The scheduling primitives, one a file: each returns a new fusion."""

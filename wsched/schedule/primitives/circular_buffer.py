@@ -1,0 +1,132 @@
+"""The primitive ``circular_buffer``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from lowering.target.hopper import REGISTER_STEP, SETMAXNREG_RANGE
+from wsched.fusion import (
+    CircularBuffer,
+    CircularBufferType,
+    Fusion,
+    MemoryType,
+    ParallelType,
+    Pipelined,
+    Record,
+    TensorView,
+)
+from wsched.schedule.primitives.checks import Reasons, find, refuse
+
+__all__ = ["check_circular_buffer", "circular_buffer", "serial_left_of_slice"]
+
+_ROLES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
+_IN_STAGE = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
+
+
+def circular_buffer(
+    fusion: Fusion, tv: str, stages: int, prefetch: int, type: CircularBufferType
+) -> Fusion:
+    """Load a tensor into a ring of stages, ahead of its use.
+
+    Args:
+        fusion: the fusion.
+        tv: name of a TMA cacheAfter tensor in shared memory.
+        stages: number of stages, at least 2.
+        prefetch: how many steps the loads run ahead, less than ``stages``; ``stages - prefetch -
+            1`` wgmma groups may be in flight before a stage is released.
+        type: ``WarpSpecialized(on, num_registers, stage_slice_position)`` or ``Pipelined()``.
+
+    Legal if exactly one loop left of the slice position is serial (it steps through the stages),
+    all loops right of it lie in one stage, and, with warp specialization, the tensor is not inlined
+    into its consumer. Whether that loop's index is one the compute side can follow is decided when
+    the schedule is complete (:func:`wsched.schedule.proof.legality.load_relation`).
+
+    before: ``for tile·k [Serial]: T5 = CpAsyncBulkTensorTile(T2)``
+    after ``circular_buffer(fusion, "T5", 4, 2, WarpSpecialized(ParallelType.TIDy))``:
+    ``for tile·k [Serial, circular buffer 4 stages]: T5 = CpAsyncBulkTensorTile(T2)``
+    """
+    record = Record("circular_buffer", (tv, stages, prefetch, type))
+    t = find(fusion, tv, record)
+    new = replace(t, circular_buffer=CircularBuffer(stages, prefetch, type))
+    reasons = check_circular_buffer(fusion, t, new)
+    refuse("circular_buffer", record, reasons, t, _legal(new))
+    return fusion.updated((new,)).recorded(record)
+
+
+def serial_left_of_slice(t: TensorView) -> tuple[int, ...]:
+    """Positions of the serial loops that step through stages."""
+    left = t.loop[: t.slice_position]
+    return tuple(p for p, d in enumerate(left) if d.parallel is ParallelType.Serial)
+
+
+def check_circular_buffer(fusion: Fusion, t: TensorView, new: TensorView) -> Reasons:
+    """All reasons why ``circular_buffer`` would be illegal; ``new`` is ``t`` with the buffer."""
+    b = new.circular_buffer
+    loads = [x.name for x in fusion.loads]
+    if b is None or t.name not in loads or t.memory is not MemoryType.Shared:
+        return [f"{t.name} is not filled by a TMA load into shared memory"]
+    reasons: Reasons = []
+    if t.circular_buffer is not None:
+        reasons.append(f"{t.name} is circular-buffered already")
+    least = 1 if isinstance(b.type, Pipelined) else 0
+    if b.stages < 2:
+        reasons.append(f"{b.stages} stages make no ring, at least 2 do")
+    elif not least <= b.prefetch < b.stages:
+        reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
+    return reasons + _type_reasons(t, b.type) + _slice_reasons(new)
+
+
+def _type_reasons(t: TensorView, type: CircularBufferType) -> Reasons:
+    if isinstance(type, Pipelined):
+        return []
+    reasons: Reasons = []
+    if type.on not in _ROLES:
+        reasons.append(f"warps cannot be specialized on {type.on}, only on TIDx, TIDy or TIDz")
+    if t.compute_at:
+        reasons.append(
+            f"{t.name} is inlined at {t.compute_at}: a load warpgroup shares no loop with the "
+            "compute warpgroups"
+        )
+    low, high = SETMAXNREG_RANGE
+    for n in type.num_registers or ():
+        if n % REGISTER_STEP or not low <= n <= high:
+            reasons.append(f"setmaxnreg takes multiples of 8 from {low} to {high}, not {n}")
+    if type.num_registers is not None and type.num_registers[0] > type.num_registers[1]:
+        load, compute = type.num_registers
+        reasons.append(f"the load warpgroup has {load} registers, more than {compute} to compute")
+    return reasons
+
+
+def _slice_reasons(new: TensorView) -> Reasons:
+    position = new.slice_position
+    if not 0 < position <= len(new.loop):
+        return [f"the slice position {position} is not in 1 .. {len(new.loop)}"]
+    reasons = [
+        f"loop {d.label} [{d.parallel}] lies in a stage"
+        for d in new.loop[position:]
+        if d.parallel not in _IN_STAGE
+    ]
+    reasons += [
+        f"loop {d.label} [Bulk] is left of the slice position {position}"
+        for d in new.loop[:position]
+        if d.parallel is ParallelType.Bulk
+    ]
+    serial = serial_left_of_slice(new)
+    if len(serial) != 1:
+        names = ", ".join(new.loop[p].label for p in serial) or "none"
+        reasons.append(
+            f"{new.name} has {len(serial)} serial loops left of position {position} ({names}), "
+            "a ring of stages is stepped through by one"
+        )
+    return reasons
+
+
+def _legal(new: TensorView) -> tuple[str, ...]:
+    """The merges that leave one serial loop."""
+    serial = serial_left_of_slice(new) if 0 < new.slice_position <= len(new.loop) else ()
+    adjacent = all(b == a + 1 for a, b in pairwise(serial))
+    if len(serial) < 2 or not adjacent:
+        return ()
+    call = f"merge({new.name!r}, {serial[0]}, {serial[0] + 1})"
+    return (call,) * (len(serial) - 1)

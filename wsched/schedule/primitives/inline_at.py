@@ -1,0 +1,80 @@
+"""The primitive ``inline_at``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.fusion import Fusion, IterType, Record, TensorView, WarpSpecialized
+from wsched.schedule.primitives.checks import Reasons, find, refuse
+from wsched.schedule.proof.graph import TransformGraph
+
+__all__ = ["check_inline_at", "inline_at"]
+
+
+def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
+    """Compute a tensor inside the outer loops of what reads it.
+
+    Args:
+        fusion: the fusion.
+        tv: name of the tensor.
+        position: number of outer loops that it shares with its consumers; 0 shares none.
+
+    Legal if these loops stand for the same loops as the consumers' (mapped in the transform graph,
+    run by the same thing), none of them is summed over by the tensor, and the tensor is not loaded
+    by a load warpgroup of its own.
+
+    before: ``for tile: T4 = mma(...)``, ``for tile: T5 = cast(T4)``
+    after ``inline_at(fusion, "T4", 1)``: ``for tile: T4 = mma(...); T5 = cast(T4)``
+    """
+    record = Record("inline_at", (tv, position))
+    t = find(fusion, tv, record)
+    reasons = check_inline_at(fusion, t, position)
+    deepest = () if not reasons else _deepest(fusion, t)
+    refuse("inline", record, reasons, t, deepest)
+    return fusion.updated((replace(t, compute_at=position),)).recorded(record)
+
+
+def check_inline_at(fusion: Fusion, t: TensorView, position: int) -> Reasons:
+    """All reasons why ``inline_at`` would be illegal."""
+    if not 0 <= position <= len(t.loop):
+        return [f"{t.name} has positions 0 to {len(t.loop)}, not {position}"]
+    reasons: Reasons = []
+    readers = ", ".join(c.name for c in fusion.consumers(t.name))
+    if not readers:
+        return [f"nothing reads {t.name}"]
+    buffered = t.circular_buffer
+    if buffered is not None and isinstance(buffered.type, WarpSpecialized) and position:
+        reasons.append(
+            f"{t.name} is loaded by the load warpgroup and {readers} runs in the compute "
+            "warpgroups: the two share no loop, the load index ties them"
+        )
+    reasons += [
+        f"{t.name} sums over loop {d.label}: {readers} needs the whole sum"
+        for d in t.loop[:position]
+        if d.iter_type is IterType.Reduction
+    ]
+    graph = TransformGraph(fusion)
+    for c in fusion.consumers(t.name):
+        reasons += _differences(graph, t, c, position)
+    return reasons
+
+
+def _differences(graph: TransformGraph, t: TensorView, c: TensorView, position: int) -> Reasons:
+    """The first loop left of ``position`` that ``c`` does not share."""
+    for p, d in enumerate(t.loop[:position]):
+        if p >= len(c.loop):
+            return [f"{c.name} has only {len(c.loop)} loops"]
+        other = c.loop[p]
+        if graph.group(d) != graph.group(other):
+            return [f"loop {p} of {t.name} is {d.label}, that of {c.name} is {other.label}"]
+        if d.parallel is not other.parallel:
+            return [f"loop {d.label} is {d.parallel} on {t.name} and {other.parallel} on {c.name}"]
+    return []
+
+
+def _deepest(fusion: Fusion, t: TensorView) -> tuple[str, ...]:
+    """The largest legal position, if there is one."""
+    for position in range(len(t.loop), -1, -1):
+        if not check_inline_at(fusion, t, position):
+            return (str(Record("inline_at", (t.name, position))),)
+    return ()

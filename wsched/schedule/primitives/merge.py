@@ -1,0 +1,91 @@
+"""The primitive ``merge``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.fusion import Fusion, IterDomain, IterType, Merge, Record, TensorView
+from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
+
+__all__ = ["check_merge", "merge"]
+
+
+def merge(
+    fusion: Fusion,
+    tv: str,
+    axis_o: int,
+    axis_i: int | None = None,
+    *,
+    traversal: int = 0,
+    label: str | None = None,
+) -> Fusion:
+    """Replace two loops by one over all pairs, at the place of the outer one.
+
+    Args:
+        fusion: the fusion.
+        tv: name of the tensor.
+        axis_o: position of the outer loop.
+        axis_i: position of the inner loop; by default the one after ``axis_o``.
+        traversal: nvFuser's grid traversal factor: 0 is row-major, G walks groups of G outer
+            indices, the outer index fastest (see :class:`~wsched.fusion.domain.Merge`).
+        label: a word for the new loop; by default ``outer·inner``.
+
+    Legal if both loops are serial and not shared with a consumer, the tensor is not
+    circular-buffered, and both or neither are reductions: a result has no loop to be stored in
+    that mixes its own dimensions with those summed over.
+
+    before: ``for tile``, ``for k``
+    after ``merge(fusion, "T5", 0)``: ``for tile·k``
+    """
+    inner = axis_o + 1 if axis_i is None else axis_i
+    options: tuple[tuple[str, object], ...] = ()
+    options += () if not traversal else (("traversal", traversal),)
+    options += () if label is None else (("label", label),)
+    record = Record("merge", (tv, axis_o, inner), options)
+    t = find(fusion, tv, record)
+    refuse("merge", record, check_merge(t, axis_o, inner, traversal), t, _legal(fusion, t, record))
+    return _merge(fusion, t, axis_o, inner, traversal, label).recorded(record)
+
+
+def check_merge(t: TensorView, axis_o: int, axis_i: int, traversal: int = 0) -> Reasons:
+    """All reasons why ``merge`` would be illegal."""
+    reasons = axis_reasons(t, axis_o, axis_i)
+    if axis_o == axis_i:
+        reasons.append("a loop cannot be merged with itself")
+    if traversal < 0:
+        reasons.append(f"the traversal factor {traversal} is negative")
+    if reasons:
+        return reasons
+    outer, inner = t.loop[axis_o], t.loop[axis_i]
+    reasons = rewrite_reasons(t, axis_o, axis_i)
+    if (outer.iter_type is IterType.Reduction) is not (inner.iter_type is IterType.Reduction):
+        kept, summed = sorted((outer, inner), key=lambda d: d.iter_type is IterType.Reduction)
+        reasons.append(
+            f"{kept.label} is a dimension of {t.name} and {summed.label} is summed over: "
+            f"the result has no {summed.label} to be stored by"
+        )
+    return reasons
+
+
+def _legal(fusion: Fusion, t: TensorView, record: Record) -> tuple[str, ...]:
+    """The same call on the TMA cacheAfter tensors, whose loops have no reduction."""
+    if t.circular_buffer is not None or fusion.definition(t.name) is not fusion.mma:
+        return ()
+    return tuple(
+        str(replace(record, args=(x.name, *record.args[1:])))
+        for x in fusion.loads
+        if not check_merge(x, record.args[1], record.args[2])
+    )
+
+
+def _merge(
+    fusion: Fusion, t: TensorView, axis_o: int, axis_i: int, traversal: int, label: str | None
+) -> Fusion:
+    outer, inner, n = t.loop[axis_o], t.loop[axis_i], fusion.next_id
+    kind = outer.iter_type if outer.iter_type is inner.iter_type else IterType.Iteration
+    word = label or f"{outer.label}·{inner.label}"
+    merged = IterDomain(n, outer.extent * inner.extent, word, kind)
+    loop = tuple(merged if d is outer else d for d in t.loop if d is not inner)
+    step = Merge(outer, inner, merged, traversal)
+    new = replace(t, loop=loop, transforms=(*t.transforms, step))
+    return fusion.updated((new,), next_id=n + 1)

@@ -1,0 +1,65 @@
+"""The primitive ``parallelize``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.fusion import Fusion, IterType, ParallelType, Record, TensorView
+from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
+
+__all__ = ["check_parallelize", "parallelize"]
+
+_ONCE = frozenset(
+    {
+        ParallelType.BIDx,
+        ParallelType.BIDy,
+        ParallelType.BIDz,
+        ParallelType.TIDx,
+        ParallelType.TIDy,
+        ParallelType.TIDz,
+    }
+)
+
+_COMBINED = ParallelType.BIDz
+"""Whose partial sums are combined."""
+
+
+def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> Fusion:
+    """Have the iterations of a loop run by CTAs, threads, one TMA or one wgmma.
+
+    Args:
+        fusion: the fusion.
+        tv: name of the tensor.
+        axis: position of the loop.
+        parallel: what runs it.
+
+    Legal if a CTA or thread dimension is used once in a tensor, and the tensor is not
+    circular-buffered. Of a domain that is summed over only BIDz can run the iterations: the CTAs
+    then combine their partial sums through global memory (split-K).
+
+    before: ``for cta [Serial]``
+    after ``parallelize(fusion, "T3", 0, ParallelType.BIDx)``: ``for cta [BIDx]``
+    """
+    record = Record("parallelize", (tv, axis, parallel))
+    t = find(fusion, tv, record)
+    refuse("parallelize", record, check_parallelize(t, axis, parallel), t)
+    loop = (*t.loop[:axis], t.loop[axis].on(parallel), *t.loop[axis + 1 :])
+    return fusion.updated((replace(t, loop=loop),)).recorded(record)
+
+
+def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reasons:
+    """All reasons why ``parallelize`` would be illegal."""
+    reasons = axis_reasons(t, axis)
+    if reasons:
+        return reasons
+    d, other = t.loop[axis], t.axis_on(parallel)
+    if parallel in _ONCE and other is not None and other is not d:
+        reasons.append(f"{parallel} already runs loop {other.label}")
+    if parallel in _ONCE and parallel is not _COMBINED and d.iter_type is IterType.Reduction:
+        reasons.append(
+            f"{d.label} is summed over: each of {parallel} would be left with a partial sum, which "
+            f"only {_COMBINED} combines"
+        )
+    if t.circular_buffer is not None:
+        reasons.append(f"{t.name} is circular-buffered: its loops are settled")
+    return reasons

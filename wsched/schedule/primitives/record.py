@@ -1,0 +1,130 @@
+"""Records of parameters: fields of the declared types, plain data and text of them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from lowering.ground.errors import ScheduleError
+
+__all__ = ["Checked", "Choice", "build", "lines", "plain"]
+
+
+class Choice(Enum):
+    """An enum that prints as its name."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Checked:
+    """A record whose fields have the types that they are declared with.
+
+    What is written by hand or read from a file is refused here, where the field can be named. A
+    list in place of a tuple is refused too: parameters are keys of caches.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Raises ``ScheduleError`` for the first field of another type."""
+        record: type = type(self)
+        for f, kind in _declared(record):
+            value = getattr(self, f.name)
+            if type(value) is not kind and not _is_a(value, kind):
+                raise ScheduleError(
+                    "params",
+                    f"{record.__name__}({f.name}={value!r})",
+                    f"{f.name} takes {_phrase(kind)}",
+                    _examples(f, kind),
+                )
+
+
+@cache
+def _declared(record: type) -> tuple[tuple[Field[Any], Any], ...]:
+    """The fields of a record, each with its type."""
+    hints = get_type_hints(record)
+    return tuple((f, hints[f.name]) for f in fields(record))
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return any(_is_a(value, k) for k in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        pairs = isinstance(value, tuple) and len(value) == len(kinds)
+        return pairs and all(map(_is_a, value, kinds))
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _phrase(kind: Any) -> str:
+    """A type in words."""
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(map(_phrase, get_args(kind)))
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"a tuple ({', '.join(k.__name__ for k in get_args(kind))})"
+    if kind is type(None):
+        return "None"
+    return f"{'an' if kind is int else 'a'} {kind.__name__}"
+
+
+def _examples(f: Field[Any], kind: Any) -> tuple[str, ...]:
+    """Every member of an enum, else the default."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(f"{f.name}={member!r}" for member in kind)
+    made = f.default_factory() if f.default_factory is not MISSING else f.default
+    return () if made is MISSING else (f"{f.name}={made!r}",)
+
+
+def plain(value: Any) -> Any:
+    """Numbers, strings, lists and dicts: enums by name, records by their fields."""
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def build(default: Any, data: Any, where: str) -> Any:
+    """``data`` as a value of the type that ``default`` has."""
+    if isinstance(default, Enum):
+        kind = type(default)
+        if not isinstance(data, str) or data not in kind.__members__:
+            why = f"there is no {kind.__name__}.{data}"
+            raise ScheduleError("params", f"{where}={data!r}", why, tuple(kind.__members__))
+        return kind[data]
+    if not is_dataclass(default):
+        return tuple(data) if isinstance(data, list) else data
+    names = [f.name for f in fields(default)]
+    if not isinstance(data, dict):
+        why = f"a {type(default).__name__} is written as a dict of its fields"
+        raise ScheduleError("params", f"{where}={data!r}", why, tuple(names))
+    for name in data:
+        if name not in names:
+            why = f"there is no field {name}"
+            raise ScheduleError("params", f"{where}.{name}", why, tuple(names))
+    values = {n: getattr(default, n) for n in names}
+    values |= {n: build(values[n], v, f"{where}.{n}") for n, v in data.items()}
+    return type(default)(**values)  # type: ignore[misc]
+
+
+def lines(value: Any, indent: str) -> list[str]:
+    """``field: value`` for each field, indented; records within go on below theirs."""
+    found = []
+    for f in fields(value):
+        item = getattr(value, f.name)
+        if is_dataclass(item) and type(item).__str__ is object.__str__:
+            found += [f"{indent}{f.name}:", *lines(item, indent + "  ")]
+        else:
+            found.append(f"{indent}{f.name}: {item}")
+    return found

@@ -1,0 +1,50 @@
+"""A history applied again: the same calls give the same schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lowering.ground.errors import InternalError
+from wsched.fusion import Fusion, Record
+from wsched.schedule.primitives.cache_after import cache_after
+from wsched.schedule.primitives.cache_before import cache_before
+from wsched.schedule.primitives.circular_buffer import circular_buffer
+from wsched.schedule.primitives.inline_at import inline_at
+from wsched.schedule.primitives.merge import merge
+from wsched.schedule.primitives.parallelize import parallelize
+from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.set_memory_type import set_memory_type
+from wsched.schedule.primitives.split import split
+
+__all__ = ["PRIMITIVES", "replay"]
+
+PRIMITIVES: dict[str, Callable[..., Any]] = {
+    p.__name__: p
+    for p in (
+        cache_after,
+        cache_before,
+        circular_buffer,
+        inline_at,
+        merge,
+        parallelize,
+        reorder,
+        set_memory_type,
+        split,
+    )
+}
+
+
+def replay(fusion: Fusion, history: Iterable[Record]) -> Fusion:
+    """Apply the calls of a history to an unscheduled fusion.
+
+    Raises:
+        ScheduleError: a call is illegal on this fusion.
+        InternalError: a record of an unknown primitive.
+    """
+    for record in history:
+        if record.op not in PRIMITIVES:
+            raise InternalError("replay", f"no primitive {record.op}")
+        result = PRIMITIVES[record.op](fusion, *record.args, **dict(record.kwargs))
+        fusion = result[0] if isinstance(result, tuple) else result
+    return fusion

@@ -1,0 +1,42 @@
+"""The primitive ``set_memory_type``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.fusion import Fusion, MemoryType, Record, TensorView
+from wsched.schedule.primitives.checks import Reasons, find, refuse
+
+__all__ = ["check_set_memory_type", "set_memory_type"]
+
+
+def set_memory_type(fusion: Fusion, tv: str, memory: MemoryType) -> Fusion:
+    """Keep a tensor in another memory.
+
+    Args:
+        fusion: the fusion.
+        tv: name of the tensor.
+        memory: shared, or local (registers).
+
+    Legal for tensors that are made inside the kernel and stay there.
+
+    before: ``T5_l___bfloat = CpAsyncBulkTensorTile(T2)``
+    after ``set_memory_type(fusion, "T5", MemoryType.Shared)``:
+    ``T5_s___bfloat = CpAsyncBulkTensorTile(T2)``
+    """
+    record = Record("set_memory_type", (tv, memory))
+    t = find(fusion, tv, record)
+    refuse("memory", record, check_set_memory_type(fusion, t, memory), t)
+    return fusion.updated((replace(t, memory=memory),)).recorded(record)
+
+
+def check_set_memory_type(fusion: Fusion, t: TensorView, memory: MemoryType) -> Reasons:
+    """All reasons why ``set_memory_type`` would be illegal."""
+    reasons: Reasons = []
+    if t.memory is MemoryType.Global:
+        reasons.append(f"{t.name} is an input, a view of one, or an output: it is in global memory")
+    if memory is MemoryType.Global:
+        reasons.append("a tensor inside the kernel has no global memory")
+    if memory is MemoryType.Shared and fusion.definition(t.name) is fusion.mma:
+        reasons.append(f"{t.name} is the accumulator of wgmma, which is in registers")
+    return reasons

@@ -1,0 +1,82 @@
+"""The primitive ``split``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering.ground.expr import Const, Expr, ExprLike, as_expr
+from wsched.fusion import Fusion, IterDomain, Record, Split, TensorView, split_extents
+from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
+
+__all__ = ["check_split", "split"]
+
+
+def split(
+    fusion: Fusion,
+    tv: str,
+    axis: int,
+    factor: ExprLike,
+    *,
+    inner_split: bool = True,
+    labels: tuple[str, str] | None = None,
+    dynamic: bool = False,
+) -> Fusion:
+    """Replace one loop by two.
+
+    Args:
+        fusion: the fusion.
+        tv: name of the tensor.
+        axis: position of the loop.
+        factor: extent of the inner loop, a number or an expression such as the number of CTAs.
+        inner_split: false makes ``factor`` the extent of the outer loop.
+        labels: words for the two new loops; by default the old one's with ``o`` and ``i``.
+        dynamic: deal the indices out to the inner loop's CTAs at run time, in place of in turn.
+
+    Legal if the loop is serial and not shared with a consumer, the tensor is not circular-buffered
+    and the factor is positive. The extent that is not asked for is rounded up.
+
+    before: ``for M in 0 .. M``
+    after ``split(fusion, "T3", 0, 128)``:
+    ``for Mo in 0 .. ceildiv(M, 128)``, ``for Mi in 0 .. 128``
+    """
+    options: tuple[tuple[str, object], ...] = ()
+    options += () if inner_split else (("inner_split", False),)
+    options += () if labels is None else (("labels", labels),)
+    options += (("dynamic", True),) if dynamic else ()
+    record = Record("split", (tv, axis, factor), options)
+    t = find(fusion, tv, record)
+    refuse("split", record, check_split(t, axis, factor), t)
+    return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(record)
+
+
+def check_split(t: TensorView, axis: int, factor: ExprLike) -> Reasons:
+    """All reasons why ``split`` would be illegal."""
+    reasons = axis_reasons(t, axis)
+    value = as_expr(factor)
+    if isinstance(value, Const) and value.value < 1:
+        reasons.append(f"the factor {value} is not positive")
+    return reasons or rewrite_reasons(t, axis)
+
+
+def _split(
+    fusion: Fusion,
+    t: TensorView,
+    axis: int,
+    factor: Expr,
+    inner_split: bool,
+    labels: tuple[str, str] | None,
+    dynamic: bool,
+) -> Fusion:
+    old, n = t.loop[axis], fusion.next_id
+    extents = split_extents(old.extent, factor, inner_split)
+    stem = f"({old.label})" if "·" in old.label else old.label
+    outer, inner = (
+        IterDomain(n + p, extent, label, old.iter_type)
+        for p, (extent, label) in enumerate(
+            zip(extents, labels or (f"{stem}o", f"{stem}i"), strict=True)
+        )
+    )
+    step = Split(old, outer, inner, inner_split, dynamic)
+    loop = (*t.loop[:axis], outer, inner, *t.loop[axis + 1 :])
+    new = replace(t, loop=loop, transforms=(*t.transforms, step))
+    return fusion.updated((new,), next_id=n + 2)

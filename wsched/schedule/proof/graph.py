@@ -1,0 +1,211 @@
+"""The transform graph: iteration domains that stand for the same loop, and what relates them.
+
+Domains of a producer and its consumer at the same logical position are *mapped*, through
+broadcasts, mma, casts, pointwise operations and copies; so are the results of equal transforms of
+mapped domains (in nvFuser's words the exact map with broadcasts made concrete). A class of mapped
+domains is a *group*. The graph has groups and transforms as nodes; an edge leads from a group into
+the transform that consumes it, and from a transform to the groups that it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lowering.ground.expr import Expr
+from wsched.fusion import (
+    BroadcastOp,
+    Fusion,
+    IterDomain,
+    Merge,
+    Split,
+    Transform,
+    inputs_of,
+    merge_index,
+    unmerge_index,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["Group", "Step", "TransformGraph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Mapped domains; ``id`` is the smallest of their ids, label and extent are its own."""
+
+    id: int
+    label: str
+    extent: Expr
+
+    def __str__(self) -> str:
+        return f"{self.label}{{{self.extent}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A transform between groups; ``transform`` is one of those, all equal, that it stands for."""
+
+    transform: Transform
+    inputs: tuple[Group, ...]
+    outputs: tuple[Group, ...]
+
+    def __str__(self) -> str:
+        if isinstance(self.transform, Split):
+            dynamic = ", dynamic" if self.transform.dynamic else ""
+            return f"split by {self.transform.factor}{dynamic}"
+        order = f" traversal {self.transform.traversal}" if self.transform.traversal else ""
+        return f"merge{order}"
+
+
+Rule = Callable[[Step, Mapping[Group, Expr]], dict[Group, Expr]]
+"""What one step adds to the indices found so far."""
+
+
+class TransformGraph:
+    """The groups of a fusion and the transforms between them; immutable after construction."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self._leader: dict[int, int] = {}
+        domains = dict(_domains(fusion))
+        for pair in _logical_pairs(fusion):
+            self._union(*pair)
+        transforms = list(dict.fromkeys(s for t in fusion.tensors for s in t.transforms))
+        while self._map_equal(transforms):
+            pass
+        self._groups = {
+            leader: Group(leader, domains[leader].label, domains[leader].extent)
+            for leader in sorted({self._find(d) for d in domains})
+        }
+        self.steps = tuple(self._steps(transforms))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, by id."""
+        return tuple(self._groups.values())
+
+    def group(self, d: IterDomain) -> Group:
+        """The group of a domain."""
+        return self._groups[self._find(d.id)]
+
+    def producer(self, g: Group) -> Step | None:
+        """The transform that makes a group, None for a logical dimension."""
+        return next((s for s in self.steps if g in s.outputs), None)
+
+    def networkx(self) -> nx.DiGraph:
+        """Groups and transforms as a directed graph; a node's ``kind`` is "group" or "step"."""
+        import networkx
+
+        graph = networkx.DiGraph()
+        for g in self.groups:
+            graph.add_node(g, kind="group")
+        for s in self.steps:
+            graph.add_node(s, kind="step")
+            graph.add_edges_from([(g, s) for g in s.inputs])
+            graph.add_edges_from([(s, g) for g in s.outputs])
+        return graph
+
+    def index_of(self, group: Group, known: Mapping[Group, Expr]) -> Expr | None:
+        """Index of one group given those of others, None if they do not determine it."""
+        return self.indices(known).get(group)
+
+    def indices(
+        self, known: Mapping[Group, Expr], bind: Callable[[Group, Expr], Expr] = lambda _, e: e
+    ) -> dict[Group, Expr]:
+        """Index of every group that ``known`` determines.
+
+        ``bind`` may give an index a name: what it returns stands for the index from there on.
+
+        Transforms are walked both ways. Sums and products (a split's input from its parts, a
+        merge's result from its parts) come before quotients and remainders, so that an index is
+        affine in the known ones wherever one derivation is.
+        """
+        found = dict(known)
+        while self._grow(found, _compose, bind) or self._grow(found, _decompose, bind):
+            pass
+        return found
+
+    def _grow(
+        self, found: dict[Group, Expr], rule: Rule, bind: Callable[[Group, Expr], Expr]
+    ) -> bool:
+        """Apply a rule to the first step where it finds a new index."""
+        for step in self.steps:
+            new = {g: e for g, e in rule(step, found).items() if g not in found}
+            if new:
+                found.update((g, bind(g, e)) for g, e in new.items())
+                return True
+        return False
+
+    def _find(self, d: int) -> int:
+        while (up := self._leader.get(d, d)) != d:
+            d = up
+        return d
+
+    def _union(self, a: int, b: int) -> bool:
+        a, b = self._find(a), self._find(b)
+        if a != b:
+            self._leader[max(a, b)] = min(a, b)
+        return a != b
+
+    def _map_equal(self, transforms: list[Transform]) -> bool:
+        """Map the results of equal transforms of mapped domains; whether anything was new."""
+        first: dict[object, Transform] = {}
+        new = False
+        for t in transforms:
+            sources = tuple(self._find(d.id) for d in t.inputs)
+            how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
+            other = first.setdefault((type(t), sources, how), t)
+            for a, b in zip(other.outputs, t.outputs, strict=True):
+                new |= self._union(a.id, b.id)
+        return new
+
+    def _steps(self, transforms: list[Transform]) -> Iterator[Step]:
+        seen = set()
+        for t in transforms:
+            inputs = tuple(self.group(d) for d in t.inputs)
+            outputs = tuple(self.group(d) for d in t.outputs)
+            if (inputs, outputs) not in seen:
+                seen.add((inputs, outputs))
+                yield Step(t, inputs, outputs)
+
+
+def _domains(fusion: Fusion) -> Iterator[tuple[int, IterDomain]]:
+    for t in fusion.tensors:
+        for d in t.logical:
+            yield d.id, d
+        for s in t.transforms:
+            for d in s.outputs:
+                yield d.id, d
+
+
+def _logical_pairs(fusion: Fusion) -> Iterator[tuple[int, int]]:
+    """Ids of producer and consumer dimensions that stand for each other."""
+    for e in fusion.exprs:
+        consumer = fusion.tensor(e.output).logical
+        if isinstance(e, BroadcastOp):
+            consumer = tuple(d for d, new in zip(consumer, e.flags, strict=True) if not new)
+        for name in inputs_of(e):
+            for p, c in zip(fusion.tensor(name).stored, consumer, strict=True):
+                yield p.id, c.id
+
+
+def _compose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+    """A split's input or a merge's result, from both parts."""
+    match step:
+        case Step(Split(inner=d), (whole,), (outer, inner)) if outer in found and inner in found:
+            return {whole: found[outer] * d.extent + found[inner]}
+        case Step(Merge() as t, (outer, inner), (whole,)) if outer in found and inner in found:
+            return {whole: merge_index(t, found[outer], found[inner])}
+    return {}
+
+
+def _decompose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
+    """A split's or merge's parts, from the whole."""
+    match step:
+        case Step(Split(inner=d, dynamic=False), (whole,), (outer, inner)) if whole in found:
+            return {outer: found[whole] // d.extent, inner: found[whole] % d.extent}
+        case Step(Merge() as t, (outer, inner), (whole,)) if whole in found:
+            return dict(zip((outer, inner), unmerge_index(t, found[whole]), strict=True))
+    return {}

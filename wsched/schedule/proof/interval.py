@@ -1,0 +1,136 @@
+"""Stream-K: a CTA's interval of the merged loop over tiles and k.
+
+The load side deals its one loop out to CTAs in equal shares, so a CTA may begin and end within a
+tile. The compute side keeps a loop over tiles and one over k, whose index together counts the same
+steps in the same order (the mixed radix of ``legality``). An interval of one order is an interval
+of the other, so both sides run the CTA's interval, from bounds that they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.expr import ZERO, Const, Expr, Special, ceildiv, maximum, minimum, select
+from wsched.fusion import IterDomain, Merge, Split
+from wsched.schedule.proof.graph import Group, TransformGraph
+
+__all__ = ["Interval", "find_interval"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bounds of a CTA's (with clusters: of a cluster's) share, in steps of the merged loop.
+
+    CTAs take the shares from the last to the first. Who completes a tile has its first step and
+    waits for those with the later ones, which are CTAs of smaller numbers: they have started before
+    it, so it never waits for a CTA that waits for its place on an SM.
+
+    Args:
+        merged: the loop that is dealt out, ``tile * inner + k``.
+        tile: its outer part, the output tiles.
+        k: its inner part, the load steps of a tile.
+        shares: into how many shares the loop is dealt out.
+        size: CTAs of a cluster.
+    """
+
+    merged: Group
+    tile: Group
+    k: Group
+    shares: Expr
+    size: int
+
+    @property
+    def inner(self) -> Expr:
+        """Load steps of a tile."""
+        return self.k.extent
+
+    @property
+    def index(self) -> Expr:
+        """Which share is this CTA's."""
+        return self.place // self.size
+
+    @property
+    def place(self) -> Expr:
+        """This CTA's number counted from the last one, which is in the first share."""
+        return Special("nctaid.x") - 1 - Special("ctaid.x")
+
+    @property
+    def per_tile(self) -> Expr:
+        """Steps of a tile, but one where K is empty: its tiles have an owner all the same."""
+        return maximum(self.inner, 1)
+
+    @property
+    def extent(self) -> Expr:
+        """Steps of all tiles."""
+        return self.tile.extent * self.per_tile
+
+    @property
+    def share(self) -> Expr:
+        """Steps of a share; the last ones may have fewer."""
+        return ceildiv(self.extent, self.shares)
+
+    @property
+    def start(self) -> Expr:
+        """First step."""
+        return minimum(self.index * self.share, self.extent)
+
+    @property
+    def stop(self) -> Expr:
+        """The step behind the last."""
+        return minimum(self.start + self.share, self.extent)
+
+    @property
+    def load_stop(self) -> Expr:
+        """Likewise, for loads: where K is empty there is nothing to load."""
+        return select(self.inner > ZERO, self.stop, self.start)
+
+    @property
+    def first(self) -> Expr:
+        """The tile that the first step belongs to."""
+        return self.start // self.per_tile
+
+    @property
+    def count(self) -> Expr:
+        """How many tiles the share touches."""
+        return ceildiv(self.stop, self.per_tile) - self.first
+
+
+def find_interval(
+    graph: TransformGraph, loop: IterDomain, cta: IterDomain | None
+) -> Interval | None:
+    """The interval that a load loop is, if it is the inner part of a split whose outer part runs on
+    CTAs and whose input is the merge of tiles and k.
+
+    Args:
+        graph: the transform graph.
+        loop: the load loop.
+        cta: the loop of the same tensor that runs on BIDx.
+    """
+    step = graph.producer(graph.group(loop))
+    if step is None or cta is None or not isinstance(step.transform, Split):
+        return None
+    outer, inner = step.outputs
+    merge = graph.producer(step.inputs[0])
+    if inner != graph.group(loop) or merge is None:
+        return None
+    if not isinstance(merge.transform, Merge) or merge.transform.traversal:
+        return None
+    size = _ctas_behind(graph, outer, graph.group(cta))
+    if size is None:
+        return None
+    tile, k = merge.inputs
+    return Interval(step.inputs[0], tile, k, outer.extent, size)
+
+
+def _ctas_behind(graph: TransformGraph, outer: Group, cta: Group) -> int | None:
+    """Constant factor between the index ``outer`` and that of the CTA; None if there is none."""
+    size = 1
+    while cta != outer:
+        step = graph.producer(cta)
+        if step is None or not isinstance(step.transform, Merge):
+            return None
+        cta, inner = step.inputs
+        if not isinstance(inner.extent, Const):
+            return None
+        size *= inner.extent.value
+    return size
