@@ -28,8 +28,8 @@ from wsched.fusion import (
     ParallelType,
     TensorView,
 )
+from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["lower"]
@@ -37,23 +37,21 @@ __all__ = ["lower"]
 RING, INPUT_RING = "ring", "aux"
 
 
-def lower(fusion: Fusion, name: str, vector: int = 2) -> Kernel:
-    """The tile-level kernel ``name`` of a scheduled fusion.
+def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
+    """The tile-level kernel ``name`` of a plan.
 
     Args:
-        fusion: the schedule.
+        plan: the schedule, proved.
         name: of the kernel.
         vector: columns that a thread accesses at once where it reads or writes global memory
             itself, 1 or 2; the launch sees to the alignment.
 
     Raises:
-        ScheduleError: the schedule is illegal (see ``wsched.schedule.proof.legality``).
-        UnsupportedError: it is legal, but there is no lowering for it.
+        UnsupportedError: there is no lowering for it.
     """
-    relations = load_relations(fusion)
-    relation = relations[0]
+    fusion, graph, relations = plan.fusion, plan.graph, plan.relations
+    relation = plan.operands
     require_lowerable(fusion, relations)
-    graph = TransformGraph(fusion)
     cluster = cluster_dims(fusion.tensor(relation.loads[0]))
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])

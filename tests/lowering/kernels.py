@@ -11,7 +11,7 @@ from passes.options import LoweringOptions
 from passes.pipeline import Step, steps
 from tests.schedule.fusions import linear
 from tests.schedules import cooperative, ping_pong
-from wsched.schedule import CircularBufferingStrategy, MatmulParams, schedule_matmul
+from wsched.schedule import CircularBufferingStrategy, MatmulParams, plan_matmul
 
 SMALL: dict[str, MatmulParams] = {
     "cooperative": cooperative(128, 128, stages=3),
@@ -36,7 +36,7 @@ def schedule(name: str) -> MatmulParams:
 @lru_cache
 def tile_level(name: str) -> Kernel:
     """The kernel of a schedule before the first pass."""
-    return lower(schedule_matmul(linear(), schedule(name)), name)
+    return lower(plan_matmul(linear(), schedule(name)), name)
 
 
 @lru_cache

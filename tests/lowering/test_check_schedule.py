@@ -13,6 +13,7 @@ from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.api import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
+from wsched.schedule import plan
 from wsched.schedule.matmul import epilogue_inputs
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.matmul.params import MatmulParams
@@ -29,7 +30,7 @@ def refusal(
         monkeypatch.setattr(matmul, name, value)
     scheduled = matmul.schedule_matmul(import_fusion(definition()), params or MatmulParams())
     with pytest.raises(UnsupportedError) as error:
-        lower(scheduled, "k")
+        lower(plan(scheduled), "k")
     assert "The nest is:\n" in error.value.hint
     return error.value
 
@@ -127,7 +128,7 @@ def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) 
     params = split_k(cooperative(128, 128), 2)
     scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), params)
     with pytest.raises(UnsupportedError) as error:
-        lower(scheduled, "k")
+        lower(plan(scheduled), "k")
     assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"
     assert error.value.supported == "matrices of the epilogue read from global memory there"
 
@@ -183,7 +184,7 @@ def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> Unsuppo
         monkeypatch.setattr(matmul, name, value)
     scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
     with pytest.raises(UnsupportedError) as error:
-        lower(scheduled, "k")
+        lower(plan(scheduled), "k")
     return error.value
 
 
@@ -247,7 +248,7 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
     with pytest.raises(UnsupportedError) as error:
-        lower(scheduled, "k")
+        lower(plan(scheduled), "k")
     assert str(error.value) == (
         "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
         "the load warpgroup"
@@ -263,7 +264,7 @@ def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
                     "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
     params = dynamic(cooperative(128, 64, stages=2))
     with pytest.raises(UnsupportedError) as error:
-        lower(matmul.schedule_matmul(import_fusion(text), params), "k")
+        lower(matmul.plan_matmul(import_fusion(text), params), "k")
     assert str(error.value) == (
         "3 circular buffers for the epilogue is not supported; supported: 2: each has a warp of "
         "the load warpgroup, and one fetches tiles"

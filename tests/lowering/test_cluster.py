@@ -11,14 +11,14 @@ from lowering.nest.cluster import constant
 from lowering.nest.lower import lower
 from tests.lowering.kernels import SMALL
 from tests.schedule.fusions import linear
-from wsched.schedule import schedule_matmul
+from wsched.schedule import plan_matmul
 from wsched.schedule.matmul.params import ClusterDims
 
 
 def clustered(dims: ClusterDims) -> Kernel:
     """The cooperative kernel with a cluster, before the first pass."""
     return lower(
-        schedule_matmul(linear(), replace(SMALL["cooperative"], cluster_dims=dims)), "clustered"
+        plan_matmul(linear(), replace(SMALL["cooperative"], cluster_dims=dims)), "clustered"
     )
 
 

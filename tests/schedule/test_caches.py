@@ -7,7 +7,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import TMA, cached, linear
 from wsched.fusion import LoadStoreOpType, MemoryType
-from wsched.schedule.primitives import cache_after, cache_before, set_memory_type, split
+from wsched.schedule import cache_after, cache_before, set_memory_type, split
 
 
 def exprs(f: object) -> list[str]:

@@ -15,9 +15,9 @@ from wsched.schedule import (
     MatmulParams,
     load_relation,
     loops_text,
+    replay,
     schedule_matmul,
 )
-from wsched.schedule.primitives import replay
 from wsched.schedule.proof.graph import TransformGraph
 
 THREE_STAGES = replace(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lowering.ground.expr import Special, Var, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
-from wsched.schedule import Schedule, TransformGraph, schedule_matmul
-from wsched.schedule.primitives import split
+from wsched.schedule import Schedule, TransformGraph, schedule_matmul, split
 
 
 def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:

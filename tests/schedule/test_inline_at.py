@@ -9,8 +9,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, linear, tiled
 from wsched.fusion import Fusion, ParallelType
-from wsched.schedule import Schedule, schedule_matmul
-from wsched.schedule.primitives import inline_at
+from wsched.schedule import Schedule, inline_at, schedule_matmul
 
 
 def rows(parallel: ParallelType = ParallelType.Serial) -> Schedule:

@@ -7,7 +7,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import linear, tiled
 from wsched.fusion import nest_text
-from wsched.schedule.primitives import merge
+from wsched.schedule import merge
 
 
 def test_merge() -> None:

@@ -7,8 +7,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import ParallelType
-from wsched.schedule import schedule_matmul
-from wsched.schedule.primitives import parallelize
+from wsched.schedule import parallelize, schedule_matmul
 
 
 def test_parallelize() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
-from wsched.schedule import schedule_matmul
-from wsched.schedule.primitives import reorder
+from wsched.schedule import reorder, schedule_matmul
 
 
 def test_reorder() -> None:

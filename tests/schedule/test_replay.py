@@ -9,8 +9,7 @@ from lowering.ground.expr import Special
 from tests.schedule.fusions import CLASSES, linear
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType, Pipelined, Record, history_text
 from wsched.fusion import WarpSpecialized as WarpSpecializedType
-from wsched.schedule import Schedule, schedule_matmul
-from wsched.schedule.primitives import replay
+from wsched.schedule import Schedule, replay, schedule_matmul
 
 
 @pytest.mark.parametrize("name", CLASSES)

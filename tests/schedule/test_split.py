@@ -8,8 +8,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special
 from tests.schedule.fusions import COOPERATIVE, linear
 from wsched.fusion import ParallelType, nest_text
-from wsched.schedule import schedule_matmul
-from wsched.schedule.primitives import parallelize, replay, split
+from wsched.schedule import parallelize, replay, schedule_matmul, split
 
 
 def test_split() -> None:

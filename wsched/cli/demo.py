@@ -10,7 +10,6 @@ from wsched.cli.definitions import Extents, kernel_for, write_dumps
 from wsched.front.api import import_fusion
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import side_by_side
-from wsched.schedule.proof.legality import load_relations
 
 __all__ = ["LINEAR", "run_demo"]
 
@@ -43,7 +42,7 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     print(f"2. Scheduled for M x N x K = {extents}:\n   {kernel.kernel.name}\n")
     print(_indented(side_by_side(kernel.fusion)))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
-    print(_indented("".join(map(str, load_relations(kernel.fusion)))))
+    print(_indented("".join(map(str, kernel.plan.relations))))
     print("3. Executed and checked\n")
     outcome = check(kernel, random_inputs(fusion, extents, 0, where))
     print(_indented(outcome.text))

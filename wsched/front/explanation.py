@@ -22,7 +22,6 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import Copy
 from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.proof.legality import load_relations
 
 __all__ = [
     "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_given",
@@ -225,7 +224,7 @@ def _facts(
         predicted_us=None if cost is None else cost.us,
         cost=cost,
         others={_short(c.params): c.cost.us for c in others},
-        relation=tuple("".join(map(str, load_relations(kernel.fusion))).splitlines()),
+        relation=tuple("".join(map(str, kernel.plan.relations)).splitlines()),
         params=kernel.params.to_dict(),
     )
 

@@ -40,7 +40,8 @@ from wsched.run.workspace import Workspace
 from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.matmul.scheduler import plan_matmul
+from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
 
 if TYPE_CHECKING:
@@ -73,16 +74,17 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         ScheduleError: the parameters make an illegal schedule.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
-    scheduled = schedule_matmul(fusion, params)
+    made = plan_matmul(fusion, params)
+    scheduled = made.fusion
     params = settled(fusion, params)
     options = lowering_options(fusion, params)
     name = kernel_name(fusion, params)
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
         _dump_scheduled(scheduled, dumper)
-    tile_level = lower(scheduled, name, params.supported_vec_size.epilogue)
+    tile_level = lower(made, name, params.supported_vec_size.epilogue)
     kernel = run_passes(tile_level, options, dumper)
-    compiled = CompiledFusion(params, scheduled, options, tile_level, kernel)
+    compiled = CompiledFusion(params, made, options, tile_level, kernel)
     if dumper is not None:
         compiled._dump_code(dumper)
     return compiled
@@ -94,7 +96,7 @@ class CompiledFusion:
 
     Attributes:
         params: the parameters that the schedule was made from, with the register pair it has.
-        fusion: the scheduled fusion.
+        plan: the schedule, proved.
         options: what the passes were told.
         tile_level: the kernel before the passes.
         kernel: the final kernel IR, which is executed, simulated and emitted.
@@ -102,11 +104,16 @@ class CompiledFusion:
     """
 
     params: MatmulParams
-    fusion: Fusion
+    plan: Plan
     options: LoweringOptions
     tile_level: Kernel
     kernel: Kernel
     trials: tuple[str, ...] = ()
+
+    @property
+    def fusion(self) -> Fusion:
+        """The scheduled fusion."""
+        return self.plan.fusion
 
     def __call__(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None

@@ -18,7 +18,8 @@ from wsched.schedule.matmul.params import (
     TileRasterizationOrder,
     TilingStrategy,
 )
-from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.matmul.scheduler import plan_matmul, schedule_matmul
+from wsched.schedule.plan import Edge, Part, Plan, plan
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.circular_buffer import circular_buffer
@@ -42,12 +43,15 @@ __all__ = [
     "CircularBufferOptions",
     "CircularBufferingStrategy",
     "ClusterDims",
+    "Edge",
     "GemmTile",
     "Group",
     "LoadRelation",
     "MatMulTileOptions",
     "MatmulParams",
     "MmaMacro",
+    "Part",
+    "Plan",
     "Schedule",
     "Step",
     "StepLoop",
@@ -66,6 +70,8 @@ __all__ = [
     "loops_text",
     "merge",
     "parallelize",
+    "plan",
+    "plan_matmul",
     "reorder",
     "replay",
     "schedule_matmul",

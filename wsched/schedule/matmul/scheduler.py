@@ -28,10 +28,10 @@ from wsched.fusion import (
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
-from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.plan import Plan, plan
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["schedule_matmul"]
+__all__ = ["plan_matmul", "schedule_matmul"]
 
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
@@ -56,6 +56,11 @@ class _Names:
     boxed: tuple[str, ...]
 
 
+def plan_matmul(fusion: Fusion, params: MatmulParams) -> Plan:
+    """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
+    return plan(schedule_matmul(fusion, params))
+
+
 def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
     """Schedule a canonical matmul fusion.
 
@@ -64,8 +69,7 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
         params: what kernel to build.
 
     Raises:
-        ScheduleError: illegal parameters (rules ``params``, ``smem``) or, from the proof on the
-            transform graph, an illegal schedule.
+        ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
     require_legal(fusion, params)
@@ -82,7 +86,6 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
     for tv in names.epilogue:
         _schedule_epilogue(s, tv, params, tv in names.boxed)
     _inline(s, names)
-    load_relations(s.fusion)
     return s.fusion
 
 

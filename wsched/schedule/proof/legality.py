@@ -101,7 +101,7 @@ def load_relation(fusion: Fusion) -> LoadRelation:
     return load_relations(fusion)[0]
 
 
-def load_relations(fusion: Fusion) -> tuple[LoadRelation, ...]:
+def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple[LoadRelation, ...]:
     """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
@@ -109,7 +109,7 @@ def load_relations(fusion: Fusion) -> tuple[LoadRelation, ...]:
             ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
             ``role``, ``registers``.
     """
-    graph = TransformGraph(fusion)
+    graph = graph or TransformGraph(fusion)
     sides = (_operands(fusion, graph), *_matrices(fusion, graph))
     relations = tuple(_relation(s) for s in sides)
     _check_dealt(sides[0], relations[0])

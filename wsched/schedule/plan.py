@@ -1,0 +1,117 @@
+"""A schedule that has been proved: its parts, the edges between them, and what ties each pair.
+
+The fusion is cut at every circular-buffered tensor. What is still connected then is a *part*, with
+loops and warps of its own. Each cut is an *edge*: the tensors that cross it fill one ring together,
+and a relation says which of the producer's steps an iteration of the consumer needs.
+
+A plan is made once for a schedule, by :func:`plan`; everything below the scheduler takes the plan
+and asks nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wsched.fusion import Fusion, TensorView, inputs_of
+from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.proof.relation import LoadRelation
+
+__all__ = ["Edge", "Part", "Plan", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tensors that the same warps make.
+
+    Args:
+        name: ``load`` of what fills rings from global memory, ``compute`` of the rest.
+        tensors: their names, in topological order.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A ring between two parts.
+
+    Args:
+        name: of the ring.
+        producer: place of the part that fills it in the plan's parts.
+        consumer: place of the part that reads it.
+        relation: which step an iteration of the consumer needs; its ``loads`` are the tensors that
+            cross the edge, its ``compute`` the one that reads them.
+    """
+
+    name: str
+    producer: int
+    consumer: int
+    relation: LoadRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the lowering is given.
+
+    Args:
+        fusion: the complete schedule.
+        graph: its transform graph.
+        parts: producers in front of consumers.
+        edges: the operands' first.
+    """
+
+    fusion: Fusion
+    graph: TransformGraph
+    parts: tuple[Part, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def operands(self) -> LoadRelation:
+        """The relation between the operands' loads and the mma."""
+        return self.edges[0].relation
+
+    @property
+    def relations(self) -> tuple[LoadRelation, ...]:
+        """The relations of all edges."""
+        return tuple(e.relation for e in self.edges)
+
+    def tensors(self, part: Part) -> tuple[TensorView, ...]:
+        """The tensors of a part."""
+        return tuple(self.fusion.tensor(name) for name in part.tensors)
+
+
+def plan(fusion: Fusion) -> Plan:
+    """Cut a complete schedule into parts and prove every edge.
+
+    Raises:
+        ScheduleError: the schedule is illegal (see :mod:`wsched.schedule.proof.legality`).
+    """
+    graph = TransformGraph(fusion)
+    relations = load_relations(fusion, graph)
+    parts = tuple(_parts(fusion, relations))
+    place = {name: at for at, part in enumerate(parts) for name in part.tensors}
+    names = ["ring", *(f"aux{n or ''}" for n in range(len(relations) - 1))]
+    edges = tuple(
+        Edge(name, place[r.loads[0]], place[r.compute], r)
+        for name, r in zip(names, relations, strict=True)
+    )
+    return Plan(fusion, graph, parts, edges)
+
+
+def _parts(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Part]:
+    """One for each ring's producer, one for all that is left."""
+    made = {e.output for e in fusion.exprs}
+    order = [n for n in fusion.names if n not in made] + [e.output for e in fusion.exprs]
+    left = dict.fromkeys(order)
+    for r in relations:
+        found = set(r.loads)
+        for e in reversed(fusion.exprs):
+            if e.output in found:
+                found.update(inputs_of(e))
+        yield Part("load", tuple(n for n in order if n in found))
+        for n in found:
+            left.pop(n, None)
+    yield Part("compute", tuple(left))
