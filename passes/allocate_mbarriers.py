@@ -45,8 +45,6 @@ from lowering.kernel.nodes import (
     FenceProxyAsync,
     For,
     If,
-    LdMatrix,
-    LdShared,
     MBarrierArrive,
     MBarrierExpectTx,
     MBarrierInit,
@@ -62,7 +60,9 @@ from lowering.kernel.nodes import (
     WarpSync,
     one_thread,
 )
-from lowering.kernel.visit import Names, consumes, map_bodies, walk
+from lowering.kernel.operands import SmemRef
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import Names, consumes, map_bodies, operands, walk
 from passes.options import LoweringOptions
 
 __all__ = ["allocate_mbarriers"]
@@ -97,7 +97,12 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
           }
     """
     names = Names(kernel)
-    read = {s.src.buffer for s in walk(kernel.body) if isinstance(s, LdMatrix | LdShared)}
+    read = {
+        ref.buffer
+        for s in walk(kernel.body)
+        for ref in operands(s)
+        if isinstance(ref, SmemRef) and Memory.SHARED in s.TRAITS.reads
+    }
     rings = [_Barriers.of(ring, names, read) for ring in kernel.circular_buffers]
     if not rings:
         return kernel

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.stage import Stage
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
 from passes.allocate_mbarriers import allocate_mbarriers
@@ -40,7 +41,7 @@ from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
 
-__all__ = ["PASSES", "Step", "run_passes", "steps"]
+__all__ = ["FINAL", "PASSES", "Step", "run_passes", "steps"]
 
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
@@ -70,6 +71,9 @@ PASSES: tuple[Pass, ...] = (
     simplify,
 )
 
+FINAL = Stage(frozenset(run.__name__ for run in PASSES))
+"""Of what the emitter and the machine take: all passes have run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -92,7 +96,7 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
     if dump is None:
         try:
             last = _lowered(kernel, options)
-            if not verify(last):
+            if not verify(last, FINAL):
                 return last
         except Exception:  # a pass refuses, or stumbles, perhaps over what another one had left
             for _ in steps(kernel, options):
@@ -113,14 +117,16 @@ def _lowered(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
 def steps(kernel: Kernel, options: LoweringOptions) -> Iterator[Step]:
     """The kernel before the first pass (``"lower"``) and after each, verified."""
-    yield Step("lower", _checked("lower", kernel))
+    stage = Stage()
+    yield Step("lower", _checked("lower", kernel, stage))
     for run in PASSES:
-        kernel = _checked(run.__name__, run(kernel, options))
+        stage = stage.after(run.__name__)
+        kernel = _checked(run.__name__, run(kernel, options), stage)
         yield Step(run.__name__, kernel)
 
 
-def _checked(name: str, kernel: Kernel) -> Kernel:
-    problems = verify(kernel)
+def _checked(name: str, kernel: Kernel, stage: Stage) -> Kernel:
+    problems = verify(kernel, stage)
     if problems:
         raise InternalError(name, "; ".join(problems), print_kernel(kernel))
     return kernel

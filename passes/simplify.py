@@ -31,18 +31,11 @@ from lowering.kernel.nodes import (
     Body,
     For,
     Frag,
-    FragCast,
-    FragColumns,
-    FragFill,
-    FragLoadGlobal,
-    FragPointwise,
     If,
-    LdMatrix,
-    LdShared,
     Let,
     Stmt,
 )
-from lowering.kernel.visit import map_bodies, map_exprs, rename, used, walk
+from lowering.kernel.visit import bodies, defined, map_bodies, map_exprs, rename, used, walk
 from passes.options import LoweringOptions
 
 __all__ = ["simplify", "simplify_expr"]
@@ -132,16 +125,11 @@ def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]
 
 def _drop_unused(body: Body) -> Body:
     reads = set().union(*(used(s) for s in walk(body)))
-    pure = (
-        FragFill, FragCast, FragColumns, FragPointwise, FragLoadGlobal, LdMatrix, LdShared,
-    )  # fmt: skip
 
     def keep(stmt: Stmt) -> bool:
-        if isinstance(stmt, Let):
-            return stmt.var.name in reads
-        if isinstance(stmt, pure):
-            out: Frag = stmt.out
-            return out.name in reads
+        gives = () if bodies(stmt) else defined(stmt)
+        if gives and stmt.TRAITS.pure:
+            return not reads.isdisjoint(gives)
         return not (isinstance(stmt, If) and not stmt.then and not stmt.other)
 
     def visit(inner: Body) -> Body:

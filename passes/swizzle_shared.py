@@ -22,9 +22,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ZERO, Const, Expr, Special
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
 from lowering.kernel.visit import rewrite, walk

@@ -32,30 +32,18 @@ from dataclasses import replace
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
-    Atom,
     Body,
-    CounterWait,
-    FragAddPartial,
-    FragLoadGlobal,
-    FragStoreGlobal,
-    FragStorePartial,
     GridDepLaunchDependents,
     GridDepWait,
     Role,
     Roles,
     Stmt,
-    TmaLoad,
-    TmaStore,
 )
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import map_roles, walk
 from passes.options import LoweringOptions
 
 __all__ = ["wait_for_earlier_grids"]
-
-_GLOBAL = (
-    Atom, CounterWait, FragAddPartial, FragLoadGlobal, FragStoreGlobal, FragStorePartial, TmaLoad,
-    TmaStore,
-)  # fmt: skip
 
 
 def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -100,4 +88,4 @@ def _waiting(role: Role) -> Role:
 
 
 def _touches_global(stmt: Stmt) -> bool:
-    return any(isinstance(s, _GLOBAL) for s in walk((stmt,)))
+    return any(Memory.GLOBAL in s.TRAITS.touches for s in walk((stmt,)))

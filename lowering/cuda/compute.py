@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lowering.cuda.elements import pack, unpack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
-from lowering.ground.types import DType
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
     Frag,
@@ -32,16 +33,12 @@ def _fill(e: Emitter, s: FragFill) -> None:
     name = e.declare(s.out)
     value = literal(s.value)
     if s.out.type.dtype is not DType.F32:
-        value = f"{_PACK[s.out.type.dtype]}({value}, {value})"
+        value = f"{pack(s.out.type.dtype)}({value}, {value})"
     e.out.line("#pragma unroll")
     e.out.line(f"for (int r = 0; r < {s.out.type.registers}; ++r) {name}[r] = {value};")
     if s.out.type.dtype is DType.F32:
         # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
         e.out.line(f"ptx::pin({name});")
-
-
-_PACK = {DType.BF16: "ptx::cvt_bf16x2", DType.F16: "ptx::cvt_f16x2"}
-_UNPACK = {DType.BF16: "ptx::cvt_f32_bf16", DType.F16: "ptx::cvt_f32_f16"}
 
 
 def _cast(e: Emitter, s: FragCast) -> None:
@@ -70,12 +67,12 @@ def _convert(e: Emitter, s: FragCast, block: int) -> None:
         low, high = pair(s.value)
     else:
         word = e.register(s.value, block, "r")
-        low, high = (f"{_UNPACK[source]}<{half}>({word})" for half in (0, 1))
+        low, high = (f"{unpack(source)}<{half}>({word})" for half in (0, 1))
     if result is DType.F32:
         for register, value in zip(pair(s.out), (low, high), strict=True):
             e.out.line(f"{register} = {value};")
     else:
-        e.out.line(f"{e.register(s.out, block, 'r')} = {_PACK[result]}({low}, {high});")
+        e.out.line(f"{e.register(s.out, block, 'r')} = {pack(result)}({low}, {high});")
 
 
 def _convert_one(e: Emitter, s: FragCast) -> None:
@@ -83,8 +80,8 @@ def _convert_one(e: Emitter, s: FragCast) -> None:
     source, result = s.value.type.dtype, s.out.type.dtype
     value, out = e.register(s.value, 0, "0"), e.register(s.out, 0, "0")
     if source is not DType.F32:
-        value = f"{_UNPACK[source]}<0>({value})"
-    e.out.line(f"{out} = {value if result is DType.F32 else f'{_PACK[result]}({value}, 0.0f)'};")
+        value = f"{unpack(source)}<0>({value})"
+    e.out.line(f"{out} = {value if result is DType.F32 else f'{pack(result)}({value}, 0.0f)'};")
 
 
 def _columns(e: Emitter, s: FragColumns) -> None:
@@ -127,7 +124,7 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
 
 def _wgmma(e: Emitter, s: Wgmma) -> None:
     a, b, view = e.buffer(s.a.buffer), e.buffer(s.b.buffer), e.view(s.acc)
-    if a.dtype is not b.dtype or a.dtype not in _PACK or view.type.dtype is not DType.F32:
+    if a.dtype is not b.dtype or a.dtype.bits != 16 or view.type.dtype is not DType.F32:
         raise InternalError("emit_cuda", f"wgmma of {a.dtype.value} and {b.dtype.value}")
     cols = view.type.cols
     shape = (cols, a.dtype, s.trans_a, s.trans_b)
@@ -153,7 +150,7 @@ def wgmma_function(cols: int, dtype: DType, trans_a: bool = False, trans_b: bool
     count, k = cols // 2, WGMMA_K_BYTES // dtype.bytes
     registers = [f"%{i}" for i in range(count)]
     outputs = [f'"+f"(d[{i}])' for i in range(count)]
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.value}.{dtype.value}"
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.ptx}.{dtype.ptx}"
     lines = [
         f"__device__ __forceinline__ void {_wgmma_name(cols, dtype, trans_a, trans_b)}(",
         "    float* d, u64 a, u64 b, int scale_d) {",

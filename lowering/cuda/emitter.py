@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
 from lowering.ground.poly import poly
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
@@ -208,7 +210,7 @@ class Emitter:
     def declare(self, out: Frag) -> str:
         """Declare the array of a value that starts one; its identifier."""
         name = self.names.define("fragment", self.plan.arrays[out.name])
-        kind = {DType.F32: "float", DType.PRED: "bool"}.get(out.type.dtype, "unsigned")
+        kind = register_type(out.type.dtype)
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name
 

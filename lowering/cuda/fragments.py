@@ -84,15 +84,14 @@ class View:
 
         ``row`` and ``col`` are 0 or 1, the place within the group's pairs; what the value has only
         one of counts as 0. Returns registers from group to group, the register from ``start`` on
-        of the first group, and the half of it that a 16-bit element takes.
+        of the first group, and the part of it that an element of fewer than 32 bits takes.
         """
         rows, cols = self.type.group
         index = (row if rows > 1 else 0) * cols + (col if cols > 1 else 0)
         step = registers_per_8_columns(self.type) if self.type.cols > 1 else 0
         first = block * self.block if self.type.rows > 1 else 0
-        if self.type.dtype.bytes == 2:
-            return step, first + index // 2, index % 2
-        return step, first + index, 0
+        packed = 32 // self.type.dtype.register_bits
+        return step, first + index // packed, index % packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Expr, Special
-from lowering.ground.types import DType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.visit import walk
@@ -21,12 +21,8 @@ def parameters(e: Emitter) -> Iterator[str]:
     for g in e.kernel.globals:
         name, stride = e.names.of("global", g.name), e.names.of("stride", g.name)
         const = "" if g.name in stored else "const "
-        yield f"{const}{_c_type(g)}* __restrict__ {name}"
+        yield f"{const}{g.dtype.cuda}* __restrict__ {name}"
         yield f"long long {stride}"
-
-
-def _c_type(g: GlobalTensor) -> str:
-    return "float" if g.dtype is DType.F32 else "unsigned short"
 
 
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
@@ -71,7 +67,7 @@ class _Elements:
         e.out.line(f"const int {self.col} = {e.arg(_first_col(value, ref))};")
         base, stride = e.names.of("global", tensor.name), e.names.of("stride", tensor.name)
         first = f"{base} + {self.row} * {stride} + {self.col}"
-        e.out.line(f"{const}{_c_type(tensor)}* {self.at} = {first};")
+        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {first};")
         # A row of a tensor that has only one is in bounds, and likewise a column.
         self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
         self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
@@ -111,7 +107,7 @@ class _Loads(_Elements):
         if cols == 2 and self.g.pairs:
             for row in range(rows):
                 self.pair(block, row)
-        elif out.type.dtype is DType.F32:
+        elif moved(out.type.dtype) == "f32":
             for row in range(rows):
                 for col in range(cols):
                     register, _ = e.element(out, block, row, col)
@@ -123,7 +119,7 @@ class _Loads(_Elements):
         """Two columns of a row, with one load."""
         e, out = self.e, self.value
         low, _ = e.element(out, block, row, 0)
-        if out.type.dtype is not DType.F32:
+        if moved(out.type.dtype) != "f32":
             e.out.line(f"{low} = {self.load('b32', block, row, 0)};")
             return
         high, _ = e.element(out, block, row, 1)
@@ -156,7 +152,7 @@ class _Stores(_Elements):
         for row in (0, 1):
             low, _ = self.e.element(self.value, block, row, 0)
             high, _ = self.e.element(self.value, block, row, 1)
-            wide = self.value.type.dtype is DType.F32
+            wide = moved(self.value.type.dtype) == "f32"
             if self.g.pairs:
                 values = (low, high) if wide else (low,)
                 self.store("v2_f32" if wide else "b32", block, row, 0, *values)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
-from lowering.ground.types import DType
 from lowering.kernel.nodes import (
     BulkCommit,
     BulkWait,
@@ -112,7 +112,7 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     )
     if not fits:
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
-    if (value.type.dtype is DType.F32) != wide:
+    if (moved(value.type.dtype) == "f32") != wide:
         raise InternalError("emit_cuda", f"{op} of a {16 if wide else 32}-bit fragment")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lowering.cuda.tensormap import MAX_ELEMENTS, TORCH_DTYPES
+from lowering.cuda.tensormap import MAX_ELEMENTS
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import GlobalTensor
 
@@ -23,9 +23,9 @@ def pointer_of(g: GlobalTensor, tensor: torch.Tensor) -> tuple[int, int]:
         UnsupportedError: not a 2-D CUDA tensor of ``g``'s type, columns not contiguous, 2**31
             elements and more, or address, stride or row length not aligned as ``g`` promises.
     """
-    if tensor.dim() != 2 or str(tensor.dtype) != TORCH_DTYPES[g.dtype] or not tensor.is_cuda:
+    if tensor.dim() != 2 or str(tensor.dtype) != f"torch.{g.dtype.torch}" or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{g.name}: {what}", f"a 2-D CUDA tensor of {TORCH_DTYPES[g.dtype]}")
+        raise UnsupportedError(f"{g.name}: {what}", f"a 2-D CUDA tensor of torch.{g.dtype.torch}")
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if rows * cols >= MAX_ELEMENTS:
         raise UnsupportedError(f"{g.name}: {rows} x {cols} elements", "fewer than 2**31 elements")

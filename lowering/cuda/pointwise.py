@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lowering.cuda.elements import unpack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import DType
 from lowering.kernel.nodes import Frag, FragPointwise, Stmt
 from lowering.kernel.pointwise import OPS
 
@@ -70,8 +71,6 @@ CUDA that do need it, the trigonometric ones, are not in the table.
 _PRODUCTS = {2.0: "{x} * {x}", 3.0: "{x} * {x} * {x}"}
 """Powers with such a constant exponent are products, as in torch."""
 
-_UNPACK = {DType.BF16: "ptx::cvt_f32_bf16", DType.F16: "ptx::cvt_f32_f16"}
-
 
 def _pointwise(e: Emitter, s: FragPointwise) -> None:
     """A loop over the groups of 8 columns for each block of 64 rows; ``r`` is the group."""
@@ -110,8 +109,9 @@ def _argument(e: Emitter, s: FragPointwise, index: int, at: tuple[int, int, int]
 def _element(e: Emitter, value: Frag, block: int, row: int, col: int) -> str:
     """An element of a group as a C++ operand; rows and columns that are one are repeated."""
     register, half = e.element(value, block, row, col)
-    unpack = _UNPACK.get(value.type.dtype)
-    return f"{unpack}<{half}>({register})" if unpack else register
+    if value.type.dtype in (DType.F32, DType.PRED):
+        return register
+    return f"{unpack(value.type.dtype)}<{half}>({register})"
 
 
 RULES: Mapping[type[Stmt], Rule] = {FragPointwise: _pointwise}

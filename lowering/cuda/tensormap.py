@@ -6,28 +6,22 @@ import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.target.hopper import TMA_STRIDE_ALIGN
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MAP_BYTES", "MAX_ELEMENTS", "TORCH_DTYPES", "Layout", "encode", "layout_of"]
+__all__ = ["MAP_BYTES", "MAX_ELEMENTS", "Layout", "encode", "layout_of"]
 
 MAP_BYTES = 128
 """Size of a descriptor (CUtensorMap)."""
 
 MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
-
-TORCH_DTYPES = {
-    DType.BF16: "torch.bfloat16",
-    DType.F16: "torch.float16",
-    DType.F32: "torch.float32",
-}
-_DRIVER_DTYPES = {DType.BF16: "BFLOAT16", DType.F16: "FLOAT16", DType.F32: "FLOAT32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +44,9 @@ def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
         UnsupportedError: not a 2-D CUDA tensor of ``dtype``, columns not contiguous, rows or base
             not aligned to 16 bytes, or 2**31 elements and more.
     """
-    if tensor.dim() != 2 or str(tensor.dtype) != TORCH_DTYPES[dtype] or not tensor.is_cuda:
+    if tensor.dim() != 2 or str(tensor.dtype) != f"torch.{dtype.torch}" or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{name}: {what}", f"a 2-D CUDA tensor of {TORCH_DTYPES[dtype]}")
+        raise UnsupportedError(f"{name}: {what}", f"a 2-D CUDA tensor of torch.{dtype.torch}")
     (rows, cols), (row, col) = tensor.shape, tensor.stride()
     if rows * cols >= MAX_ELEMENTS:
         raise UnsupportedError(f"{name}: {rows} x {cols} elements", "fewer than 2**31 elements")
@@ -91,7 +85,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.rows))]
     prefix = "CU_TENSOR_MAP"
     status, descriptor = driver.cuTensorMapEncodeTiled(
-        getattr(driver.CUtensorMapDataType, f"{prefix}_DATA_TYPE_{_DRIVER_DTYPES[m.dtype]}"),
+        getattr(driver.CUtensorMapDataType, f"{prefix}_DATA_TYPE_{m.dtype.driver}"),
         2,
         layout.address,
         dims,

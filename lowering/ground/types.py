@@ -1,29 +1,13 @@
-"""Element types, swizzle modes and fragment types of the kernel IR."""
+"""Swizzle modes and fragment types of the kernel IR."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
 
-__all__ = ["STORED", "DType", "FragmentType", "Swizzle"]
+from lowering.ground.dtypes import DType
 
-
-class DType(Enum):
-    """Element type; the value is its text."""
-
-    BF16 = "bf16"
-    F16 = "f16"
-    F32 = "f32"
-    PRED = "pred"
-
-    @property
-    def bytes(self) -> int:
-        """Size of one element in bytes; a predicate takes a whole register."""
-        return 4 if self in (DType.F32, DType.PRED) else 2
-
-
-STORED = (DType.BF16, DType.F16, DType.F32)
-"""Types of elements in memory; predicates live in registers only."""
+__all__ = ["FragmentType", "Swizzle"]
 
 
 class Swizzle(Enum):
@@ -72,7 +56,7 @@ class FragmentType:
     def registers(self) -> int:
         """32-bit registers per thread."""
         rows, cols = self.group
-        return self.blocks * self.groups * -(-rows * cols * self.dtype.bytes // 4)
+        return self.blocks * self.groups * -(-rows * cols * self.dtype.register_bits // 32)
 
     @property
     def blocks(self) -> int:

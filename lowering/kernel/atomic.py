@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.operands import CounterRef, Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["ATOMS", "ATOM_ORDERS", "Atom", "CounterWait"]
 
@@ -27,6 +28,13 @@ class Atom(Stmt):
     """
 
     OP: ClassVar[str] = "atom"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        reads=Memory.GLOBAL,
+        writes=Memory.GLOBAL,
+        synchronizes=True,
+        since="synchronize_partials",
+    )
     out: Var
     op: str
     counter: CounterRef
@@ -43,5 +51,10 @@ class CounterWait(Stmt):
     """
 
     OP: ClassVar[str] = "counter.wait"
+    TRAITS: ClassVar[Traits] = Traits(
+        reads=Memory.GLOBAL,
+        synchronizes=True,
+        since="synchronize_partials",
+    )
     counter: CounterRef
     value: Expr

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import TRUE, Expr
 from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
     "FragCast",
@@ -80,6 +81,7 @@ class FragLoadGlobal(Stmt):
     """
 
     OP: ClassVar[str] = "frag.load_global"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.GLOBAL)
     out: Frag
     src: GmemRef
 
@@ -92,6 +94,7 @@ class LdMatrix(Stmt):
     """
 
     OP: ClassVar[str] = "ldmatrix"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -104,6 +107,7 @@ class LdShared(Stmt):
     """
 
     OP: ClassVar[str] = "ld.shared"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -119,6 +123,12 @@ class MmaTile(Stmt):
     """
 
     OP: ClassVar[str] = "mma.tile"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        reads=Memory.SHARED_ASYNC,
+        consumes=("acc",),
+        until="synchronize_wgmma",
+    )
     out: Frag
     acc: Frag
     a: SmemRef
@@ -134,6 +144,11 @@ class WgmmaFence(Stmt):
     """``wgmma.fence.sync.aligned``: orders register accesses before the next wgmma."""
 
     OP: ClassVar[str] = "wgmma.fence"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="synchronize_wgmma",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +164,13 @@ class Wgmma(Stmt):
     """
 
     OP: ClassVar[str] = "wgmma"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        reads=Memory.SHARED_ASYNC,
+        consumes=("acc",),
+        flying=("acc",),
+        since="synchronize_wgmma",
+    )
     out: Frag
     acc: Frag
     a: SmemRef
@@ -163,6 +185,11 @@ class WgmmaCommit(Stmt):
     """``wgmma.commit_group.sync.aligned``: the warp's wgmmas since the last commit."""
 
     OP: ClassVar[str] = "wgmma.commit"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="synchronize_wgmma",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +199,13 @@ class WgmmaWait(Stmt):
     """
 
     OP: ClassVar[str] = "wgmma.wait"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        consumes=("acc",),
+        flying=("acc",),
+        since="synchronize_wgmma",
+    )
     out: Frag
     acc: Frag
     pending: int

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import ONE, Expr, Special, Var
 from lowering.kernel.operands import Body, Frag, Stmt
+from lowering.kernel.traits import Threads, Traits
 
 __all__ = [
     "Break",
@@ -30,6 +31,7 @@ class Let(Stmt):
     """
 
     OP: ClassVar[str] = "let"
+    TRAITS: ClassVar[Traits] = Traits(binds=("var",))
     var: Var
     value: Expr
     once: bool = False
@@ -56,6 +58,7 @@ class For(Stmt):
     """
 
     OP: ClassVar[str] = "for"
+    TRAITS: ClassVar[Traits] = Traits(binds=("var", "carries"), flying=("carries", "yields"))
     var: Var
     start: Expr
     stop: Expr
@@ -75,6 +78,7 @@ class Break(Stmt):
     """
 
     OP: ClassVar[str] = "break"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True)
     cond: Expr
 
 
@@ -93,6 +97,7 @@ class Elect(Stmt):
     """One thread of each executing warp runs the body (``elect.sync``; always the same lane)."""
 
     OP: ClassVar[str] = "elect"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP)
     body: Body
 
 
@@ -116,6 +121,11 @@ class Section(Stmt):
     """
 
     OP: ClassVar[str] = "section"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        binds=("group",),
+        until="interleave_loads",
+    )
     name: str
     body: Body
     groups: int = 1
@@ -145,6 +155,11 @@ class Roles(Stmt):
     """Every warp of the CTA runs exactly one role; no role returns early."""
 
     OP: ClassVar[str] = "roles"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        binds=("roles",),
+        since="warp_specialize",
+    )
     roles: tuple[Role, ...]
 
 
@@ -157,5 +172,10 @@ class SetMaxNReg(Stmt):
     """
 
     OP: ClassVar[str] = "setmaxnreg"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="reallocate_registers",
+    )
     action: str
     count: int

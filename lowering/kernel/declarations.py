@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import (
     CircularBuffer,
     CounterArray,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Const, Expr, Var, minimum
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.nodes import Body
 
 __all__ = [

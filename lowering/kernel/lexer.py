@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from lowering.ground.dtypes import STORED, DType
 from lowering.ground.errors import WschedError
 from lowering.ground.expr import (
     FALSE,
@@ -20,7 +21,6 @@ from lowering.ground.expr import (
     Special,
     Var,
 )
-from lowering.ground.types import STORED, DType
 from lowering.kernel.operands import Frag
 
 __all__ = ["NUMBER_NAMES", "IRSyntaxError", "Lexer"]

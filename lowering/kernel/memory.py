@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr
 from lowering.kernel.operands import Frag, GmemRef, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
     "CACHE_POLICIES",
@@ -31,6 +32,7 @@ class PrefetchTensorMap(Stmt):
     """``prefetch.tensormap``: a hint, one thread."""
 
     OP: ClassVar[str] = "prefetch.tensormap"
+    TRAITS: ClassVar[Traits] = Traits(since="prefetch_tensor_maps")
     map: str
 
 
@@ -39,6 +41,11 @@ class LoadTile(Stmt):
     """Fill one stage of a shared buffer from ``src`` on (tile level, until ``swizzle_shared``)."""
 
     OP: ClassVar[str] = "load.tile"
+    TRAITS: ClassVar[Traits] = Traits(
+        reads=Memory.GLOBAL,
+        writes=Memory.SHARED_ASYNC,
+        until="swizzle_shared",
+    )
     dst: SmemRef
     src: GmemRef
 
@@ -50,6 +57,11 @@ class StoreTile(Stmt):
     """
 
     OP: ClassVar[str] = "store.tile"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        writes=Memory.GLOBAL,
+        until="chunk_epilogue",
+    )
     dst: GmemRef
     value: Frag
 
@@ -64,6 +76,7 @@ class FragStoreGlobal(Stmt):
     """
 
     OP: ClassVar[str] = "frag.store_global"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, writes=Memory.GLOBAL)
     dst: GmemRef
     value: Frag
 
@@ -79,6 +92,13 @@ class TmaLoad(Stmt):
     """
 
     OP: ClassVar[str] = "tma.load"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        reads=Memory.GLOBAL,
+        writes=Memory.SHARED_ASYNC,
+        since="swizzle_shared",
+        filled=(("bar", "allocate_mbarriers"),),
+    )
     dst: SmemRef
     src: GmemRef
     bar: MBarrierRef | None = None
@@ -95,6 +115,12 @@ class TmaStore(Stmt):
     """
 
     OP: ClassVar[str] = "tma.store"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        reads=Memory.SHARED_ASYNC,
+        writes=Memory.GLOBAL,
+        since="chunk_epilogue",
+    )
     dst: GmemRef
     src: SmemRef
     cache: str = "evict_normal"
@@ -105,6 +131,11 @@ class BulkCommit(Stmt):
     """``cp.async.bulk.commit_group``: the executing thread's stores since the last commit."""
 
     OP: ClassVar[str] = "bulk.commit"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        synchronizes=True,
+        since="chunk_epilogue",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +145,11 @@ class BulkWait(Stmt):
     """
 
     OP: ClassVar[str] = "bulk.wait"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        synchronizes=True,
+        since="chunk_epilogue",
+    )
     pending: int
     read: bool = False
 
@@ -123,6 +159,11 @@ class StMatrix(Stmt):
     """``stmatrix.sync.aligned.m8n8.x4``: a 16-bit fragment to shared memory, generic proxy."""
 
     OP: ClassVar[str] = "stmatrix"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        writes=Memory.SHARED,
+        since="chunk_epilogue",
+    )
     dst: SmemRef
     value: Frag
 
@@ -132,5 +173,10 @@ class StShared(Stmt):
     """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy."""
 
     OP: ClassVar[str] = "st.shared"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        writes=Memory.SHARED,
+        since="chunk_epilogue",
+    )
     dst: SmemRef
     value: Frag

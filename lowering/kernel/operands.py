@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr
 from lowering.ground.types import FragmentType
+from lowering.kernel.traits import Traits
 
 __all__ = [
     "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "PartialRef",
@@ -87,9 +88,10 @@ class WordRef:
 
 @dataclass(frozen=True, slots=True)
 class Stmt:
-    """Base of all statements."""
+    """Base of all statements; every kind says its ``OP``, the word of its text, and its traits."""
 
     OP: ClassVar[str] = ""
+    TRAITS: ClassVar[Traits] = Traits()
 
 
 Body = tuple[Stmt, ...]

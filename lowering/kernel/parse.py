@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, Var
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.types import FragmentType
 from lowering.kernel import nodes
 from lowering.kernel.declarations import DECLARATIONS, Declarations
 from lowering.kernel.kernel import Kernel

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr
 from lowering.kernel.operands import Frag, PartialRef, Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["Await", "FragAddPartial", "FragStorePartial", "Publish"]
 
@@ -16,6 +17,7 @@ class FragStorePartial(Stmt):
     """``st.global.v4``: a whole fragment into a slot, each thread its own registers."""
 
     OP: ClassVar[str] = "frag.store_partial"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, writes=Memory.GLOBAL)
     dst: PartialRef
     value: Frag
 
@@ -28,6 +30,7 @@ class FragAddPartial(Stmt):
     """
 
     OP: ClassVar[str] = "frag.add_partial"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.GLOBAL, consumes=("acc",))
     out: Frag
     acc: Frag
     src: PartialRef
@@ -40,6 +43,11 @@ class Publish(Stmt):
     """
 
     OP: ClassVar[str] = "publish"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        until="synchronize_partials",
+    )
     at: PartialRef
 
 
@@ -50,5 +58,10 @@ class Await(Stmt):
     """
 
     OP: ClassVar[str] = "await"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        until="synchronize_partials",
+    )
     at: PartialRef
     count: Expr

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.operands import Stmt, WordRef
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["FetchTiles", "LdWord", "NextTile", "StWord"]
 
@@ -18,6 +19,7 @@ class FetchTiles(Stmt):
     """
 
     OP: ClassVar[str] = "fetch.tiles"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="queue_tiles")
     queue: str
     tiles: Expr
 
@@ -33,6 +35,7 @@ class NextTile(Stmt):
     """
 
     OP: ClassVar[str] = "next.tile"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, synchronizes=True, until="queue_tiles")
     out: Var
     queue: str
     number: Expr
@@ -43,6 +46,11 @@ class StWord(Stmt):
     """``st.shared.u32``, one thread; with ``cta`` into that CTA of the cluster (``mapa``)."""
 
     OP: ClassVar[str] = "st.word"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        writes=Memory.SHARED,
+        since="queue_tiles",
+    )
     word: WordRef
     value: Expr
     cta: Expr | None = None
@@ -53,5 +61,6 @@ class LdWord(Stmt):
     """``ld.shared.u32``: every executing thread gets the word."""
 
     OP: ClassVar[str] = "ld.word"
+    TRAITS: ClassVar[Traits] = Traits(reads=Memory.SHARED, since="queue_tiles")
     out: Var
     word: WordRef

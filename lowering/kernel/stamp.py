@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr
 from lowering.kernel.operands import Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["CLOCKS", "PHASES", "Stamp"]
 
@@ -24,6 +25,7 @@ class Stamp(Stmt):
     """
 
     OP: ClassVar[str] = "stamp"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, writes=Memory.TRACE, since="trace")
     buffer: str
     event: str
     phase: str

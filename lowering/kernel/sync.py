@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from lowering.ground.expr import Expr
 from lowering.kernel.operands import MBarrierRef, NamedBarrierRef, Stmt
+from lowering.kernel.traits import Threads, Traits
 
 __all__ = [
     "Acquire",
@@ -38,6 +39,7 @@ class Produce(Stmt):
     """
 
     OP: ClassVar[str] = "produce"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="circular_buffer")
     ring: str
     step: Expr
 
@@ -50,6 +52,7 @@ class Consume(Stmt):
     """
 
     OP: ClassVar[str] = "consume"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="circular_buffer")
     ring: str
     step: Expr
 
@@ -61,6 +64,11 @@ class Acquire(Stmt):
     """
 
     OP: ClassVar[str] = "acquire"
+    TRAITS: ClassVar[Traits] = Traits(
+        synchronizes=True,
+        since="circular_buffer",
+        until="allocate_mbarriers",
+    )
     ring: str
     step: Expr
 
@@ -70,6 +78,11 @@ class WaitFull(Stmt):
     """Wait until the bytes of ``step`` have landed (tile level, until ``allocate_mbarriers``)."""
 
     OP: ClassVar[str] = "wait_full"
+    TRAITS: ClassVar[Traits] = Traits(
+        synchronizes=True,
+        since="circular_buffer",
+        until="allocate_mbarriers",
+    )
     ring: str
     step: Expr
 
@@ -81,6 +94,11 @@ class Release(Stmt):
     """
 
     OP: ClassVar[str] = "release"
+    TRAITS: ClassVar[Traits] = Traits(
+        synchronizes=True,
+        since="circular_buffer",
+        until="allocate_mbarriers",
+    )
     ring: str
     step: Expr
 
@@ -90,6 +108,11 @@ class MBarrierInit(Stmt):
     """``mbarrier.init``: one thread, before any use; phase 0 begins and awaits ``arrivals``."""
 
     OP: ClassVar[str] = "mbarrier.init"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        synchronizes=True,
+        since="allocate_mbarriers",
+    )
     bar: MBarrierRef
     arrivals: int
 
@@ -105,6 +128,7 @@ class MBarrierArrive(Stmt):
     """
 
     OP: ClassVar[str] = "mbarrier.arrive"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
     bar: MBarrierRef
     cta: Expr | None = None
     order: str = "release.cta"
@@ -120,6 +144,12 @@ class MBarrierExpectTx(Stmt):
     """
 
     OP: ClassVar[str] = "mbarrier.expect_tx"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        synchronizes=True,
+        since="allocate_mbarriers",
+        filled=(("bytes", "expect_tx"),),
+    )
     bar: MBarrierRef
     bytes: Expr | None = None
 
@@ -134,6 +164,7 @@ class MBarrierWait(Stmt):
     """
 
     OP: ClassVar[str] = "mbarrier.wait"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
     bar: MBarrierRef
     parity: Expr
     order: str = "acquire.cta"
@@ -144,6 +175,11 @@ class MBarrierInval(Stmt):
     """``mbarrier.inval``: one thread, after all threads that used the barrier met in a sync."""
 
     OP: ClassVar[str] = "mbarrier.inval"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.ONE,
+        synchronizes=True,
+        since="allocate_mbarriers",
+    )
     bar: MBarrierRef
 
 
@@ -152,6 +188,7 @@ class FenceMBarrierInit(Stmt):
     """``fence.mbarrier_init.release.cluster``: makes the inits visible to the async proxy."""
 
     OP: ClassVar[str] = "fence.mbarrier_init"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +199,7 @@ class FenceProxyAsync(Stmt):
     """
 
     OP: ClassVar[str] = "fence.proxy.async"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +209,11 @@ class WarpSync(Stmt):
     """
 
     OP: ClassVar[str] = "warp.sync"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="allocate_mbarriers",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +221,11 @@ class BarSync(Stmt):
     """``bar.sync id, threads``: arrive and wait until ``threads`` threads have arrived."""
 
     OP: ClassVar[str] = "bar.sync"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="order_pingpong",
+    )
     bar: NamedBarrierRef
 
 
@@ -186,6 +234,11 @@ class BarArrive(Stmt):
     """``bar.arrive id, threads``: arrive without waiting."""
 
     OP: ClassVar[str] = "bar.arrive"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="order_pingpong",
+    )
     bar: NamedBarrierRef
 
 
@@ -194,6 +247,11 @@ class CtaSync(Stmt):
     """``bar.sync 0``: every thread of the CTA."""
 
     OP: ClassVar[str] = "cta.sync"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="allocate_mbarriers",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +259,11 @@ class ClusterSync(Stmt):
     """``barrier.cluster.arrive.release`` and ``.wait.acquire``: every thread of the cluster."""
 
     OP: ClassVar[str] = "cluster.sync"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="allocate_mbarriers",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +273,11 @@ class GridDepWait(Stmt):
     """
 
     OP: ClassVar[str] = "griddepcontrol.wait"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARP,
+        synchronizes=True,
+        since="wait_for_earlier_grids",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +288,4 @@ class GridDepLaunchDependents(Stmt):
     """
 
     OP: ClassVar[str] = "griddepcontrol.launch_dependents"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="wait_for_earlier_grids")

@@ -18,98 +18,45 @@ from lowering.kernel.control import Elect, For, Let
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.lexer import NUMBER_NAMES
 from lowering.kernel.nodes import (
-    Acquire,
-    Atom,
-    Await,
-    BarArrive,
-    BarSync,
     Body,
     Break,
-    BulkCommit,
-    BulkWait,
-    ClusterSync,
-    Consume,
     CounterRef,
-    CtaSync,
-    FetchTiles,
     Frag,
-    FragAddPartial,
-    FragCast,
-    FragColumns,
-    FragLoadGlobal,
-    FragPointwise,
-    FragStoreGlobal,
-    FragStorePartial,
     GmemRef,
-    GridDepWait,
-    LdMatrix,
-    LdShared,
-    MBarrierExpectTx,
-    MBarrierInit,
-    MBarrierInval,
     MBarrierRef,
-    MmaTile,
     NamedBarrierRef,
-    NextTile,
     PartialRef,
     PrefetchTensorMap,
-    Produce,
-    Publish,
-    Release,
     Roles,
     Section,
-    SetMaxNReg,
     SmemRef,
     Stamp,
-    StMatrix,
     Stmt,
-    StoreTile,
-    StShared,
-    StWord,
-    TmaLoad,
-    TmaStore,
-    WaitFull,
-    WarpSync,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
     WordRef,
 )
+from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
+from lowering.kernel.traits import Threads
 from lowering.kernel.verify_values import declared, value_rules
 from lowering.kernel.visit import bodies, used
 
 __all__ = ["verify"]
 
-COLLECTIVE = (
-    Await, BarArrive, BarSync, ClusterSync, CtaSync, FragAddPartial, FragLoadGlobal,
-    FragStoreGlobal, FragStorePartial, GridDepWait, LdMatrix, LdShared, MmaTile, NextTile, Publish,
-    Roles, Section, SetMaxNReg, Stamp, StMatrix, StShared, StoreTile, WarpSync, Wgmma, WgmmaCommit,
-    WgmmaFence, WgmmaWait,
-)  # fmt: skip
-ONE_THREAD = (
-    Atom, BulkCommit, BulkWait, MBarrierExpectTx, MBarrierInit, MBarrierInval, StWord, TmaLoad,
-    TmaStore,
-)  # fmt: skip
-STEPS = (Acquire, Consume, Produce, Release, WaitFull)
-QUEUES = (FetchTiles, NextTile)
-CONSUMING = (FragAddPartial, MmaTile, Wgmma, WgmmaWait)
-SETTLED_ONLY = (
-    FragAddPartial, FragCast, FragColumns, FragPointwise, FragStoreGlobal, FragStorePartial,
-    StMatrix, StShared, StoreTile,
-)  # fmt: skip
 
+def verify(kernel: Kernel, stage: Stage | None = None) -> list[str]:
+    """Every rule that ``kernel`` breaks, as sentences; empty if it is well-formed.
 
-def verify(kernel: Kernel) -> list[str]:
-    """Every rule that ``kernel`` breaks, as sentences; empty if it is well-formed."""
-    return list(_Verifier(kernel).problems())
+    Args:
+        kernel: of any stage.
+        stage: the passes that have run; without it statements of all levels may stand together.
+    """
+    return list(_Verifier(kernel, stage).problems())
 
 
 class _Verifier:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, stage: Stage | None) -> None:
+        self.kernel, self.stage = kernel, stage
         self.names: set[str] = set()
         self.consumed: set[str] = set()
         self.before_loop: set[str] = set()
@@ -143,10 +90,13 @@ class _Verifier:
             yield problem if inner in problem else f"{problem}{inner}{print_stmt(stmt)}"
 
     def rules(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
-        if one_thread and isinstance(stmt, (*COLLECTIVE, Elect)):
+        threads = stmt.TRAITS.threads
+        if one_thread and threads is Threads.WARP:
             yield f"{stmt.OP} under elect"
-        if self.specialized and not one_thread and isinstance(stmt, ONE_THREAD):
+        if self.specialized and not one_thread and threads is Threads.ONE:
             yield f"{stmt.OP} outside elect"
+        if self.stage is not None:
+            yield from self.stage.problems(stmt)
         yield from self.operands(stmt, scope)
         yield from value_rules(self.kernel, stmt)
         inside = dict(scope)
@@ -225,26 +175,28 @@ class _Verifier:
                 yield from self.stored(where, names)
             if field.name != "out":
                 for frag in value if isinstance(value, tuple) else (value,):
-                    yield from self.fragment(stmt, frag, scope)
+                    yield from self.fragment(stmt, field.name, frag, scope)
         if isinstance(stmt, PrefetchTensorMap):
             yield from self.stored(stmt.map, self.storage[GmemRef])
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
-        if isinstance(stmt, STEPS) and ring not in {r.name for r in self.kernel.circular_buffers}:
+        if ring is not None and ring not in {r.name for r in self.kernel.circular_buffers}:
             yield f"no circular buffer named {ring}"
         queue = getattr(stmt, "queue", None)
-        if isinstance(stmt, QUEUES) and queue not in {q.name for q in self.kernel.tile_queues}:
+        if queue is not None and queue not in {q.name for q in self.kernel.tile_queues}:
             yield f"no tile queue named {queue}"
 
-    def fragment(self, stmt: Stmt, value: object, scope: dict[str, object]) -> Iterator[str]:
+    def fragment(
+        self, stmt: Stmt, field: str, value: object, scope: dict[str, object]
+    ) -> Iterator[str]:
         if not isinstance(value, Frag) or isinstance(stmt, For):
             return
         if scope.get(value.name, value.type) != value.type:
             yield f"{value.name} is {scope[value.name]}, used as {value.type}"
-        if value.type.in_flight and isinstance(stmt, SETTLED_ONLY):
+        if value.type.in_flight and field not in stmt.TRAITS.flying:
             yield f"{value.name} is in flight"
-        if isinstance(stmt, CONSUMING):
+        if field in stmt.TRAITS.consumes:
             yield from self.consume(value.name)
 
     def stamp(self, stmt: Stamp) -> Iterator[str]:

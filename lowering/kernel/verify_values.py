@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.types import FragmentType
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.memory import CACHE_POLICIES
@@ -137,7 +138,7 @@ def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
         rows, cols = (k, extent) if trans else (extent, k)
         if rows > b.rows or cols > b.cols:
             yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
-        if trans and b.dtype.bytes != 2:
+        if trans and b.dtype.bits != 16:
             yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
 
 
@@ -176,7 +177,7 @@ def _shape(out: Frag) -> Iterator[str]:
 def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
     kind = out.type
     bits = 32 if op == LdShared.OP else 16
-    if 8 * kind.dtype.bytes != bits:
+    if kind.dtype.register_bits != bits:
         yield f"{op} gives {bits}-bit elements, not {kind.dtype.value}"
     if kind.rows == 1 or kind.cols == 1:
         yield f"{op} gives whole tiles, not {kind.rows}x{kind.cols}"

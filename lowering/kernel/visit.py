@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from lowering.ground.expr import Binary, Expr, Select, Var, substitute
-from lowering.kernel.control import Carry, Elect, For, If, Let, Role, Roles, Section
+from lowering.kernel.control import Carry, Elect, For, If, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.sync import WaitFull
@@ -21,6 +21,7 @@ __all__ = [
     "map_bodies",
     "map_exprs",
     "map_roles",
+    "operands",
     "rename",
     "rewrite",
     "used",
@@ -145,22 +146,35 @@ def consumes(body: Body, ring: str) -> bool:
 
 def defined(stmt: Stmt) -> list[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
-    names: list[str] = []
-    match stmt:
-        case Let(var=var):
-            names.append(var.name)
-        case For(var=var, carries=carries):
-            names.append(var.name)
-            for c in carries:
-                names += [c.var.name, c.result.name]
-        case Section(group=group) if group:
-            names.append(group.name)
-        case Roles(roles=roles):
-            names += [r.group.name for r in roles if r.group]
-    out = getattr(stmt, "out", None)
-    if isinstance(out, (Frag, Var)):
-        names.append(out.name)
-    return names
+    return [n for field in stmt.TRAITS.binds for n in _bound(getattr(stmt, field, None))]
+
+
+def _bound(value: object) -> list[str]:
+    """Names of the values that stand in a field that binds."""
+    match value:
+        case Frag(name) | Var(name):
+            return [name]
+        case Carry(var=var, result=result):
+            return [var.name, result.name]
+        case Role(group=group):
+            return _bound(group)
+        case tuple():
+            return [n for v in value for n in _bound(v)]
+    return []
+
+
+def operands(stmt: Stmt) -> Iterator[Any]:
+    """What stands in the fields of ``stmt`` that it reads, element by element of a tuple.
+
+    Of a loop's carried values the first ones; statement lists are left out.
+    """
+    for x in fields(stmt):
+        value = getattr(stmt, x.name)
+        for v in value if isinstance(value, tuple) else (value,):
+            if isinstance(v, Carry):
+                yield v.init
+            elif x.name not in stmt.TRAITS.binds and not isinstance(v, (Stmt, Role)):
+                yield v
 
 
 def used(stmt: Stmt) -> set[str]:
@@ -181,16 +195,8 @@ def used(stmt: Stmt) -> set[str]:
         names.add(f.name)
         return f
 
-    for x in fields(stmt):
-        value = getattr(stmt, x.name)
-        if x.name in ("out", "var", "group"):
-            continue
-        if x.name == "carries":
-            for c in value:
-                assert isinstance(c, Carry)
-                _map(c.init, expr, frag)
-        else:
-            _map(value, expr, frag)
+    for value in operands(stmt):
+        _map(value, expr, frag)
     return names
 
 

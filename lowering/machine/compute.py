@@ -8,8 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.nodes import (
     FragCast,
     FragColumns,
@@ -197,7 +198,7 @@ def _elements(memory: SharedMemory, operand: _Operand, dtype: DType) -> Array:
     if found is None or found[0] != memory.version:
         where = mn_major_chunks if operand.trans else operand_chunks
         chunks = memory.read_chunks(where(operand.descriptor, operand.extent))
-        bits = chunks.view(np.uint16).reshape(len(chunks), -1)
+        bits = chunks.view(dtype.raw).reshape(len(chunks), -1)
         values = to_float32(bits.T if operand.trans else bits, dtype)
         found = memory.version, values
         memory.operands[key] = found

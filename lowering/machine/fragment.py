@@ -3,8 +3,8 @@
 A warp holds its part of a ``rows x cols`` fragment as an array
 ``[32 lanes, rows / 64 blocks, cols / 8, 2 halves, 2]``: the last three are the four elements that a
 thread has of each 8 columns, in register order. Half 1 is 8 rows below half 0, and a lane's row
-and column come from ``lane = 4 row + column / 2`` (``FragmentType`` has the formula). 16-bit
-elements are raw bits in uint16, 32-bit ones float32, predicates bool. Where all rows are one,
+and column come from ``lane = 4 row + column / 2`` (``FragmentType`` has the formula). Elements
+of fewer than 32 bits are raw bits (``held_type``), predicates bool. Where all rows are one,
 ``blocks`` and ``halves`` are 1; where all columns are one, ``cols / 8`` and the last are.
 """
 
@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "lane_rows", "row_lanes",
-    "to_float32",
+    "Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "held_type", "lane_rows",
+    "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -72,19 +74,43 @@ def convert(data: Array, source: DType, target: DType) -> Array:
     return from_float32(to_float32(data, source), target)
 
 
+def held_type(dtype: DType) -> str:
+    """NumPy type of a fragment's elements: their own, or that of their bits below 32 bits."""
+    return dtype.raw if dtype.register_bits < 32 else dtype.numpy
+
+
 def to_float32(data: Array, dtype: DType) -> Array:
-    """Elements (raw bits for 16-bit types) as float32, exact; predicates as they are."""
+    """Elements as they are held as float32, exact; predicates as they are.
+
+    Raises:
+        UnsupportedError: a type whose values float32 does not have, or one unknown here.
+    """
+    if dtype in (DType.F32, DType.PRED):
+        return data
     if dtype is DType.BF16:
         return (data.astype(np.uint32) << 16).view(np.float32)
-    return data.view(np.float16).astype(np.float32) if dtype is DType.F16 else data
+    if dtype is DType.F16:
+        return data.view(np.float16).astype(np.float32)
+    raise _no_arithmetic(dtype)
 
 
 def from_float32(data: Array, dtype: DType) -> Array:
-    """float32 values as elements, round to nearest even; every NaN becomes the same one."""
+    """float32 values as elements, round to nearest even; every NaN becomes the same one.
+
+    Raises:
+        UnsupportedError: no rounding to the type is known.
+    """
     if dtype is DType.F32:
         return data
     if dtype is DType.F16:
         return data.astype(np.float16).view(np.uint16)
+    if dtype is not DType.BF16:
+        raise _no_arithmetic(dtype)
     bits = np.ascontiguousarray(data).view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(data), 0x7FFF, rounded).astype(np.uint16)
+
+
+def _no_arithmetic(dtype: DType) -> UnsupportedError:
+    known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32))
+    return UnsupportedError(f"arithmetic on {dtype.value} on the machine", known)

@@ -8,39 +8,34 @@ from functools import lru_cache
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array
+from lowering.machine.fragment import Array, held_type
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
 __all__ = ["element_index", "frag_load_global", "frag_store_global", "global_array"]
 
-_DTYPES = {
-    DType.BF16: ("bfloat16", "uint16"),
-    DType.F16: ("float16", "uint16"),
-    DType.F32: ("float32",),
-}
-
 
 def global_array(tensor: GlobalTensor, array: Array, rows: int, cols: int) -> Array:
-    """The array behind a plain tensor: ``[rows, cols]``, 16-bit elements as raw bits.
+    """The array behind a plain tensor: ``[rows, cols]``, narrow elements as raw bits.
 
     Args:
         tensor: its declaration.
-        array: elements of its type or, of a 16-bit type, their raw bits; rows may be strided.
+        array: elements of its type or, of fewer than 32 bits, their raw bits; rows may be strided.
         rows: extent by the kernel's parameters.
         cols: likewise.
 
     Raises:
         UnsupportedError: another type, shape, stride between columns or alignment.
     """
-    name, size = tensor.name, tensor.dtype.bytes
-    if array.ndim != 2 or array.dtype.name not in _DTYPES[tensor.dtype]:
+    name, size, held = tensor.name, tensor.dtype.bytes, held_type(tensor.dtype)
+    legal = dict.fromkeys((tensor.dtype.numpy, held))
+    if array.ndim != 2 or array.dtype.name not in legal:
         found = f"tensor {name} of {array.dtype.name} and {array.ndim} dimensions"
-        raise UnsupportedError(found, f"2-D arrays of {' or '.join(_DTYPES[tensor.dtype])}")
+        raise UnsupportedError(found, f"2-D arrays of {' or '.join(legal)}")
     if array.shape != (rows, cols):
         found = f"tensor {name} of shape {'x'.join(str(n) for n in array.shape)}"
         raise UnsupportedError(found, f"{rows}x{cols}, as the parameters say")
@@ -54,7 +49,7 @@ def global_array(tensor: GlobalTensor, array: Array, rows: int, cols: int) -> Ar
         if array.size and value % tensor.align:
             found = f"tensor {name} with {what} of {value} bytes"
             raise UnsupportedError(found, f"multiples of {tensor.align} bytes")
-    return array if size == 4 else array.view(np.uint16)
+    return array.view(held)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
@@ -18,12 +18,6 @@ __all__ = ["GlobalTensor", "box_chunks"]
 
 TMA_SHARED_ALIGN = 128
 """Alignment of a box in shared memory in bytes (PTX ISA, cp.async.bulk.tensor)."""
-
-_DTYPES = {
-    DType.BF16: ("bfloat16", "uint16"),
-    DType.F16: ("float16", "uint16"),
-    DType.F32: ("float32", "uint32"),
-}
 
 
 @lru_cache(maxsize=1024)
@@ -63,9 +57,10 @@ class GlobalTensor:
         self.map = map
         self.box = self.rows, self.cols = map.box_of(rows)
         self.line = self.cols * map.dtype.bytes
-        if array.ndim != 2 or array.dtype.name not in _DTYPES[map.dtype]:
+        legal = (map.dtype.numpy, map.dtype.raw)
+        if array.ndim != 2 or array.dtype.name not in legal:
             found = f"tensor {map.name} of {array.dtype.name} and {array.ndim} dimensions"
-            raise UnsupportedError(found, f"2-D arrays of {' or '.join(_DTYPES[map.dtype])}")
+            raise UnsupportedError(found, f"2-D arrays of {' or '.join(legal)}")
         if array.shape != (rows, cols):
             found = f"tensor {map.name} of shape {'x'.join(str(n) for n in array.shape)}"
             raise UnsupportedError(found, f"{rows}x{cols}, as the parameters say")
@@ -75,7 +70,7 @@ class GlobalTensor:
         if array.size and (col_stride != size or row_stride % TMA_STRIDE_ALIGN):
             found = f"tensor {map.name} with strides of {row_stride} and {col_stride} bytes"
             raise UnsupportedError(found, f"rows a multiple of {TMA_STRIDE_ALIGN} bytes apart")
-        self.raw: Array = array.view(np.uint32 if size == 4 else np.uint16)
+        self.raw: Array = array.view(map.dtype.raw)
         self._check_box()
 
     def _check_box(self) -> None:

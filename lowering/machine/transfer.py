@@ -24,7 +24,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_rows_cols, lane_rows, row_lanes
+from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_rows, row_lanes
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
@@ -167,7 +167,7 @@ def stshared(stmt: StShared, program: Program) -> Run:
 def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: int) -> Run:
     place, value = program.place(stmt.dst), stmt.value
     buffer = place.buffer
-    if value.type.dtype.bytes != element_bytes or buffer.dtype is not value.type.dtype:
+    if value.type.dtype.register_bits != 8 * element_bytes or buffer.dtype is not value.type.dtype:
         why = f"{stmt.OP} of {value.type} to {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
 
@@ -200,10 +200,10 @@ def ldshared(stmt: LdShared, program: Program) -> Run:
 def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: int) -> Run:
     place, type_ = program.place(stmt.src), stmt.out.type
     buffer = place.buffer
-    if type_.dtype.bytes != element_bytes or buffer.dtype is not type_.dtype:
+    if type_.dtype.register_bits != 8 * element_bytes or buffer.dtype is not type_.dtype:
         why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
-    element = np.uint16 if element_bytes == 2 else np.float32
+    element = held_type(type_.dtype)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)

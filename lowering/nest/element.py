@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.types import DType
 from wsched.fusion import DataType
 
 __all__ = ["element_type"]
 
-_DTYPES = {DataType.BFloat16: DType.BF16, DataType.Half: DType.F16, DataType.Float: DType.F32}
+_HANDLED = (DataType.BFloat16, DataType.Half, DataType.Float)
 
 
 def element_type(dtype: DataType) -> DType:
@@ -17,6 +17,6 @@ def element_type(dtype: DataType) -> DType:
     Raises:
         UnsupportedError: kernels do not handle it.
     """
-    if dtype not in _DTYPES:
-        raise UnsupportedError(f"dtype {dtype}", ", ".join(map(str, _DTYPES)))
-    return _DTYPES[dtype]
+    if dtype not in _HANDLED:
+        raise UnsupportedError(f"dtype {dtype}", ", ".join(map(str, _HANDLED)))
+    return dtype.element

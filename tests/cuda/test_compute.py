@@ -6,8 +6,8 @@ import pytest
 
 from lowering.cuda.compute import descriptor_words, wgmma_function
 from lowering.cuda.emit import emit_kernel
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import DType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.target.descriptor import leading_bytes, tile_byte, wgmma_descriptor

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lowering.cuda.emit import emit_kernel
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.types import DType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import FragLoadGlobal
 from lowering.kernel.text import parse_kernel

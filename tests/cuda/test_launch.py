@@ -16,8 +16,8 @@ from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.launch_block import LaunchAttribute
 from lowering.cuda.tensormap import layout_of
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.types import DType
 from lowering.kernel.kernel import TraceBuffer
 from lowering.kernel.text import parse_kernel
 from tests.cuda.fake_driver import LAUNCH, Driver, Result, Tensor, fake_torch

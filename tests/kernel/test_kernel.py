@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE
-from lowering.ground.types import DType, FragmentType, Swizzle
+from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.kernel import CircularBuffer, Kernel, MBarrierArray, SharedBuffer
 from lowering.kernel.text import parse_kernel
 from tests.kernel.samples import ALL_NODES

@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Special, Var
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     BulkCommit,
     CtaSync,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.types import DType
 from lowering.nest.element import element_type
 from wsched.fusion import DataType
 

@@ -8,7 +8,7 @@ import passes.pipeline as pipeline
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Var
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import CtaSync, If, Let
+from lowering.kernel.nodes import Elect, If, Let
 from lowering.kernel.text import print_kernel
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes
@@ -37,7 +37,7 @@ def test_the_last_pass_leaves_nothing_to_do(name: str) -> None:
 
 def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
     """A pass with a defect: it reads an undefined name."""
-    return replace(kernel, body=(If(Var("nowhere").eq(0), (CtaSync(),)), *kernel.body))
+    return replace(kernel, body=(If(Var("nowhere").eq(0), (Elect(()),)), *kernel.body))
 
 
 def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:

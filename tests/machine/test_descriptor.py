@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Var
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import SharedBuffer
 from lowering.machine.compute import mn_major_chunks, operand_chunks
 from lowering.machine.memory import SHARED_BASE, swizzled

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowering.ground.types import DType, FragmentType
+from lowering.ground.dtypes import DType
+from lowering.ground.types import FragmentType
 from lowering.machine.fragment import (
     block_to_lanes,
     convert,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.machine.errors import FaultError
 from lowering.machine.tensors import GlobalTensor, box_chunks

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError
-from lowering.ground.types import DType, Swizzle
+from lowering.ground.types import Swizzle
 from passes.swizzle_shared import swizzle_shared, widest_swizzle
 from tests.passes.texts import full, kernel, lowered, unchanged
 

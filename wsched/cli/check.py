@@ -25,8 +25,6 @@ __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random
 TOLERANCE = {DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5}
 """Relative Frobenius error against fp32 that rounding to a type may cause."""
 
-_NUMPY = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -223,7 +221,7 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
 def _rounded(values: Any, dtype: DataType) -> Any:
     """``values`` in the NumPy type of ``dtype``; bfloat16 is that of ml_dtypes."""
     if dtype is not DataType.BFloat16:
-        return values.astype(_NUMPY[dtype])
+        return values.astype(dtype.element.numpy)
     try:
         import ml_dtypes
     except ImportError as e:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from lowering.ground.dtypes import DType
+
 __all__ = ["DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
 
 
@@ -18,18 +20,18 @@ class _Named(Enum):
 
 
 class DataType(_Named):
-    """Element type; the value is (text in a tensor's name, bytes of an element)."""
+    """Element type; the value is (text in a tensor's name, the same type in memory)."""
 
-    BFloat16 = ("__bfloat", 2)
-    Half = ("__half", 2)
-    Float = ("float", 4)
-    Double = ("double", 8)
-    Float8_e4m3fn = ("__e4m3", 1)
-    Float8_e5m2 = ("__e5m2", 1)
-    Int = ("int64_t", 8)
-    Int32 = ("int", 4)
-    Index = ("nvfuser_index_t", 8)
-    Bool = ("bool", 1)
+    BFloat16 = ("__bfloat", DType.BF16)
+    Half = ("__half", DType.F16)
+    Float = ("float", DType.F32)
+    Double = ("double", DType.F64)
+    Float8_e4m3fn = ("__e4m3", DType.E4M3)
+    Float8_e5m2 = ("__e5m2", DType.E5M2)
+    Int = ("int64_t", DType.S64)
+    Int32 = ("int", DType.S32)
+    Index = ("nvfuser_index_t", DType.S64)
+    Bool = ("bool", DType.BOOL)
 
     @property
     def text(self) -> str:
@@ -37,9 +39,14 @@ class DataType(_Named):
         return self.value[0]
 
     @property
+    def element(self) -> DType:
+        """The type of its elements in memory, which knows their size and their other names."""
+        return self.value[1]
+
+    @property
     def bytes(self) -> int:
         """Bytes of one element in memory."""
-        return self.value[1]
+        return self.element.bytes
 
 
 class MemoryType(_Named):

@@ -35,8 +35,6 @@ FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store res
 MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
 
-_DTYPES = {DataType.BFloat16: "bfloat16", DataType.Half: "float16", DataType.Float: "float32"}
-
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
@@ -67,10 +65,10 @@ class Arguments:
 
 
 def torch_dtype(dtype: DataType) -> torch.dtype:
-    """The torch type of a fusion type that kernels handle."""
+    """The torch type of a fusion type."""
     import torch
 
-    found: torch.dtype = getattr(torch, _DTYPES[dtype])
+    found: torch.dtype = getattr(torch, dtype.element.torch)
     return found
 
 

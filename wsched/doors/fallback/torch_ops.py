@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from typing import Any
 
+from wsched.fusion import DataType
+
 __all__ = ["PROMOTED", "operations", "torch_dtype"]
 
 Dims = int | Sequence[int] | None
@@ -35,25 +37,12 @@ _SAME = (
 )
 """Operations that torch has under the same name, with the same positional arguments."""
 
-_DTYPES = {
-    "BFloat16": "bfloat16",
-    "Half": "float16",
-    "Float": "float32",
-    "Double": "float64",
-    "Float8_e4m3fn": "float8_e4m3fn",
-    "Float8_e5m2": "float8_e5m2",
-    "Int": "int64",
-    "Int32": "int32",
-    "Index": "int64",
-    "Bool": "bool",
-}
-
 
 def torch_dtype(name: str) -> Any:
     """The torch type of a member of ``DataType``, by its name."""
     import torch
 
-    return getattr(torch, _DTYPES[name])
+    return getattr(torch, DataType[name].element.torch)
 
 
 @cache

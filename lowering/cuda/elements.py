@@ -1,0 +1,54 @@
+"""Elements of each data type in C++: what a register of them is, and how fp32 becomes one."""
+
+from __future__ import annotations
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import UnsupportedError
+
+__all__ = ["moved", "pack", "register_type", "unpack"]
+
+_PAIRS = (DType.BF16, DType.F16)
+"""Types of which ``device.cuh`` converts two at once."""
+
+
+def register_type(dtype: DType) -> str:
+    """C++ type of a register of a fragment: packed elements are raw bits."""
+    if dtype is DType.PRED:
+        return "bool"
+    return "unsigned" if dtype.register_bits < 32 else dtype.cuda
+
+
+def pack(dtype: DType) -> str:
+    """The device function that rounds two fp32 values and packs them into a register.
+
+    Raises:
+        UnsupportedError: there is none for the type.
+    """
+    return f"ptx::cvt_{_convertible(dtype)}x2"
+
+
+def unpack(dtype: DType) -> str:
+    """The device function template that gives half 0 or 1 of a register as fp32.
+
+    Raises:
+        UnsupportedError: there is none for the type.
+    """
+    return f"ptx::cvt_f32_{_convertible(dtype)}"
+
+
+def _convertible(dtype: DType) -> str:
+    if dtype not in _PAIRS:
+        known = ", ".join(d.value for d in (*_PAIRS, DType.F32))
+        raise UnsupportedError(f"arithmetic on {dtype.value} in CUDA", known)
+    return dtype.ptx
+
+
+def moved(dtype: DType) -> str:
+    """What loads and stores of one element are called: ``f32``, or ``b16`` for any 16 bits.
+
+    Raises:
+        UnsupportedError: threads do not move elements of the type.
+    """
+    if dtype is not DType.F32 and dtype.register_bits != 16:
+        raise UnsupportedError(f"threads that move {dtype.value} in CUDA", "16-bit types, f32")
+    return "f32" if dtype is DType.F32 else "b16"

@@ -1,0 +1,79 @@
+"""What every part of wsched may want to know of a kind of statement, said once, at the node.
+
+The verifier, the walks and the passes ask these instead of listing classes, so a new node says
+here what it is, and what does not concern it need not be edited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+__all__ = ["Memory", "Threads", "Traits"]
+
+
+class Memory(Flag):
+    """Memory as threads and copies see it: an address space, and the proxy that it goes through.
+
+    ``GLOBAL`` is memory that other grids may use as well. ``SHARED`` is shared memory through the
+    generic proxy (the threads' own accesses), ``SHARED_ASYNC`` through the async proxy (TMA,
+    wgmma). ``TRACE`` is what nobody reads before the launch has ended.
+    """
+
+    NONE = 0
+    GLOBAL = auto()
+    SHARED = auto()
+    SHARED_ASYNC = auto()
+    TRACE = auto()
+
+
+class Threads(Enum):
+    """Which threads execute a statement.
+
+    ``ANY``: each thread for itself, under ``elect`` or not. ``WARP``: all threads of a warp
+    together, so never under ``elect``. ``ONE``: one thread, so under ``elect``, where a kernel has
+    roles.
+    """
+
+    ANY = auto()
+    WARP = auto()
+    ONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Properties of all statements of one kind.
+
+    Args:
+        threads: who executes it.
+        reads: memory that it reads, perhaps after the statement is over.
+        writes: likewise.
+        synchronizes: whether it waits, signals, or orders what others do.
+        consumes: fields whose fragments' registers the result takes over.
+        flying: fields whose fragments may be in flight.
+        binds: fields that hold what it defines.
+        since: the pass that first makes such statements; none for those of the tile level.
+        until: the pass that leaves none of them; none for those of the final kernel.
+        filled: (field, pass): a field that is not None any more once the pass has run.
+    """
+
+    threads: Threads = Threads.ANY
+    reads: Memory = Memory.NONE
+    writes: Memory = Memory.NONE
+    synchronizes: bool = False
+    consumes: tuple[str, ...] = ()
+    flying: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ("out",)
+    since: str | None = None
+    until: str | None = None
+    filled: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pure(self) -> bool:
+        """Whether nothing is lost where nobody reads the result: no effect but the value."""
+        return not (self.writes or self.synchronizes or self.consumes)
+
+    @property
+    def touches(self) -> Memory:
+        """Memory that it reads or writes."""
+        return self.reads | self.writes
