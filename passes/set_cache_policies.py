@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.errors import InternalError
+from lowering.ground.errors import ScheduleError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, Stmt, TmaLoad, TmaStore
 from lowering.kernel.visit import rewrite
@@ -32,13 +32,15 @@ def set_cache_policies(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tma.load A_s[0, 0, 0], A[row, k], bar=full[0], cache=evict_first
 
     Raises:
-        InternalError: a policy for a tensor map that the kernel does not have.
+        ScheduleError: a policy for a tensor that no TMA copies.
     """
     policies = dict(options.cache_policies)
     if not policies:
         return kernel
-    for name in sorted(policies.keys() - {m.name for m in kernel.tensor_maps}):
-        raise InternalError("set_cache_policies", f"no tensor map {name} for {policies[name]}")
+    there = tuple(m.name for m in kernel.tensor_maps)
+    for name in sorted(policies.keys() - set(there)):
+        wrote = f"cache_policies: {name} {policies[name]}"
+        raise ScheduleError("cache-policy", wrote, f"no TMA copies {name}", there)
 
     def one(stmt: Stmt) -> Body | None:
         match stmt:

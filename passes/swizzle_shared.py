@@ -76,7 +76,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
             maps[name] = replace(
                 kernel.tensor_map(name),
-                box=(_box_rows(rows[name]), buffer.box_cols),
+                box=(_box_rows(buffer.name, rows[name]), buffer.box_cols),
                 swizzle=buffer.swizzle,
             )
     kernel = replace(
@@ -140,13 +140,23 @@ def _slice(kernel: Kernel, buffer: SharedBuffer) -> tuple[int, int]:
     return found
 
 
-def _box_rows(rows: int) -> int:
+def _box_rows(name: str, rows: int) -> int:
     """Rows of the largest box that fills ``rows`` a whole number of times.
 
     One tensor map may serve tiles of different height (both operands from one tensor); ``rows`` is
     then their greatest common divisor.
+
+    Raises:
+        ScheduleError: rows that do not fill the pattern of a swizzle.
     """
     step = hopper.SWIZZLE_ROWS
+    if rows % step:
+        raise ScheduleError(
+            "swizzle",
+            f"a shared tile {name} of {rows} rows",
+            f"the pattern of a swizzle repeats after {step} rows",
+            (f"a multiple of {step} rows",),
+        )
     largest = min(rows, hopper.TMA_BOX_MAX) // step * step
     return next(r for r in range(largest, 0, -step) if rows % r == 0)
 

@@ -62,12 +62,19 @@ def test_examples_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("torch")
     pytest.importorskip("nvfuser_direct")
     monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # what the examples save
     names: dict[str, object] = {}
     for block in python_blocks("README.md"):
         exec(compile(block, "README.md", "exec"), names)
     a, b, out = names["a"], names["b"], names["out"]
     expected = a.float() @ b.float().T  # type: ignore[attr-defined]
     assert (out.float() - expected).norm() < 4e-3 * expected.norm()  # type: ignore[attr-defined]
+
+
+def test_a_matmul_from_nothing_takes_few_lines() -> None:
+    (block,) = (b for b in python_blocks("README.md") if "wsched.Schedule(fd)" in b)
+    schedule, _, _ = block.partition("\n\nprint(s.show()")
+    assert len([line for line in schedule.splitlines() if line]) <= 25
 
 
 def test_example_of_the_debug_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

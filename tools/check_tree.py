@@ -10,7 +10,7 @@ from pathlib import Path
 
 FILE_LINES, FUNCTION_LINES, COLUMNS = 400, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
-FOLDERS = (*PACKAGES, "tests", "tools")
+FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 
 BASE = ("lowering.ground", "lowering.target.hopper")
 KERNEL = ("lowering.kernel", "lowering.ground", "lowering.target")

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError, WschedError
+    from lowering.ground.expr import Special
     from wsched.choose.legal_tiles import legal_tiles
     from wsched.doors.dropin import enabled, install, uninstall
     from wsched.doors.dropin.definition import FusionDefinition
     from wsched.front.api import compile, execute, explain
+    from wsched.front.schedule import Schedule
+    from wsched.fusion.tensor import Pipelined, WarpSpecialized
+    from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.run.compiled import CompiledFusion
     from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
         TilingStrategy,
     )
     from wsched.schedule.matmul.tiles import TileChoice
+    from wsched.schedule.options import KernelOptions
 
 __version__ = "0.1.0"
 
@@ -47,15 +52,23 @@ __all__ = [
     "FusionDefinition",
     "GemmTile",
     "InternalError",
+    "KernelOptions",
+    "LoadStoreOpType",
     "MatMulTileOptions",
     "MatmulParams",
+    "MemoryType",
     "MmaMacro",
+    "ParallelType",
+    "Pipelined",
+    "Schedule",
     "ScheduleError",
+    "Special",
     "SupportedVectorization",
     "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
     "UnsupportedError",
+    "WarpSpecialized",
     "WschedError",
     "__version__",
     "compile",
@@ -68,6 +81,14 @@ __all__ = [
 ]
 
 _HOME = {
+    "Schedule": "wsched.front.schedule",
+    "KernelOptions": "wsched.schedule.options",
+    "LoadStoreOpType": "wsched.fusion.types",
+    "MemoryType": "wsched.fusion.types",
+    "ParallelType": "wsched.fusion.types",
+    "WarpSpecialized": "wsched.fusion.tensor",
+    "Pipelined": "wsched.fusion.tensor",
+    "Special": "lowering.ground.expr",
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.errors import InternalError
+from lowering.ground.errors import ScheduleError
 from passes.set_cache_policies import set_cache_policies
 from tests.passes.texts import full, lowered, unchanged
 
@@ -35,9 +35,9 @@ def test_without_policies_nothing_changes() -> None:
 
 
 def test_a_tensor_that_the_kernel_does_not_have() -> None:
-    with pytest.raises(InternalError) as error:
+    with pytest.raises(ScheduleError) as error:
         lowered(set_cache_policies, BEFORE, cache_policies=(("C", "evict_last"),))
     assert str(error.value) == (
-        "set_cache_policies: no tensor map C for evict_last\n"
-        "This is a defect of wsched, please report it with the dump."
+        "ScheduleError[cache-policy]: cache_policies: C evict_last: no TMA copies C\n"
+        "  legal here: A; B; D"
     )

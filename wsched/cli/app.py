@@ -12,15 +12,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from lowering.ground.errors import UnsupportedError, WschedError
+from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched import __version__
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
-from wsched.cli.definitions import Extents, extents_for, kernel_for, write_dumps
+from wsched.cli.definitions import (
+    Extents,
+    extents_for,
+    kernel_for,
+    read_definition,
+    schedule_for,
+    write_dumps,
+)
 from wsched.front.api import import_fusion
 from wsched.front.explanation import explain_definition
-from wsched.fusion import Fusion
+from wsched.front.schedule import Schedule
 from wsched.nvfuser.cli import app as plugin_app
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.matmul.params import MatmulParams
@@ -53,7 +60,9 @@ app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with w
 File = Annotated[
     Path,
     typer.Argument(
-        help="A definition as nvFuser prints it (repr(fd)).", exists=True, dir_okay=False
+        help="A definition as nvFuser prints it (repr(fd)), or a schedule of one.",
+        exists=True,
+        dir_okay=False,
     ),
 ]
 Shape = Annotated[
@@ -93,8 +102,9 @@ def dump(
         str,
         typer.Option(
             "--stage",
-            help="fusion, subdags, dot (Graphviz), loops, lower, the name of a pass, kernel, "
-            "cuda, ptx, sass; 'all' writes a file for each.",
+            help="schedule (a text to change and give in FILE's place), fusion, subdags, dot "
+            "(Graphviz), loops, lower, the name of a pass, kernel, cuda, ptx, sass; 'all' writes a "
+            "file for each but schedule.",
         ),
     ] = "loops",
     shape: Shape = None,
@@ -103,8 +113,11 @@ def dump(
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
-    text, _, extents = _read(file, shape)
-    kernel = kernel_for(text, extents, sms, _params(params))
+    definition, extents = _read(file, shape)
+    if stage == "schedule":
+        typer.echo(str(schedule_for(definition, extents, sms, _params(params))), nl=False)
+        return
+    kernel = kernel_for(definition, extents, sms, _params(params))
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
         return
@@ -128,10 +141,10 @@ def run(
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
     from wsched.cli.check import check, device, multiprocessors, random_inputs
 
-    text, fusion, extents = _read(file, shape)
+    definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
-    outcome = check(kernel, random_inputs(fusion, extents, seed, where))
+    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    outcome = check(kernel, random_inputs(kernel.fusion, extents, seed, where))
     typer.echo(outcome.text, nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
@@ -154,10 +167,10 @@ def trace(
 
     if find_spec("torch") is None:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
-    text, fusion, extents = _read(file, shape)
+    definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(text, extents, multiprocessors(where), _params(params))
-    found = kernel.trace(*random_inputs(fusion, extents, seed, where))
+    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    found = kernel.trace(*random_inputs(kernel.fusion, extents, seed, where))
     typer.echo(found.table(), nl=False)
     for write, path, name in (
         (found.save, json_path, "--json"),
@@ -180,10 +193,10 @@ def explain_command(
 ) -> None:
     """Say which way a definition goes on a GPU, every choice and every refusal."""
     asked, given = _asked(shape), _params(params)
-    text = _text(file)
+    definition = _definition(file)
     with _named(file):
         found = explain_definition(
-            text,
+            definition,
             f"a GPU of compute capability 9.0 with {sms} multiprocessors",
             lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
             given,
@@ -194,7 +207,24 @@ def explain_command(
     typer.echo(str(found))
     if found.kernel is not None:
         extents = Extents.parse(found.kernel.problem)
-        typer.echo(side_by_side(kernel_for(text, extents, sms, given).fusion), nl=False)
+        typer.echo(side_by_side(kernel_for(definition, extents, sms, given).fusion), nl=False)
+
+
+@app.command(name="check")
+def check_command(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
+    text = _text(file)
+    with _named(file, ScheduleError):
+        schedule = Schedule.parse(text)
+    found = schedule.check()
+    if as_json:
+        typer.echo(json.dumps(found.to_dict() | {"loops": schedule.show()}, indent=2))
+    else:
+        typer.echo(f"{schedule.show()}\n{found}", nl=False)
+    raise typer.Exit(0 if found.error is None else 1)
 
 
 @app.command()
@@ -229,12 +259,19 @@ def version() -> None:
     typer.echo(__version__)
 
 
-def _read(file: Path, shape: str | None) -> tuple[str, Fusion, Extents]:
-    """Text and fusion of a definition, and the extents to look at; errors name the file."""
-    asked, text = _asked(shape), _text(file)
+def _read(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
+    """A definition or schedule, and the extents to look at; errors name the file."""
+    asked, found = _asked(shape), _definition(file)
     with _named(file):
-        fusion = import_fusion(text)
-    return text, fusion, extents_for(fusion, asked)
+        fusion = found.fusion if isinstance(found, Schedule) else import_fusion(found)
+    return found, extents_for(fusion, asked)
+
+
+def _definition(file: Path) -> str | Schedule:
+    """What a file has; an error names it."""
+    text = _text(file)
+    with _named(file, ScheduleError):
+        return read_definition(text)
 
 
 def _asked(shape: str | None) -> Extents | None:
@@ -259,11 +296,11 @@ def _text(file: Path) -> str:
 
 
 @contextmanager
-def _named(file: Path) -> Iterator[None]:
-    """End with status 2 and the file's name where its definition is not supported."""
+def _named(file: Path, also: type[WschedError] = UnsupportedError) -> Iterator[None]:
+    """End with status 2 and the file's name where it is not supported, or raises another error."""
     try:
         yield
-    except UnsupportedError as e:
+    except (UnsupportedError, also) as e:
         typer.echo(f"{file}: {e}", err=True)
         raise typer.Exit(2) from None
 

@@ -10,6 +10,8 @@ from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
 from wsched.front.api import import_fusion
+from wsched.front.own import kernel_of
+from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.cpu import MULTIPROCESSORS
@@ -17,7 +19,10 @@ from wsched.run.input_error import InputError
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "write_dumps"]
+__all__ = [
+    "DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "read_definition",
+    "schedule_for", "write_dumps",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,45 @@ def kernel_for(
     sms: int = MULTIPROCESSORS,
     params: MatmulParams | None = None,
 ) -> CompiledFusion:
-    """The kernel that a definition gets for a problem; needs neither torch nor a GPU."""
+    """The kernel of a schedule, or that a definition gets for a problem; needs no torch, no GPU.
+
+    Raises:
+        InputError: parameters beside a schedule.
+    """
+    if isinstance(definition, Schedule):
+        _refuse_params(params)
+        return kernel_of(definition)
     fusion = import_fusion(definition)
     return compile_fusion(fusion, params or choose_params(extents.problem(fusion, sms)))
+
+
+def schedule_for(
+    definition: Any,
+    extents: Extents,
+    sms: int = MULTIPROCESSORS,
+    params: MatmulParams | None = None,
+) -> Schedule:
+    """The schedule that a definition gets for a problem, call by call; a schedule as it is."""
+    if isinstance(definition, Schedule):
+        _refuse_params(params)
+        return definition
+    chosen = params or choose_params(extents.problem(import_fusion(definition), sms))
+    return Schedule.of(definition, chosen)
+
+
+def _refuse_params(params: MatmulParams | None) -> None:
+    if params is not None:
+        text = "--params beside a schedule, which has made every choice itself"
+        raise InputError(text, "params", type(params).__name__, "None")
+
+
+def read_definition(text: str) -> str | Schedule:
+    """A definition's text as it is, that of a schedule as the schedule.
+
+    Raises:
+        ScheduleError, UnsupportedError: as :meth:`wsched.front.schedule.Schedule.parse`.
+    """
+    return Schedule.parse(text) if is_schedule_text(text) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.nvfuser_cost import nvfuser_cost
 from wsched.choose.problem import H200, H200_L2_BYTES, Problem
 from wsched.choose.route import Route, routes
+from wsched.front.own import compile_schedule
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 from wsched.run.arguments import extents_of, reads_pairs, tma_inputs
@@ -20,10 +21,11 @@ from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies, slower_than_direct
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.host import class_key
-from wsched.run.input_error import InputError
+from wsched.run.input_error import InputError, require_sequence
 from wsched.run.layout import laid_out
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -117,12 +119,12 @@ def execute(
 
     CUDA tensors go to the kernel or to nvFuser; CPU tensors to the machine model, which executes
     the same kernel. What neither takes is computed by torch, operation by operation. The way is
-    decided once for each class of inputs; :func:`explain` tells it. With ``params`` or
-    ``batch_invariant`` there is only wsched's kernel.
+    decided once for each class of inputs; :func:`explain` tells it. With ``params``,
+    ``batch_invariant`` or a schedule there is only wsched's kernel.
 
     Args:
-        definition: a ``nvfuser_direct.FusionDefinition``, the text that nvFuser prints for one, or
-            its operations as :func:`recorded` returns them.
+        definition: a ``nvfuser_direct.FusionDefinition``, the text that nvFuser prints for one,
+            its operations as :func:`recorded` returns them; or a ``wsched.Schedule``.
         inputs: tensors in the order of the definition, on one device.
         params: a schedule of your own; by default the heuristic's.
         batch_invariant: whether the bits of a row of the result must not depend on the other rows
@@ -139,10 +141,10 @@ def execute(
         ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
     if type(inputs) not in (list, tuple):
-        _check_sequence(inputs)
+        require_sequence(inputs)
     if batch_invariant:
         return _execute_invariant(definition, inputs, params)
-    if params is not None:
+    if params is not None or isinstance(definition, Schedule):
         return compile(definition, inputs, params=params)(*inputs)
     known = _known(definition)
     route = known.routes.get(class_key(inputs))
@@ -199,10 +201,14 @@ def explain(
         InputError: the tensors do not fit the definition.
         UnsupportedError: none of the ways takes it.
     """
-    from wsched.front.explanation import explain_kernel, explain_other
+    from wsched.front.explanation import explain_given, explain_kernel, explain_other
 
-    _check_sequence(inputs)
+    require_sequence(inputs)
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
+    if isinstance(definition, Schedule):
+        kernel = compile(definition, inputs, batch_invariant=batch_invariant)
+        kernel.admit(inputs)
+        return explain_given(kernel, problem_of(kernel.fusion, inputs), where)
     if batch_invariant:
         kernel = compile(definition, inputs, batch_invariant=True)
         kernel.admit(inputs)
@@ -234,7 +240,9 @@ def compile(
     shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
     registers open: the first pair that does not spill is taken.
     """
-    _check_sequence(inputs)
+    require_sequence(inputs)
+    if isinstance(definition, Schedule):
+        return compile_schedule(definition, inputs, params, batch_invariant)
     key = _kernel_key(definition, inputs, params, batch_invariant)
     found = _kernels.get(key)
     if found is None:
@@ -312,7 +320,7 @@ def planned(definition: Any, inputs: Sequence[torch.Tensor]) -> tuple[Fusion, Pr
         InputError: the tensors do not fit the definition.
         UnsupportedError: a definition that wsched does not schedule.
     """
-    _check_sequence(inputs)
+    require_sequence(inputs)
     fusion = laid_out(import_fusion(definition), inputs)
     return fusion, problem_of(fusion, inputs)
 
@@ -353,18 +361,6 @@ def _known_text(text: str | Definition) -> _Known:
         while len(_texts) > _TEXTS:
             del _texts[next(iter(_texts))]
     return found
-
-
-def _check_sequence(inputs: Any) -> None:
-    """Refuse a tensor in place of a list of them, and what can be gone through only once."""
-    if isinstance(inputs, Sequence):
-        return
-    kind = type(inputs).__name__
-    if hasattr(inputs, "data_ptr"):
-        text = f"inputs is a {kind}, not a list of tensors; write [x] for a tensor x"
-        raise InputError(text, "inputs", kind, "a list of tensors")
-    text = f"inputs is a {kind}, not a list of tensors and numbers"
-    raise InputError(text, "inputs", kind, "a list of tensors and numbers")
 
 
 def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:

@@ -17,19 +17,20 @@ from wsched.choose.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.doors.fallback import rebuild, unknown_ops
 from wsched.front.api import import_fusion, recorded
+from wsched.front.own import kernel_of
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import Copy
 from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.schedule import Schedule
 
 __all__ = [
     "Choice", "Explanation", "KernelFacts", "explain_definition", "explain_given",
     "explain_kernel", "explain_other",
 ]  # fmt: skip
 
-
-NO_PREDICTION = "nothing, the cost model describes warp-specialized persistent kernels only"
+NO_PREDICTION = "nothing, the cost model describes only what the heuristic can choose"
 
 RUNNERS_UP = 8
 """Ways not taken that the text shows."""
@@ -60,9 +61,10 @@ class KernelFacts:
         cost: their parts, and what they follow from.
         others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
-        params: the parameters, nested.
+        params: the parameters, nested; empty of a schedule that was written call by call.
         tuned: the entry of a table that the schedule is from, and its ``file``; None if it is
             chosen by what is predicted, or given.
+        schedule: the calls that made it, where there are no parameters.
     """
 
     problem: str
@@ -77,9 +79,13 @@ class KernelFacts:
     relation: tuple[str, ...]
     params: dict[str, Any]
     tuned: dict[str, Any] | None = None
+    schedule: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        params = str(MatmulParams.from_dict(self.params)).splitlines()
+        title, made = "schedule, call by call:", list(self.schedule)
+        if not made:
+            title = "parameters, under nvFuser's names:"
+            made = str(MatmulParams.from_dict(self.params)).splitlines()
         lines = [
             f"{self.problem} on {self.sms} multiprocessors: {self.kernel}",
             f"  {self.grid} CTAs of {self.threads} threads and {self.shared_bytes} bytes of "
@@ -89,8 +95,8 @@ class KernelFacts:
             "legal, because the index of the load loop follows from compute's loops:",
             *(f"  {line}" for line in self.relation),
             "",
-            "parameters, under nvFuser's names:",
-            *(f"  {line}" for line in params),
+            title,
+            *(f"  {line}" for line in made),
             "",
         ]
         return "\n".join(lines)
@@ -198,11 +204,14 @@ def _copied(needed: tuple[Copy, ...]) -> tuple[Choice, ...]:
 
 def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
     """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
-    others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
-    described = kernel.params.warp_specialized and kernel.params.persistent
-    us = cost(problem, kernel.params) if described else None
+    given = kernel.made_from
+    others = [c for c in candidates(problem) if given is None or not c.params.matches(given)]
+    described = given and given.warp_specialized and given.persistent
+    us = cost(problem, given) if given and described else None
     facts = _facts(kernel, problem, us, others)
-    choice = Choice("params", _short(kernel.params), "given, not chosen by the heuristic")
+    choice = Choice("schedule", kernel.kernel.name, "written call by call")
+    if given is not None:
+        choice = Choice("params", _short(given), "given, not chosen by the heuristic")
     return Explanation(WSCHED, device, facts, (choice,), ())
 
 
@@ -225,7 +234,8 @@ def _facts(
         cost=cost,
         others={_short(c.params): c.cost.us for c in others},
         relation=tuple("".join(map(str, kernel.plan.relations)).splitlines()),
-        params=kernel.params.to_dict(),
+        params={} if kernel.made_from is None else kernel.made_from.to_dict(),
+        schedule=tuple(map(str, kernel.fusion.history)) if kernel.made_from is None else (),
     )
 
 
@@ -243,7 +253,7 @@ def explain_definition(
     """The explanation without inputs, for a GPU of compute capability 9.0.
 
     Args:
-        definition: live, or a text.
+        definition: live, or a text; or a schedule.
         device: how to call the GPU.
         problem_of: the problem to plan for, from the fusion.
         params: a schedule in place of the heuristic's; then there is only wsched's kernel.
@@ -253,6 +263,8 @@ def explain_definition(
         ScheduleError: ``params`` make an illegal schedule.
         InputError: a problem that the definition excludes.
     """
+    if isinstance(definition, Schedule):
+        return explain_given(kernel_of(definition), problem_of(definition.fusion), device)
     if params is not None:
         fusion = import_fusion(definition)
         return explain_given(compile_fusion(fusion, params), problem_of(fusion), device)

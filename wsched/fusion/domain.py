@@ -29,7 +29,8 @@ class IterDomain:
     Args:
         id: unique in its fusion; never reused.
         extent: number of indices. A broadcast domain holds the extent that it is expanded to.
-        label: a word for the reader, e.g. ``tile``; no meaning hangs on it.
+        label: a word for the reader, e.g. ``tile``. A schedule may name a loop by it, where no
+            other loop of the tensor has that label.
         iter_type: iteration, reduction or broadcast.
         parallel: what runs its iterations; meaningful for loop domains only.
     """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from wsched.fusion.types import DataType
 
-__all__ = ["Definition", "Node", "Ref", "Value", "text_of"]
+__all__ = ["Definition", "Node", "Ref", "Value", "definition_text", "text_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +89,33 @@ def text_of(value: Value) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(text_of, value))}]"
     return str(value) if isinstance(value, Ref) else repr(value)
+
+
+def definition_text(definition: Definition) -> str:
+    """A definition as nvFuser prints one, which ``record_text`` reads back; scalars in full."""
+    names: dict[str, str] = {}
+    for name in (r for n in definition.nodes for r in n.results):
+        plain = name.replace("@", "_")  # a name that the text assigned again
+        while plain in names.values():
+            plain += "_"
+        names[name] = plain
+    lines = ["def nvfuser_fusion(fd : FusionDefinition) -> None :"]
+    for n in definition.nodes:
+        inner = "" if n.op in ("define_tensor", "define_scalar") else "ops."
+        arguments = [_source(v, names) for v in n.operands]
+        arguments += [f"{k}={_source(v, names)}" for k, v in n.kwargs]
+        results = ", ".join(names[r] for r in n.results)
+        lines.append(f"    {results} = fd.{inner}{n.op}({', '.join(arguments)})")
+    lines += [f"    fd.add_output({names[name]})" for name in definition.outputs]
+    return "\n".join([*lines, ""])
+
+
+def _source(value: Value, names: dict[str, str]) -> str:
+    """A value as Python that the recorder reads back."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(_source(v, names) for v in value)}]"
+    if isinstance(value, Ref):
+        return names[value.name]
+    if isinstance(value, float) and not isfinite(value):
+        return f"float('{value}')"
+    return repr(value)

@@ -19,16 +19,8 @@ from passes.dump import ALL, Dumper, dumper_from_environment
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
 from wsched import __version__
-from wsched.fusion import Fusion, fusion_text
-from wsched.run.arguments import (
-    Arguments,
-    bind,
-    matrix,
-    new_result,
-    result_shape,
-    stored_matrix,
-    torch_dtype,
-)
+from wsched.fusion import Fusion, ParallelType, fusion_text
+from wsched.run.arguments import Arguments, bind
 from wsched.run.copies import copied
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key
@@ -36,12 +28,16 @@ from wsched.run.input_error import InputError
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.once import once
+from wsched.run.results import add_outputs, results
 from wsched.run.workspace import Workspace
 from wsched.schedule.loops import loops_text
+from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import plan_matmul
+from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan
+from wsched.schedule.registers import require_registers
 from wsched.schedule.subdags import subdags_text, to_dot
 
 if TYPE_CHECKING:
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
     from lowering.cuda.launch import LoadedKernel
     from wsched.trace.spans import Trace
 
-__all__ = ["STAGES", "CompiledFusion", "compile_fusion"]
+__all__ = ["STAGES", "CompiledFusion", "compile_fusion", "compile_plan"]
 
 _SCHEDULED = {
     "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
@@ -75,16 +71,31 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         UnsupportedError: they are legal, but there is no lowering for them.
     """
     made = plan_matmul(fusion, params)
-    scheduled = made.fusion
     params = settled(fusion, params)
-    options = lowering_options(fusion, params)
     name = kernel_name(fusion, params)
+    return replace(compile_plan(made, kernel_options(fusion, params), name), made_from=params)
+
+
+def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusion:
+    """Lower a schedule that has been proved; NVRTC runs when the kernel is first needed on a GPU.
+
+    Args:
+        made: the schedule.
+        options: what it says beside loops.
+        name: of the kernel, a C identifier.
+
+    Raises:
+        ScheduleError: a limit of the device that the proof does not know, such as shared memory.
+        UnsupportedError: there is no lowering for it.
+    """
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
-        _dump_scheduled(scheduled, dumper)
-    tile_level = lower(made, name, params.supported_vec_size.epilogue)
-    kernel = run_passes(tile_level, options, dumper)
-    compiled = CompiledFusion(params, made, options, tile_level, kernel)
+        _dump_scheduled(made.fusion, dumper)
+    require_registers(made)
+    told = lowering_options(made.fusion, options)
+    tile_level = lower(made, name, options.vector)
+    kernel = run_passes(tile_level, told, dumper)
+    compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:
         compiled._dump_code(dumper)
     return compiled
@@ -95,25 +106,35 @@ class CompiledFusion:
     """One kernel class of a fusion: any M, N, K, strides and grid run on it.
 
     Attributes:
-        params: the parameters that the schedule was made from, with the register pair it has.
         plan: the schedule, proved.
         options: what the passes were told.
         tile_level: the kernel before the passes.
         kernel: the final kernel IR, which is executed, simulated and emitted.
+        vector: columns that threads access at once where they access global memory themselves.
+        made_from: the parameters that the matmul scheduler made the schedule from, with the
+            register pair it has; None of a schedule that was written call by call.
         trials: each register pair that was compiled to choose this one, and what came of it.
     """
 
-    params: MatmulParams
     plan: Plan
     options: LoweringOptions
     tile_level: Kernel
     kernel: Kernel
+    vector: int = 2
+    made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
 
     @property
     def fusion(self) -> Fusion:
         """The scheduled fusion."""
         return self.plan.fusion
+
+    @property
+    def params(self) -> MatmulParams:
+        """The parameters of a schedule that was made from some; AttributeError of any other."""
+        if self.made_from is None:
+            raise AttributeError("the schedule was written call by call, it has no parameters")
+        return self.made_from
 
     def __call__(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
@@ -175,7 +196,7 @@ class CompiledFusion:
         return copied(self.fusion, inputs)
 
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
-        return bind(self.fusion, inputs, self.params.supported_vec_size.epilogue)
+        return bind(self.fusion, inputs, self.vector)
 
     def trace(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
@@ -200,7 +221,7 @@ class CompiledFusion:
 
         options = replace(
             self.options,
-            trace_slots=SLOTS[self.params.persistent],
+            trace_slots=SLOTS[_loops_over_tiles(self.fusion)],
             programmatic_dependent_launch=False,
         )
         named = replace(self.tile_level, name=f"{self.kernel.name}_traced")
@@ -230,19 +251,13 @@ class CompiledFusion:
         grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
 
+    def _results(
+        self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
+    ) -> list[torch.Tensor]:
+        return results(self.fusion, arguments, out)
+
     def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
-        """Enter the outputs' matrices among the arguments."""
-        by_tma = {t.name for t in self.kernel.tensor_maps}
-        vector = self.params.supported_vec_size.epilogue
-        for position, (binding, tensor) in enumerate(
-            zip(self.fusion.outputs, outputs, strict=True)
-        ):
-            what = f"output {position}"
-            arguments.matrices[binding.tensor] = (
-                matrix(self.fusion, binding, tensor, what)
-                if binding.tensor in by_tma
-                else stored_matrix(self.fusion, binding, tensor, what, vector)
-            )
+        add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs)
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
         """Check that a call would be taken, without running it or allocating results.
@@ -277,35 +292,6 @@ class CompiledFusion:
         require_hopper(torch, device.index)
         self.loaded.prepare_device(device.index)
         self.loaded.resident_ctas(device.index)
-
-    def _results(
-        self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
-    ) -> list[torch.Tensor]:
-        import torch
-
-        if isinstance(out, torch.Tensor):
-            out = [out]
-        if out is not None and len(out) != len(self.fusion.outputs):
-            outputs = len(self.fusion.outputs)
-            text = f"out has {len(out)} tensors, the definition has {outputs} outputs"
-            raise InputError(text, "out", str(len(out)), str(outputs))
-        results = []
-        for position, binding in enumerate(self.fusion.outputs):
-            shape = result_shape(binding, arguments.extents)
-            dtype = torch_dtype(binding.dtype)
-            if out is None:
-                results.append(
-                    new_result(self.fusion, binding, arguments.extents, arguments.device)
-                )
-                continue
-            given = out[position]
-            if (list(given.shape), given.dtype, given.device) != (shape, dtype, arguments.device):
-                argument, wanted = f"out[{position}]", f"{dtype} {shape} on {arguments.device}"
-                found = f"{given.dtype} {list(given.shape)} on {given.device}"
-                text = f"{argument} is {found}, the result is {wanted}"
-                raise InputError(text, argument, found, wanted)
-            results.append(given)
-        return results
 
     def grid(self, extents: dict[str, int], resident: int) -> int:
         """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
@@ -391,6 +377,12 @@ class CompiledFusion:
 def _dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
     for name, (ending, text) in _SCHEDULED.items():
         dumper.text(name, ending, partial(text, fusion))
+
+
+def _loops_over_tiles(fusion: Fusion) -> bool:
+    """Whether a CTA has several tiles: a serial loop around the accumulator."""
+    acc = fusion.tensor(fusion.mma.output)
+    return any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
 
 
 def _nothing() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from lowering.ground.errors import WschedError
 
 __all__ = [
-    "InputError", "no_tensor", "several_devices", "wrong_number", "wrong_rank", "wrong_size",
-    "wrong_type",
+    "InputError", "no_tensor", "require_sequence", "several_devices", "wrong_number", "wrong_rank",
+    "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -62,3 +62,15 @@ def wrong_type(argument: str, dtype: object, expected: object) -> InputError:
     """A tensor of another type."""
     text = f"{argument} is {dtype}, the definition says {expected}"
     return InputError(text, argument, str(dtype), str(expected))
+
+
+def require_sequence(inputs: object) -> None:
+    """Refuse a tensor in place of a list of them, and what can be gone through only once."""
+    if isinstance(inputs, Sequence):
+        return
+    kind = type(inputs).__name__
+    if hasattr(inputs, "data_ptr"):
+        text = f"inputs is a {kind}, not a list of tensors; write [x] for a tensor x"
+        raise InputError(text, "inputs", kind, "a list of tensors")
+    text = f"inputs is a {kind}, not a list of tensors and numbers"
+    raise InputError(text, "inputs", kind, "a list of tensors and numbers")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from wsched.fusion import Fusion, PointwiseOp
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.options import KernelOptions
 
-__all__ = ["kernel_name"]
+__all__ = ["kernel_name", "schedule_name"]
 
 
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
@@ -20,11 +22,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
-    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
     words = [
-        f"matmul{_layout_word(fusion)}",
-        *(d.name.lower() for d in dtypes),
-        *(["epilogue"] if any(isinstance(e, PointwiseOp) for e in fusion.exprs) else []),
+        *_fusion_words(fusion),
         f"{tile.m}x{tile.n}x{tile.k}",
         "pingpong" if params.ping_pong else "cooperative",
         _dealt_word(params),
@@ -42,9 +41,29 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     facts = {n: v for n, v in params.to_dict().items() if n != "batch_invariant"}
-    plain = json.dumps(facts, sort_keys=True)
-    words.append(hashlib.sha256(plain.encode()).hexdigest()[:6])
+    words.append(_digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)
+
+
+def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
+    """The same for a schedule that was written call by call: what it does, and a hash of it.
+
+    Calls that lead to the same schedule give the same name.
+    """
+    facts = repr((replace(fusion, history=()), options))
+    return "_".join([*_fusion_words(fusion), "schedule", _digits(facts, 10)])
+
+
+def _digits(facts: str, number: int) -> str:
+    return hashlib.sha256(facts.encode()).hexdigest()[:number]
+
+
+def _fusion_words(fusion: Fusion) -> list[str]:
+    """What is computed: layout, types, and whether more than a matmul."""
+    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
+    epilogue = any(isinstance(e, PointwiseOp) for e in fusion.exprs)
+    words = [f"matmul{_layout_word(fusion)}", *(d.name.lower() for d in dtypes)]
+    return [*words, "epilogue"] if epilogue else words
 
 
 def _dealt_word(params: MatmulParams) -> str:

@@ -1,27 +1,37 @@
-"""What the passes are told, from a schedule's parameters."""
+"""What the passes are told, from a schedule and its options."""
 
 from __future__ import annotations
 
+from lowering.ground.expr import Const
 from passes.options import LoweringOptions
-from wsched.fusion import Fusion
-from wsched.schedule.matmul.params import CachePolicies, CachePolicy, MatmulParams
+from wsched.fusion import Fusion, LoadStoreOpType, ParallelType
+from wsched.fusion.expr import LoadStoreOp
+from wsched.schedule.options import CachePolicy, KernelOptions
 
 __all__ = ["lowering_options"]
 
+_WORDS = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_last"}
 
-def lowering_options(fusion: Fusion, params: MatmulParams) -> LoweringOptions:
-    """The options of the passes; what else the parameters say is in the schedule."""
+
+def lowering_options(fusion: Fusion, options: KernelOptions) -> LoweringOptions:
+    """The options of the passes for a complete schedule."""
+    buffers = options.epilogue_stages
     return LoweringOptions(
-        store_buffers=params.epilogue_stages,
-        programmatic_dependent_launch=params.programmatic_dependent_launch,
-        cache_policies=_cache_policies(fusion, params.cache_policies),
+        store_buffers=_store_buffers(fusion) if buffers is None else buffers,
+        programmatic_dependent_launch=options.programmatic_dependent_launch,
+        cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
     )
 
 
-def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, str], ...]:
-    """(tensor, PTX's word) for each policy that is not the default."""
-    words = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_last"}
-    asked = {b.tensor: policies.d for b in fusion.outputs}
-    asked[fusion.source(fusion.mma.b).name] = policies.b
-    asked[fusion.source(fusion.mma.a).name] = policies.a
-    return tuple((name, words[policy]) for name, policy in asked.items() if policy in words)
+def _store_buffers(fusion: Fusion) -> int:
+    """Two where the chunks that TMA stores of a tile can take them in turn, else one."""
+    done = fusion.tensor(fusion.mma.output).compute_at
+    for e in fusion.exprs:
+        tma = isinstance(e, LoadStoreOp) and e.op is LoadStoreOpType.CpAsyncBulkTensorTile
+        if not tma or e.output not in {b.tensor for b in fusion.outputs}:
+            continue
+        loops = fusion.tensor(e.output).loop[done:]
+        chunks = [d.extent for d in loops if d.parallel is ParallelType.Serial]
+        if not chunks or not isinstance(chunks[-1], Const) or chunks[-1].value % 2:
+            return 1
+    return 2

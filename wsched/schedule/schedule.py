@@ -1,25 +1,37 @@
-"""A cursor over a schedule: the primitives as methods, the fusion as state."""
+"""A schedule in the making: the primitives as methods, the fusion as state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any
 
-from lowering.ground.expr import ExprLike
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Expr, ExprLike
 from wsched.fusion import (
     CircularBufferType,
     Fusion,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
+    Pipelined,
+    Record,
     TensorView,
+    WarpSpecialized,
 )
+from wsched.schedule.axes import Axis, new_order, position, require, require_all
+from wsched.schedule.configure import configured
+from wsched.schedule.options import KernelOptions
+from wsched.schedule.plan import Plan, plan
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
+from wsched.schedule.primitives.checks import find
 from wsched.schedule.primitives.circular_buffer import circular_buffer
 from wsched.schedule.primitives.inline_at import inline_at
 from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
 from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
 
@@ -27,42 +39,131 @@ __all__ = ["Schedule"]
 
 
 class Schedule:
-    """Holds the current fusion; every method replaces it by what the primitive returns.
+    """A fusion and what has been done to it, call by call.
+
+    Tensors are named by strings, ``T0`` and so on; :attr:`a`, :attr:`b`, :attr:`acc`,
+    :attr:`inputs` and :attr:`outputs` give the names by role. A loop is named by its position from
+    the outside or by its label, where only one loop of the tensor has that.
+
+    Fusions are immutable: a call that is refused (``ScheduleError``) leaves the schedule as it was,
+    and :meth:`undo` goes back.
 
     Args:
-        fusion: the fusion to schedule; it stays as it is.
+        fusion: the fusion to schedule.
+        options: what the kernel is told beside its loops.
     """
 
-    def __init__(self, fusion: Fusion) -> None:
-        self.fusion = fusion
+    def __init__(self, fusion: Fusion, options: KernelOptions | None = None) -> None:
+        self._states = [(fusion, options or KernelOptions())]
+        self._calls: list[Record] = []
+        self._plan: Plan | None = None
+
+    @property
+    def fusion(self) -> Fusion:
+        """The fusion as it is now."""
+        return self._states[-1][0]
+
+    @property
+    def options(self) -> KernelOptions:
+        """What the kernel is told beside its loops; see :meth:`configure`."""
+        return self._states[-1][1]
+
+    @property
+    def history(self) -> tuple[Record, ...]:
+        """All calls, oldest first."""
+        return (*self._states[0][0].history, *self._calls)
+
+    def undo(self, calls: int = 1) -> None:
+        """Take back the latest calls.
+
+        Raises:
+            ScheduleError: rule ``undo``: fewer calls have been made.
+        """
+        made = len(self._calls)
+        if not 0 <= calls <= made:
+            raise ScheduleError("undo", f"undo({calls})", f"{made} calls can be taken back")
+        del self._calls[made - calls :], self._states[made - calls + 1 :]
+
+    def plan(self) -> Plan:
+        """The proof that the schedule is legal.
+
+        Raises:
+            ScheduleError: it is not; the text says why, and what is.
+        """
+        if self._plan is None or self._plan.fusion is not self.fusion:
+            self._plan = plan(self.fusion)
+        return self._plan
+
+    # --- tensors and loops ---------------------------------------------------------------------
+
+    @property
+    def a(self) -> str:
+        """The first operand as it enters the mma: after ``cache_after`` the copy."""
+        return self.fusion.mma.a
+
+    @property
+    def b(self) -> str:
+        """The second operand as it enters the mma."""
+        return self.fusion.mma.b
+
+    @property
+    def acc(self) -> str:
+        """The accumulator: what the mma writes."""
+        return self.fusion.mma.output
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The caller's tensors, in the order of the definition."""
+        return tuple(b.tensor for b in self.fusion.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The results, in the order of the definition."""
+        return tuple(b.tensor for b in self.fusion.outputs)
 
     def tensor(self, tv: str) -> TensorView:
-        """The tensor as it is now."""
-        return self.fusion.tensor(tv)
+        """The tensor as it is now; its ``loop`` is the nest.
+
+        Raises:
+            ScheduleError: rule ``tensor``: there is none of this name.
+        """
+        return find(self.fusion, tv, Record("tensor", (tv,)))
 
     def axis(self, tv: str, label: str) -> int:
         """Position of the loop with this label; -1 if there is none."""
         labels = [d.label for d in self.tensor(tv).loop]
         return labels.index(label) if label in labels else -1
 
+    # --- primitives ----------------------------------------------------------------------------
+
     def cache_after(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
         """See :func:`~wsched.schedule.primitives.cache_after.cache_after`; the name of the copy."""
-        self.fusion, name = cache_after(self.fusion, tv, op)
+        require(Record("cache_after", (tv, op)), "op", op, LoadStoreOpType)
+        fusion, name = cache_after(self.fusion, tv, op)
+        self._made(fusion)
         return name
 
     def cache_before(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
         """See :mod:`wsched.schedule.primitives.cache_before`; the name of the new tensor."""
-        self.fusion, name = cache_before(self.fusion, tv, op)
+        require(Record("cache_before", (tv, op)), "op", op, LoadStoreOpType)
+        fusion, name = cache_before(self.fusion, tv, op)
+        self._made(fusion)
         return name
 
     def set_memory_type(self, tv: str, memory: MemoryType) -> None:
         """See :func:`~wsched.schedule.primitives.set_memory_type.set_memory_type`."""
-        self.fusion = set_memory_type(self.fusion, tv, memory)
+        require(Record("set_memory_type", (tv, memory)), "memory", memory, MemoryType)
+        self._made(set_memory_type(self.fusion, tv, memory))
+
+    def set_allocation_domain(self, tv: str, order: Sequence[int]) -> None:
+        """See :mod:`wsched.schedule.primitives.set_allocation_domain`."""
+        require(Record("set_allocation_domain", (tv, order)), "order", order, (tuple, list))
+        self._made(set_allocation_domain(self.fusion, tv, tuple(order)))
 
     def split(
         self,
         tv: str,
-        axis: int,
+        axis: Axis,
         factor: ExprLike,
         *,
         inner_split: bool = True,
@@ -70,42 +171,110 @@ class Schedule:
         dynamic: bool = False,
     ) -> None:
         """See :func:`~wsched.schedule.primitives.split.split`."""
-        self.fusion = split(
-            self.fusion,
-            tv,
-            axis,
-            factor,
-            inner_split=inner_split,
-            labels=labels,
-            dynamic=dynamic,
+        record = Record("split", (tv, axis, factor))
+        require(record, "factor", factor, (int, Expr))
+        require(record, "inner_split", inner_split, bool)
+        require(record, "dynamic", dynamic, bool)
+        if labels is not None:
+            require_all(record, "labels", labels, str, 2)
+        self._made(
+            split(
+                self.fusion,
+                tv,
+                self._position(tv, axis, record),
+                factor,
+                inner_split=inner_split,
+                labels=labels and (labels[0], labels[1]),
+                dynamic=dynamic,
+            )
         )
 
     def merge(
         self,
         tv: str,
-        axis_o: int,
-        axis_i: int | None = None,
+        axis_o: Axis,
+        axis_i: Axis | None = None,
         *,
         traversal: int = 0,
         label: str | None = None,
     ) -> None:
         """See :func:`~wsched.schedule.primitives.merge.merge`."""
-        self.fusion = merge(self.fusion, tv, axis_o, axis_i, traversal=traversal, label=label)
+        record = Record("merge", (tv, axis_o) if axis_i is None else (tv, axis_o, axis_i))
+        require(record, "traversal", traversal, int)
+        require(record, "label", label, (str, NoneType))
+        outer = self._position(tv, axis_o, record)
+        inner = None if axis_i is None else self._position(tv, axis_i, record)
+        self._made(merge(self.fusion, tv, outer, inner, traversal=traversal, label=label))
 
-    def reorder(self, tv: str, old2new: Mapping[int, int]) -> None:
-        """See :func:`~wsched.schedule.primitives.reorder.reorder`."""
-        self.fusion = reorder(self.fusion, tv, old2new)
+    def reorder(self, tv: str, order: Mapping[Axis, int] | Iterable[Axis]) -> None:
+        """See :func:`~wsched.schedule.primitives.reorder.reorder`.
 
-    def parallelize(self, tv: str, axis: int, parallel: ParallelType) -> None:
-        """See :func:`~wsched.schedule.primitives.parallelize.parallelize`."""
-        self.fusion = parallelize(self.fusion, tv, axis, parallel)
+        Args:
+            tv: name of the tensor.
+            order: new positions by loops; or the loops in their new order from the outside, those
+                left out following in their old one. It is no call if nothing moves.
+        """
+        order = order if isinstance(order, Mapping | str) else tuple(order)
+        record = Record("reorder", (tv, order))
+        moved = new_order(find(self.fusion, tv, record), order, record)
+        if moved:
+            self._made(reorder(self.fusion, tv, moved))
 
-    def inline_at(self, tv: str, position: int) -> None:
-        """See :func:`~wsched.schedule.primitives.inline_at.inline_at`."""
-        self.fusion = inline_at(self.fusion, tv, position)
+    def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
+        """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.
+
+        Where one of several is refused, those before it are done.
+        """
+        record = Record("parallelize", (tv, axis, parallel))
+        require(record, "parallel", parallel, ParallelType)
+        axes: Sequence[Any] = axis if isinstance(axis, list | tuple) else (axis,)
+        for a in axes:
+            at = self._position(tv, a, record)
+            self._made(parallelize(self.fusion, tv, at, parallel))
+
+    def inline_at(self, tv: str, inside: Axis) -> None:
+        """See :func:`~wsched.schedule.primitives.inline_at.inline_at`.
+
+        Args:
+            tv: name of the tensor.
+            inside: number of outer loops that it shares with its consumers, or the label of the
+                innermost of them.
+        """
+        record = Record("inline_at", (tv, inside))
+        at = self._position(tv, inside, record) + isinstance(inside, str)
+        self._made(inline_at(self.fusion, tv, at))
 
     def circular_buffer(
         self, tv: str, stages: int, prefetch: int, type: CircularBufferType
     ) -> None:
         """See :func:`~wsched.schedule.primitives.circular_buffer.circular_buffer`."""
-        self.fusion = circular_buffer(self.fusion, tv, stages, prefetch, type)
+        record = Record("circular_buffer", (tv, stages, prefetch, type))
+        require(record, "stages", stages, int)
+        require(record, "prefetch", prefetch, int)
+        require(record, "type", type, (WarpSpecialized, Pipelined))
+        if isinstance(type, WarpSpecialized):
+            require(record, "on", type.on, ParallelType)
+            require(record, "stage_slice_position", type.stage_slice_position, (int, NoneType))
+            if type.num_registers is not None:
+                require_all(record, "num_registers", type.num_registers, int, 2)
+        self._made(circular_buffer(self.fusion, tv, stages, prefetch, type))
+
+    def configure(self, **options: Any) -> None:
+        """Set fields of :class:`~wsched.schedule.options.KernelOptions`.
+
+        ``cache_policies`` is taken as a dict of names of tensors in global memory.
+
+        Raises:
+            ScheduleError: rule ``configure``: no such option, tensor or value.
+        """
+        record = Record("configure", (), tuple(options.items()))
+        changed = configured(self.fusion, self.options, record)
+        self._states.append((self.fusion, changed))
+        self._calls.append(record)
+
+    def _position(self, tv: str, axis: Axis, record: Record) -> int:
+        return axis if type(axis) is int else position(find(self.fusion, tv, record), axis, record)
+
+    def _made(self, fusion: Fusion) -> None:
+        self._states.append((fusion, self.options))
+        self._calls.append(fusion.history[-1])

@@ -12,19 +12,12 @@ from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
+from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
 
 __all__ = [
     "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
     "require_legal", "require_legal_for", "settled", "shared_bytes",
 ]  # fmt: skip
-
-SPARE_REGISTERS = 32
-"""Registers of a thread beside its accumulators. Seen with ptxas 13.0: no spills up to 200
-accumulators at 232 registers and 208 at 240; at 512 threads (128 at entry) m64n192 is the widest
-wgmma that compiles."""
-
-BARE_REGISTERS = 28
-"""The same without any of the epilogue."""
 
 RegisterPair = tuple[int, int] | None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from wsched.schedule.options import CachePolicy
 from wsched.schedule.primitives.record import Checked, Choice, build, lines, plain
 
 __all__ = [
@@ -67,14 +68,6 @@ class TileRasterizationOrder(Choice):
 
     RowMajor = 0
     ColumnMajor = 1
-
-
-class CachePolicy(Choice):
-    """Which lines the L2 evicts, in PTX's words: ``L2::evict_first`` and so on."""
-
-    EvictNormal = 0
-    EvictFirst = 1
-    EvictLast = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.plan import Plan, plan
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["plan_matmul", "schedule_matmul"]
+__all__ = ["plan_matmul", "schedule_matmul", "schedule_onto"]
 
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
 
@@ -72,9 +72,15 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
         ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
-    require_legal(fusion, params)
-    params = settled(fusion, params)
     s = Schedule(fusion)
+    schedule_onto(s, params)
+    return s.fusion
+
+
+def schedule_onto(s: Schedule, params: MatmulParams) -> None:
+    """The same, by calls of a schedule that has none yet; raises as :func:`schedule_matmul`."""
+    require_legal(s.fusion, params)
+    params = settled(s.fusion, params)
     names = _cache(s, params)
     for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
@@ -86,7 +92,6 @@ def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
     for tv in names.epilogue:
         _schedule_epilogue(s, tv, params, tv in names.boxed)
     _inline(s, names)
-    return s.fusion
 
 
 def _cache(s: Schedule, params: MatmulParams) -> _Names:

@@ -1,0 +1,181 @@
+"""A schedule of one's own: made call by call, looked at, checked, kept as text and compiled."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.files import replace_file
+from wsched.front.api import import_fusion, recorded
+from wsched.front.check import Check, check
+from wsched.fusion import Record, nest_text
+from wsched.importer import record_text
+from wsched.importer.definition import definition_text
+from wsched.run.layout import laid_out
+from wsched.schedule import schedule
+from wsched.schedule.cursor import Cursor
+from wsched.schedule.loops import side_by_side
+from wsched.schedule.matmul.kernel_options import kernel_options
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.scheduler import schedule_onto
+from wsched.schedule.text import calls_text, parse_calls
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Schedule", "is_schedule_text"]
+
+_VERSION = 1
+_HEADER = re.compile(r"# wsched schedule (\S+)\s*$")
+
+
+class Schedule(schedule.Schedule):
+    """A definition and the calls that schedule it; the calls are those of the built-in scheduler.
+
+    ``wsched.compile(s, inputs)`` and ``wsched.execute(s, inputs)`` take it in place of the
+    definition and make the kernel of exactly this schedule.
+
+    Args:
+        definition: a ``nvfuser_direct.FusionDefinition``, its text, or its operations as data.
+        inputs: tensors; the operands are then taken to lie in memory as these do, not as the
+            definition says.
+
+    Raises:
+        UnsupportedError: a definition that wsched does not schedule.
+    """
+
+    def __init__(self, definition: Any, inputs: Sequence[torch.Tensor] | None = None) -> None:
+        self.definition = recorded(definition)
+        super().__init__(import_fusion(definition))
+        if inputs is not None:
+            lies = laid_out(self.fusion, inputs)
+            for name in self.inputs:
+                order = lies.tensor(name).in_memory
+                if order != self.tensor(name).in_memory:
+                    dimensions = self.tensor(name).logical
+                    self.set_allocation_domain(name, tuple(map(dimensions.index, order)))
+
+    @classmethod
+    def of(
+        cls,
+        definition: Any,
+        params: MatmulParams | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
+    ) -> Schedule:
+        """What the built-in scheduler makes of parameters, to look at or to change.
+
+        Args:
+            definition: as for the class.
+            params: the parameters; by default ``MatmulParams()``, not the heuristic's.
+            inputs: as for the class.
+
+        Raises:
+            ScheduleError: illegal parameters.
+            UnsupportedError: a definition that wsched does not schedule, or parameters that there
+                is no kernel for.
+        """
+        made = cls(definition, inputs)
+        params = params or MatmulParams()
+        options = kernel_options(made.fusion, params)
+        schedule_onto(made, params)
+        if changed := options.changed():
+            policies = changed.pop("cache_policies", ())
+            made.configure(**changed, **({"cache_policies": dict(policies)} if policies else {}))
+        return made
+
+    def __getitem__(self, tv: str) -> Cursor:
+        """The calls for one tensor, which can be written one after the other.
+
+        Raises:
+            ScheduleError: rule ``tensor``: there is none of this name.
+        """
+        return Cursor(self, self.tensor(tv).name)
+
+    def show(self) -> str:
+        """The loop nests of both sides beside each other, and the extents of all loops.
+
+        Before anything is loaded by TMA there are no sides: the nests one below the other.
+        """
+        if self.fusion.loads:
+            return side_by_side(self.fusion)
+        return "".join(f"{nest_text(t)}\n" for t in self.fusion.tensors)
+
+    def check(self) -> Check:
+        """Whether the schedule is legal and has a kernel, or why not, with what is legal."""
+        return check(self)
+
+    # --- as text -------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        header = f"# wsched schedule {_VERSION}\n"
+        return header + definition_text(self.definition) + "\n" + calls_text(self.history)
+
+    def save(self, path: str | Path) -> None:
+        """Write the text, which :meth:`load` reads: all of it, or the file stays as it was.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        replace_file(Path(path), str(self).encode(), 0o644)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schedule:
+        """The schedule in a file.
+
+        Raises:
+            OSError: it cannot be read.
+            ScheduleError, UnsupportedError: as :meth:`parse`.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as e:
+            raise ScheduleError("text", str(path), f"no UTF-8 at byte {e.start}") from None
+        return cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> Schedule:
+        """The schedule in a text: a line with the version, the definition and the calls.
+
+        The text is Python in form; it is parsed, never executed.
+
+        Raises:
+            ScheduleError: rule ``text``: a text of another form or version; any other: a call that
+                is illegal. Both name the line.
+            UnsupportedError: a definition that wsched does not schedule; it names the line.
+        """
+        first = text.partition("\n")[0]
+        found = _HEADER.match(first)
+        if found is None or found[1] != str(_VERSION):
+            why = "the first line does not say that this is a schedule"
+            if found is not None:
+                why = f"this wsched reads version {_VERSION}, not {found[1]}"
+            legal = (f"# wsched schedule {_VERSION}",)
+            raise ScheduleError("text", f"line 1: {first}", why, legal)
+        calls = list(parse_calls(text))
+        made = cls(record_text(text))
+        for line, record in calls:
+            made._replay(line, record)
+        return made
+
+    def _replay(self, line: int, record: Record) -> None:
+        """One call of a text."""
+        method = getattr(self, record.op)
+        wrote = f"line {line}: {record}"
+        try:
+            inspect.signature(method).bind(*record.args, **dict(record.kwargs))
+        except TypeError as e:
+            names = str(inspect.signature(method)).partition(" ->")[0]
+            raise ScheduleError("text", wrote, str(e), (f"{record.op}{names}",)) from None
+        try:
+            method(*record.args, **dict(record.kwargs))
+        except ScheduleError as e:
+            raise ScheduleError(e.rule, wrote, e.why, e.legal, e.where) from None
+
+
+def is_schedule_text(text: str) -> bool:
+    """Whether a text says in its first line that it is a schedule, of whatever version."""
+    return _HEADER.match(text.partition("\n")[0]) is not None

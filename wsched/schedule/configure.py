@@ -1,0 +1,65 @@
+"""Options of a kernel, checked one by one."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from types import NoneType
+from typing import Any
+
+from lowering.ground.errors import ScheduleError
+from wsched.fusion import Fusion, MemoryType, Record
+from wsched.schedule.axes import require
+from wsched.schedule.options import CachePolicy, KernelOptions
+
+__all__ = ["configured"]
+
+_VECTORS = (1, 2)
+
+
+def configured(fusion: Fusion, options: KernelOptions, record: Record) -> KernelOptions:
+    """``options`` with those of a call of ``configure``.
+
+    Raises:
+        ScheduleError: rule ``configure``: no such option, tensor or value; rule ``argument``:
+            a value of another type.
+    """
+    names = tuple(f.name for f in fields(KernelOptions))
+    values = dict(record.kwargs)
+    for name, value in values.items():
+        match name:
+            case "epilogue_stages":
+                require(record, name, value, (int, NoneType))
+                if value is not None and value < 1:
+                    raise _refused(record, f"{value} buffers hold nothing", ("1 and more", "None"))
+            case "programmatic_dependent_launch":
+                require(record, name, value, bool)
+            case "vector":
+                require(record, name, value, int)
+                if value not in _VECTORS:
+                    why = f"a thread accesses 1 or 2 columns at once, not {value}"
+                    raise _refused(record, why, tuple(map(str, _VECTORS)))
+            case "cache_policies":
+                values[name] = _policies(fusion, record, value)
+            case _:
+                raise _refused(record, f"there is no option {name}", names)
+    return replace(options, **values)
+
+
+def _policies(fusion: Fusion, record: Record, value: Any) -> tuple[tuple[str, CachePolicy], ...]:
+    """Policies by tensor, in the order of the tensors."""
+    require(record, "cache_policies", value, dict)
+    there = tuple(
+        b.tensor
+        for b in (*fusion.inputs, *fusion.outputs)
+        if fusion.tensor(b.tensor).memory is MemoryType.Global
+    )
+    for tensor, policy in value.items():
+        require(record, f"the policy of {tensor}", policy, CachePolicy)
+        if tensor not in there:
+            why = f"{tensor} is no tensor of the caller's: the L2 caches those"
+            raise _refused(record, why, there)
+    return tuple((n, value[n]) for n in there if n in value)
+
+
+def _refused(record: Record, why: str, legal: tuple[str, ...]) -> ScheduleError:
+    return ScheduleError("configure", str(record), why, legal)

@@ -1,0 +1,28 @@
+"""What the matmul scheduler's parameters say beside loops."""
+
+from __future__ import annotations
+
+from wsched.fusion import Fusion
+from wsched.schedule.matmul.params import CachePolicies, MatmulParams
+from wsched.schedule.options import CachePolicy, KernelOptions
+
+__all__ = ["kernel_options"]
+
+
+def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
+    """The options of a kernel; what else the parameters say is in the schedule."""
+    return KernelOptions(
+        epilogue_stages=params.epilogue_stages,
+        programmatic_dependent_launch=params.programmatic_dependent_launch,
+        cache_policies=_cache_policies(fusion, params.cache_policies),
+        vector=params.supported_vec_size.epilogue,
+    )
+
+
+def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, CachePolicy], ...]:
+    """Each policy that is not the default, by the tensor in global memory, inputs first."""
+    asked = {b.tensor: policies.d for b in fusion.outputs}
+    asked[fusion.source(fusion.mma.b).name] = policies.b
+    asked[fusion.source(fusion.mma.a).name] = policies.a
+    names = [b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor in asked]
+    return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)

@@ -1,0 +1,44 @@
+"""What a schedule says beside loops: how a kernel is launched, buffered at its end and cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from wsched.schedule.primitives.record import Choice
+
+__all__ = ["CachePolicy", "KernelOptions"]
+
+
+class CachePolicy(Choice):
+    """Which lines the L2 evicts, in PTX's words: ``L2::evict_first`` and so on."""
+
+    EvictNormal = 0
+    EvictFirst = 1
+    EvictLast = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOptions:
+    """Options of a kernel that no primitive says.
+
+    Args:
+        epilogue_stages: shared-memory buffers of a warpgroup's store loop, which its chunks take in
+            turn; None for two where their number is even, else one.
+        programmatic_dependent_launch: start before the grid in front of this one in the stream has
+            ended, and wait for it only before the first access to global memory.
+        cache_policies: (tensor in global memory, what the L2 does with it) of the TMA copies.
+        vector: columns that a thread reads or writes at once where it accesses global memory
+            itself, 1 or 2; the tensors of a call have to be aligned for it.
+    """
+
+    epilogue_stages: int | None = None
+    programmatic_dependent_launch: bool = True
+    cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
+    vector: int = 2
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from the default."""
+        default = KernelOptions()
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: v for n, v in found.items() if v != getattr(default, n)}
