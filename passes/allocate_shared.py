@@ -44,9 +44,10 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for buffer in kernel.shared:
         atom = hopper.SWIZZLE_ROWS * buffer.swizzle.value or hopper.SWIZZLE_ATOM
         if buffer.stage_bytes % atom:
+            tile = "x".join(map(str, buffer.shape))
             raise ScheduleError(
                 "smem",
-                f"shared tile {buffer.name} of {buffer.rows}x{buffer.cols} {buffer.dtype.value}",
+                f"shared tile {buffer.name} of {tile} {buffer.dtype.value}",
                 f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
                 (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
             )

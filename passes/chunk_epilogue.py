@@ -106,14 +106,14 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
     first = stores[0].dst.map
     barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, base, hopper.WARPGROUP)
     maps = tuple(
-        replace(t, box=(b.rows, b.cols), swizzle=b.swizzle) if (b := staged.get(t.name)) else t
+        t.boxed(b.rows, b.cols, b.swizzle) if (b := staged.get(t.name)) else t
         for t in kernel.tensor_maps
     )
     group: Expr = role.group if role.group is not None else ZERO
 
     def put(run: tuple[StoreTile, ...], loop: For | None) -> Body:
         stage = group * buffers + _turn(loop, buffers)
-        refs = [SmemRef(staged[s.dst.map].name, stage, ZERO, ZERO) for s in run]
+        refs = [SmemRef(staged[s.dst.map].name, stage, (ZERO, ZERO)) for s in run]
         return _store(run, refs, NamedBarrierRef(barrier.name, group), buffers)
 
     body = _body(role.body, put)
@@ -138,7 +138,8 @@ def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
             f"a TMA store box spans at most {swizzle.value} bytes under its swizzle",
             (f"{swizzle.value // kind.dtype.bytes} columns",),
         )
-    return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, kind.rows, kind.cols, swizzle)
+    shape = (kind.rows, kind.cols)
+    return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, shape, swizzle)
 
 
 def _body(

@@ -13,11 +13,12 @@ clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes o
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
-there the zeros are needed, and its boxes stay whole.
+there the zeros are needed, and its boxes stay whole. So do boxes of several matrices, whose lines
+would move, and of one dimension, which have no rows.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
-buffer whose rows are K.
+buffer whose rows are K, or its box is not one matrix.
 
 After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) and ``expect_tx``
 (bytes).
@@ -26,6 +27,7 @@ After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) an
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import MmaTile, TmaLoad
@@ -59,6 +61,7 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     }  # fmt: skip
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
+    whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
     clipped = {load.src.map for load in loads} - whole
     maps = tuple(replace(m, clipped=True) if m.name in clipped else m for m in kernel.tensor_maps)
     return replace(kernel, tensor_maps=maps)

@@ -77,8 +77,8 @@ class _Counter:
                     if bar is None or bar not in announced:
                         raise InternalError("expect_tx", f"no expect_tx before: {print_stmt(stmt)}")
                     lines = landing[announced[bar]]
-                    rows, line = self.box(stmt)
-                    lines[rows] = lines.get(rows, 0) + line
+                    count, line = self.box(stmt)
+                    lines[count] = lines.get(count, 0) + line
                     out.append(stmt)
                 case _:
                     out.append(map_bodies(stmt, self.body))
@@ -91,12 +91,12 @@ class _Counter:
         return tuple(out)
 
     def bytes(self, lines: dict[Expr, int]) -> Expr:
-        """The sum of rows times bytes of a row: a constant, or a name of it."""
-        fixed = as_expr(sum(r.value * line for r, line in lines.items() if isinstance(r, Const)))
+        """The sum of lines times bytes of a line: a constant, or a name of it."""
+        fixed = as_expr(sum(n.value * line for n, line in lines.items() if isinstance(n, Const)))
         total: Expr = ZERO
-        for rows, line in lines.items():
-            if not isinstance(rows, Const):
-                total = total + rows * line
+        for count, line in lines.items():
+            if not isinstance(count, Const):
+                total = total + count * line
         total = total + fixed
         if isinstance(total, Const):
             return total
@@ -105,12 +105,12 @@ class _Counter:
         return self.bound[total]
 
     def box(self, load: TmaLoad) -> tuple[Expr, int]:
-        """Rows that land here for ``load``, and bytes of a row: counted once for each CTA that
+        """Lines that land here for ``load``, and bytes of one: counted once for each CTA that
         multicasts one to us.
         """
         tensor_map = self.kernel.tensor_map(load.src.map)
-        line = tensor_map.box[1] * tensor_map.dtype.bytes
-        return tensor_map.box_rows, line * _senders(load)
+        line = tensor_map.box[-1] * tensor_map.dtype.bytes
+        return tensor_map.box_lines, line * _senders(load)
 
 
 def _senders(load: TmaLoad) -> int:

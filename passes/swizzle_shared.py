@@ -5,6 +5,8 @@ number allows it (fewer and larger copies), else of rows. Each CTA loads its sli
 to all that share the tile. Rows are whatever the tile is stored by: M or N of a K-major operand, K
 of an MN-major one.
 
+A box is of one matrix, so a tile of several (three dimensions and more) is loaded one by one.
+
 An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
 last box brings columns of the next tile, too, which nothing reads.
 
@@ -20,6 +22,7 @@ Before ``circular_buffer``, which counts on loads being single copies only when 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from math import gcd
 
 from lowering.ground.dtypes import DType
@@ -65,19 +68,16 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
             if buffer.name in n_major:
-                buffer = replace(
-                    buffer, cols=hopper.stored_columns(buffer.cols, buffer.dtype.bytes)
-                )
+                cols = hopper.stored_columns(buffer.cols, buffer.dtype.bytes)
+                buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
             find = widest_swizzle if buffer.name in operands else store_swizzle
             swizzle = find(buffer.name, buffer.dtype, buffer.cols)
             buffer = replace(buffer, swizzle=swizzle)
             buffers[buffer.name] = buffer
             name = load.src.map
             rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
-            maps[name] = replace(
-                kernel.tensor_map(name),
-                box=(_box_rows(buffer.name, rows[name]), buffer.box_cols),
-                swizzle=buffer.swizzle,
+            maps[name] = kernel.tensor_map(name).boxed(
+                _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
             )
     kernel = replace(
         kernel,
@@ -165,7 +165,7 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
     if not isinstance(stmt, LoadTile):
         return None
     buffer = kernel.buffer(stmt.dst.buffer)
-    rows, cols = kernel.tensor_map(stmt.src.map).box
+    *_, rows, cols = kernel.tensor_map(stmt.src.map).box
     count, stride = _share(kernel, buffer.name)
     slice_rows, slice_cols = _slice(kernel, buffer)
     row: Expr = ZERO
@@ -179,12 +179,11 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
             row = mine * slice_rows
         pattern = sum(1 << (stride * peer) for peer in range(count))
         mask = Const(pattern) << (Special("cluster.ctarank") - mine * stride)
+    dst, src = stmt.dst.moved(row, col), stmt.src.moved(row, col)
+    matrices = product(*map(range, buffer.shape[:-2]))
     return tuple(
-        TmaLoad(
-            replace(stmt.dst, row=stmt.dst.row + row + r, col=stmt.dst.col + col + c),
-            replace(stmt.src, row=stmt.src.row + row + r, col=stmt.src.col + col + c),
-            multicast=mask,
-        )
+        TmaLoad(dst.moved(*matrix, r, c), src.moved(*matrix, r, c), multicast=mask)
+        for matrix in matrices
         for r in range(0, slice_rows, rows)
         for c in range(0, slice_cols, cols)
     )

@@ -154,4 +154,4 @@ def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
 
 def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:
     """``ref`` moved by ``k`` elements of K, which are rows of an MN-major operand."""
-    return replace(ref, row=ref.row + k) if trans else replace(ref, col=ref.col + k)
+    return ref.moved(k, 0) if trans else ref.moved(0, k)

@@ -17,6 +17,7 @@ from lowering.cuda import (
     queue,
     stamps,
 )
+from lowering.cuda.copies import copy_function
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
@@ -52,6 +53,7 @@ def emit_kernel(kernel: Kernel) -> str:
     e.body(kernel.body)
     parts = [compute.wgmma_function(*shape) for shape in sorted(e.wgmmas, key=str)]
     parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
+    parts += map(copy_function, sorted(e.copies))
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
@@ -74,7 +76,7 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, address and stride of each plain tensor, trace buffers, counters, workspaces,
+    """Tensor maps, address and strides of each plain tensor, trace buffers, counters, workspaces,
     scalars.
     """
     maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
@@ -104,7 +106,7 @@ def _storage(e: Emitter, out: Writer) -> None:
     out.line("if (smem & 1023) __trap();")
     for buffer in e.kernel.shared:
         name = e.names.of("buffer", buffer.name)
-        tile = f"{buffer.stages} x {buffer.rows} x {buffer.cols} {buffer.dtype.value}"
+        tile = " x ".join(map(str, (buffer.stages, *buffer.shape))) + f" {buffer.dtype.value}"
         note = f"{tile}, swizzle {buffer.swizzle.value}"
         out.line(f"const unsigned {name} = smem + {e.buffer(buffer.name).offset};  // {note}")
         if buffer.name in e.descriptors:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lowering.cuda.copies import CopyForm
 from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
@@ -53,6 +54,7 @@ class Emitter:
         wgmmas: (columns, operand dtype, trans_a, trans_b) of the wgmma functions that the body
             calls.
         atoms: (operation, order) of the atomics that the body calls.
+        copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -65,6 +67,7 @@ class Emitter:
         self.descriptors: dict[str, tuple[str, bool]] = {}
         self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
         self.atoms: set[tuple[str, str]] = set()
+        self.copies: set[CopyForm] = set()
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (
@@ -80,7 +83,8 @@ class Emitter:
             for thing in things:
                 self.names.define(kind, thing.name)
         for g in kernel.globals:
-            self.names.define("stride", g.name, g.stride)
+            for stride in g.strides:
+                self.names.define("stride", stride)
         for t in kernel.traces:
             self.names.define("part", t.name, f"{t.name}_of_warp")
             self.names.define("made", t.name, f"{t.name}_made")
@@ -165,7 +169,7 @@ class Emitter:
             raise InternalError("emit_cuda", f"{ref.buffer}: a line is no multiple of {unit} bytes")
         box, _ = self.box_column(ref)
         offset = ref.stage * (b.stage_bytes // unit) if b.stages > 1 else ZERO
-        offset = offset + box * (b.rows * line // unit) + ref.row * (line // unit)
+        offset = offset + box * (b.lines * line // unit) + b.line(ref.coords) * (line // unit)
         return poly(offset).expr()
 
     def line_address(self, ref: SmemRef) -> str:
@@ -197,9 +201,9 @@ class Emitter:
         array = self.kernel.named_barrier(ref.array)
         return f"{self.arg(ref.index + array.base)}, {array.threads}"
 
-    def coordinates(self, ref: GmemRef) -> tuple[str, str, str]:
-        """Tensor map, column and row."""
-        return f"&{self.names.of('map', ref.map)}", self.arg(ref.col), self.arg(ref.row)
+    def coordinates(self, ref: GmemRef) -> list[str]:
+        """Address of the tensor map, and the coordinates, the innermost first as PTX has it."""
+        return [f"&{self.names.of('map', ref.map)}", *map(self.arg, reversed(ref.coords))]
 
     # --- fragments ------------------------------------------------------------------------------
 

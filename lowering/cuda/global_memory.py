@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.expressions import C_TYPES
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Expr, Special
+from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.visit import walk
@@ -16,13 +17,12 @@ __all__ = ["RULES", "parameters"]
 
 
 def parameters(e: Emitter) -> Iterator[str]:
-    """The kernel's parameters for plain tensors: address and row stride in elements of each."""
+    """The kernel's parameters for plain tensors: address and strides in elements of each."""
     stored = {s.dst.map for s in walk(e.kernel.body) if isinstance(s, FragStoreGlobal)}
     for g in e.kernel.globals:
-        name, stride = e.names.of("global", g.name), e.names.of("stride", g.name)
         const = "" if g.name in stored else "const "
-        yield f"{const}{g.dtype.cuda}* __restrict__ {name}"
-        yield f"long long {stride}"
+        yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
+        yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
 
 
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
@@ -55,30 +55,47 @@ def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
 class _Elements:
     """A thread's elements of a fragment, in registers and in a tensor.
 
-    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``.
+    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
+    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on.
     """
 
     def __init__(
         self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str
     ) -> None:
         self.e, self.value, self.g = e, value, tensor
-        self.row, self.col, self.at = (e.names.fresh(name) for name in ("row", "col", "at"))
-        e.out.line(f"const int {self.row} = {e.arg(_first_row(value, ref))};")
-        e.out.line(f"const int {self.col} = {e.arg(_first_col(value, ref))};")
-        base, stride = e.names.of("global", tensor.name), e.names.of("stride", tensor.name)
-        first = f"{base} + {self.row} * {stride} + {self.col}"
-        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {first};")
+        first = [e.names.of("global", tensor.name)]
+        *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
+        self.tests: list[str] = []
+        for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
+            name = self.index(f"dim{d}", at)
+            first.append(f"{name} * {stride}")
+            if at != ZERO or tensor.sizes[d] != ONE:
+                self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
+        self.row = ""
+        if self.stride:
+            self.row = self.index("row", _first_row(value, ref))
+            first.append(f"{self.row} * {self.stride}")
+        self.col = self.index("col", _first_col(value, ref))
+        self.at = e.names.fresh("at")
+        text = " + ".join([*first, self.col])
+        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
         # A row of a tensor that has only one is in bounds, and likewise a column.
         self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
         self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
+
+    def index(self, wish: str, value: Expr) -> str:
+        """Define a coordinate; its identifier."""
+        name = self.e.names.fresh(wish)
+        self.e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {self.e.arg(value)};")
+        return name
 
     def place(self, block: int, row: int, col: int) -> tuple[str, str]:
         """Address of an element of group ``r``, and the condition that it is in bounds."""
         e, g = self.e, self.g
         down = 64 * block + 8 * row
         right = " + 8 * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
-        where = self.at + (f" + {down} * {e.names.of('stride', g.name)}" if down else "") + right
-        tests = []
+        where = self.at + (f" + {down} * {self.stride}" if down else "") + right
+        tests = list(self.tests)
         if not self.all_rows:
             tests.append(f"{self.row}{f' + {down}' if down else ''} < {e.expr(g.rows)}")
         if not self.all_cols:

@@ -268,8 +268,7 @@ class LoadedKernel:
     def _describe(self, key: tuple[Any, ...], tensor: torch.Tensor) -> tuple[bytes, int]:
         """The descriptor of a tensor for the tensor map ``key[0]``, and the tensor's device."""
         m = self.kernel.tensor_maps[key[0]]
-        layout = layout_of(m.name, m.dtype, tensor)
-        found = encode(self._driver, m, layout), int(tensor.device.index)
+        found = encode(self._driver, m, layout_of(m, tensor)), int(tensor.device.index)
         with self._lock:
             if len(self._described) >= _REMEMBERED:
                 self._described.pop(next(iter(self._described)))

@@ -59,7 +59,7 @@ class Arguments:
         kernel: for the order and types of its parameters: tensor maps, addresses and strides of
             global tensors, addresses of trace buffers and counters, then scalars.
         descriptors: of the tensor maps.
-        places: address and row stride of each global tensor, one after the other, then the other
+        places: address and strides of each global tensor, one after the other, then the other
             addresses.
         scalars: values of the scalar parameters.
     """

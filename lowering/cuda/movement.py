@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from lowering.cuda.copies import CopyForm
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.ground.errors import InternalError
@@ -32,22 +34,23 @@ def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
     operands = [e.box_address(s.dst), *e.coordinates(s.src), e.mbarrier(s.bar)]
-    name = "ptx::tma_load_2d"
-    if s.multicast is not None:
-        name, operands = f"{name}_multicast", [*operands, e.arg(s.multicast)]
-    _with_policy(e, name, operands, s.cache)
+    mask = [] if s.multicast is None else [e.arg(s.multicast)]
+    form = CopyForm(len(s.src.coords), multicast=s.multicast is not None)
+    _copy(e, form, [*operands, *mask], s.cache)
 
 
 def _tma_store(e: Emitter, s: TmaStore) -> None:
-    _with_policy(e, "ptx::tma_store_2d", [*e.coordinates(s.dst), e.box_address(s.src)], s.cache)
+    operands = [*e.coordinates(s.dst), e.box_address(s.src)]
+    _copy(e, CopyForm(len(s.dst.coords), store=True), operands, s.cache)
 
 
-def _with_policy(e: Emitter, name: str, operands: list[str], cache: str) -> None:
+def _copy(e: Emitter, form: CopyForm, operands: list[str], cache: str) -> None:
     """The call, with the policy as a further operand where it is not the default."""
-    if cache == "evict_normal":
-        e.out.call(name, *operands)
-    else:
-        e.out.call(f"{name}_hint", *operands, e.policy(cache))
+    if cache != "evict_normal":
+        form, operands = replace(form, hint=True), [*operands, e.policy(cache)]
+    if form.rank != 2:
+        e.copies.add(form)
+    e.out.call(form.function, *operands)
 
 
 def _bulk_commit(e: Emitter, s: BulkCommit) -> None:
@@ -96,7 +99,7 @@ def _steps(e: Emitter, ref: SmemRef, value: Frag, cols: int) -> Iterator[tuple[s
         rows = f" + {64 * block * span}" if block else ""
         e.out.line("#pragma unroll")
         with e.out.block(f"for (int r = 0; r < {steps}; ++r)"):
-            box = f" + r / {per_box} * {buffer.rows * span}" if several else ""
+            box = f" + r / {per_box} * {buffer.lines * span}" if several else ""
             step = f"r % {per_box}" if several else "r"
             yield rows + box, f"{step} * {cols * buffer.dtype.bytes}", block
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from lowering.cuda.tensormap import MAX_ELEMENTS
@@ -14,32 +15,35 @@ if TYPE_CHECKING:
 __all__ = ["pointer_of"]
 
 
-def pointer_of(g: GlobalTensor, tensor: torch.Tensor) -> tuple[int, int]:
-    """Device address of a 2-D tensor, and elements from row to row.
+def pointer_of(g: GlobalTensor, tensor: torch.Tensor) -> tuple[int, ...]:
+    """Device address of a tensor, and the strides of all dimensions but the last, in elements.
 
-    The stride of a dimension of extent 1 means nothing. Rows may be repeated (stride 0).
+    The stride of a dimension of extent 1 means nothing. A stride may be 0, which repeats it.
 
     Raises:
-        UnsupportedError: not a 2-D CUDA tensor of ``g``'s type, columns not contiguous, 2**31
+        UnsupportedError: not a CUDA tensor of ``g``'s rank and type, columns not contiguous, 2**31
             elements and more, or address, stride or row length not aligned as ``g`` promises.
     """
-    if tensor.dim() != 2 or str(tensor.dtype) != f"torch.{g.dtype.torch}" or not tensor.is_cuda:
+    wanted = f"torch.{g.dtype.torch}"
+    if tensor.dim() != g.rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{g.name}: {what}", f"a 2-D CUDA tensor of torch.{g.dtype.torch}")
-    (rows, cols), (row, col) = tensor.shape, tensor.stride()
-    if rows * cols >= MAX_ELEMENTS:
-        raise UnsupportedError(f"{g.name}: {rows} x {cols} elements", "fewer than 2**31 elements")
+        raise UnsupportedError(f"{g.name}: {what}", f"a {g.rank}-D CUDA tensor of {wanted}")
+    *outer, cols = tensor.shape
+    *steps, col = tensor.stride()
+    if cols * prod(outer) >= MAX_ELEMENTS:
+        what = f"{g.name}: {' x '.join(map(str, tensor.shape))} elements"
+        raise UnsupportedError(what, "fewer than 2**31 elements")
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{g.name}: stride {col} between columns", "contiguous columns (stride 1)"
         )
-    stride = row if rows > 1 else 0
+    strides = [step if extent > 1 else 0 for extent, step in zip(outer, steps, strict=True)]
     size = g.dtype.bytes
     address = tensor.data_ptr()
-    places = {"an address": address, "a stride": stride * size, "a row length": cols * size}
-    for what, value in places.items():
+    places = [("an address", address), *(("a stride", n * size) for n in strides)]
+    for what, value in (*places, ("a row length", cols * size)):
         if value % g.align:
             raise UnsupportedError(
                 f"{g.name}: {what} of {value} bytes", f"multiples of {g.align} bytes"
             )
-    return address, stride
+    return address, *strides

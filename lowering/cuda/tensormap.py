@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
@@ -26,72 +26,90 @@ MAX_ELEMENTS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a matrix lies: device address, rows and columns, bytes from row to row."""
+    """Where a tensor lies: device address, extents, and bytes from one element to the next of each
+    dimension but the last, which is contiguous; outermost first.
+    """
 
     address: int
-    rows: int
-    cols: int
-    stride: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
-def layout_of(name: str, dtype: DType, tensor: torch.Tensor) -> Layout:
-    """The layout of a 2-D tensor, as TMA wants it.
+def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
+    """The layout of a tensor, as TMA wants it.
 
-    The stride between rows means nothing where there is one row, or nothing in a row, and is
-    replaced by a legal one.
+    The stride of a dimension of one element, and any stride of an empty tensor, means nothing and
+    is replaced by a legal one.
 
     Raises:
-        UnsupportedError: not a 2-D CUDA tensor of ``dtype``, columns not contiguous, rows or base
-            not aligned to 16 bytes, or 2**31 elements and more.
+        UnsupportedError: not a CUDA tensor of the rank and type of ``m``, columns not contiguous, a
+            stride or the base not aligned to 16 bytes, or 2**31 elements and more.
     """
-    if tensor.dim() != 2 or str(tensor.dtype) != f"torch.{dtype.torch}" or not tensor.is_cuda:
+    name, wanted = m.name, f"torch.{m.dtype.torch}"
+    if tensor.dim() != m.rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{name}: {what}", f"a 2-D CUDA tensor of torch.{dtype.torch}")
-    (rows, cols), (row, col) = tensor.shape, tensor.stride()
-    if rows * cols >= MAX_ELEMENTS:
-        raise UnsupportedError(f"{name}: {rows} x {cols} elements", "fewer than 2**31 elements")
-    if col != 1 and cols > 1:
+        raise UnsupportedError(f"{name}: {what}", f"a {m.rank}-D CUDA tensor of {wanted}")
+    sizes = tuple(tensor.shape)
+    *outer, col = tensor.stride()
+    if prod(sizes) >= MAX_ELEMENTS:
+        what = f"{name}: {' x '.join(map(str, sizes))} elements"
+        raise UnsupportedError(what, "fewer than 2**31 elements")
+    if col != 1 and sizes[-1] > 1:
         raise UnsupportedError(
             f"{name}: stride {col} between columns", "contiguous columns (stride 1)"
         )
-    stride = row * dtype.bytes
-    if rows <= 1 or cols == 0:
-        stride = -(-max(cols, 1) * dtype.bytes // TMA_STRIDE_ALIGN) * TMA_STRIDE_ALIGN
-    elif stride % TMA_STRIDE_ALIGN or stride <= 0:
-        raise UnsupportedError(
-            f"{name}: {stride} bytes from row to row", f"multiples of {TMA_STRIDE_ALIGN} bytes"
-        )
     address = tensor.data_ptr()
+    strides = _strides(m, sizes, [n * m.dtype.bytes for n in outer])
     if address % TMA_STRIDE_ALIGN:
         raise UnsupportedError(
             f"{name}: a base address of {address:#x}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
         )
-    return Layout(address, rows, cols, stride)
+    return Layout(address, sizes, strides)
+
+
+def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[int, ...]:
+    """Bytes from one element to the next of each dimension, innermost legal ones where they mean
+    nothing.
+    """
+    dense = max(sizes[-1], 1) * m.dtype.bytes
+    found: list[int] = []
+    for d in reversed(range(m.rank - 1)):
+        stride = strides[d]
+        if sizes[d] <= 1 or 0 in sizes:
+            stride = -(-dense // TMA_STRIDE_ALIGN) * TMA_STRIDE_ALIGN
+        elif stride % TMA_STRIDE_ALIGN or stride <= 0:
+            where = "from row to row" if d == m.rank - 2 else f"along dimension {d}"
+            raise UnsupportedError(
+                f"{m.name}: {stride} bytes {where}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
+            )
+        found.append(stride)
+        dense = stride * max(sizes[d], 1)
+    return tuple(reversed(found))
 
 
 def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     """The 128 bytes of the descriptor (``cuTensorMapEncodeTiled``); dimensions innermost first.
 
-    An empty matrix is described as one element: the kernel issues no copy for it. The box of a
-    clipped map has no more rows than the matrix; the kernel computes the same number.
+    An empty dimension is described as one element: the kernel issues no copy for it. The box of a
+    clipped map has no more rows than the tensor; the kernel computes the same number.
 
     Raises:
         InternalError: the driver refuses it.
     """
-    if m.box == (0, 0):
+    if not m.box:
         raise InternalError("launch", f"tensor map {m.name} has no box")
     swizzle = "NONE" if m.swizzle is Swizzle.NONE else f"{m.swizzle.value}B"
-    dims = [driver.cuuint64_t(max(n, 1)) for n in (layout.cols, layout.rows)]
-    box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.rows))]
+    dims = [driver.cuuint64_t(max(n, 1)) for n in reversed(layout.sizes)]
+    box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.sizes))]
     prefix = "CU_TENSOR_MAP"
     status, descriptor = driver.cuTensorMapEncodeTiled(
         getattr(driver.CUtensorMapDataType, f"{prefix}_DATA_TYPE_{m.dtype.driver}"),
-        2,
+        m.rank,
         layout.address,
         dims,
-        [driver.cuuint64_t(layout.stride)],
+        [driver.cuuint64_t(n) for n in reversed(layout.strides)],
         box,
-        [driver.cuuint32_t(1), driver.cuuint32_t(1)],
+        [driver.cuuint32_t(1) for _ in box],
         getattr(driver.CUtensorMapInterleave, f"{prefix}_INTERLEAVE_NONE"),
         getattr(driver.CUtensorMapSwizzle, f"{prefix}_SWIZZLE_{swizzle}"),
         getattr(driver.CUtensorMapL2promotion, f"{prefix}_L2_PROMOTION_L2_256B"),

@@ -58,27 +58,23 @@ class Declarations(Lexer):
 
     def tensor_map(self) -> TensorMap:
         """Take a tensor map."""
-        tensor = self.matrix()
-        box = self.pair() if self.accept("box") else (0, 0)
+        tensor = self.tensor()
+        box = self.shape() if self.accept("box") else ()
         clipped = self.accept("clipped")
         return TensorMap(*tensor, box, self.swizzle(), clipped)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor."""
-        tensor = self.matrix()
+        tensor = self.tensor()
         return GlobalTensor(*tensor, self.integer() if self.accept("align") else 1)
 
-    def matrix(self) -> tuple[str, DType, Expr, Expr]:
-        """Take ``NAME: DTYPE[ROWS, COLS]``."""
+    def tensor(self) -> tuple[str, DType, tuple[Expr, ...]]:
+        """Take ``NAME: DTYPE[SIZE, ...]``."""
         name = self.name()
         self.expect(":")
         dtype = self.dtype()
         self.expect("[")
-        rows = self.expr()
-        self.expect(",")
-        cols = self.expr()
-        self.expect("]")
-        return name, dtype, rows, cols
+        return name, dtype, self.items(self.expr, "]", least=1)
 
     def shared_buffer(self) -> SharedBuffer:
         """Take a shared buffer."""
@@ -88,9 +84,9 @@ class Declarations(Lexer):
         self.expect("[")
         stages = self.integer()
         self.expect("]", "[")
-        rows, cols = self.pair()
+        shape = self.shape()
         self.expect("]")
-        return SharedBuffer(name, dtype, stages, rows, cols, self.swizzle(), self.offset())
+        return SharedBuffer(name, dtype, stages, shape, self.swizzle(), self.offset())
 
     def mbarrier(self) -> MBarrierArray:
         """Take an array of mbarriers."""

@@ -4,108 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.dtypes import DType
-from lowering.ground.expr import Const, Expr, Var, minimum
-from lowering.ground.types import Swizzle
+from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
+from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
     "NamedBarrierArray", "SharedBuffer", "TensorMap", "TileQueue", "TraceBuffer",
     "WordArray", "Workspace",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMap:
-    """A TMA descriptor over a row-major ``rows x cols`` tensor, a ``__grid_constant__`` parameter.
-
-    ``rows`` and ``cols`` are extents in elements (run-time parameters); the row stride is a
-    property of the argument, not of the kernel. ``box`` is what one copy moves; (0, 0) until
-    ``swizzle_shared``. A ``clipped`` map's box has no more rows than the tensor of a launch, so
-    what lies behind them in shared memory stays as it was, in place of zero.
-    """
-
-    name: str
-    dtype: DType
-    rows: Expr
-    cols: Expr
-    box: tuple[int, int] = (0, 0)
-    swizzle: Swizzle = Swizzle.NONE
-    clipped: bool = False
-
-    @property
-    def box_rows(self) -> Expr:
-        """Rows of the box at run time; 0 for an empty tensor, of which nothing is copied."""
-        return minimum(self.rows, self.box[0]) if self.clipped else Const(self.box[0])
-
-    def box_of(self, rows: int) -> tuple[int, int]:
-        """The box in a launch whose tensor has ``rows`` rows: at least one, as TMA wants."""
-        return (min(self.box[0], max(rows, 1)) if self.clipped else self.box[0]), self.box[1]
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalTensor:
-    """A row-major ``rows x cols`` tensor that threads access themselves: a pointer parameter.
-
-    ``rows`` or ``cols`` of 1 make it a vector. ``stride``, elements from row to row, is a run-time
-    parameter of its own (i64), named ``<name>_stride``; 0 repeats one row.
-
-    ``align`` is a promise of the launch, a power of two in bytes: the address, the stride and the
-    bytes of a row are multiples of it. Twice the element's size lets a thread load or store two
-    columns at once.
-    """
-
-    name: str
-    dtype: DType
-    rows: Expr
-    cols: Expr
-    align: int = 1
-
-    @property
-    def stride(self) -> str:
-        """Name of the stride's parameter."""
-        return f"{self.name}_stride"
-
-    @property
-    def pairs(self) -> bool:
-        """Whether two neighbouring columns, from an even one on, can be accessed at once."""
-        return self.align >= 2 * self.dtype.bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SharedBuffer:
-    """``stages`` tiles of ``rows x cols`` elements in dynamic shared memory.
-
-    A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored row
-    by row, with its 16-byte chunks permuted by ``swizzle``. ``offset`` is in bytes from the
-    1024-byte aligned base, None until ``allocate_shared``.
-    """
-
-    name: str
-    dtype: DType
-    stages: int
-    rows: int
-    cols: int
-    swizzle: Swizzle = Swizzle.NONE
-    offset: int | None = None
-
-    @property
-    def box_cols(self) -> int:
-        """Columns of one box: the swizzle span, or all of them without a swizzle."""
-        return self.swizzle.value // self.dtype.bytes or self.cols
-
-    @property
-    def stage_bytes(self) -> int:
-        """Bytes of one stage."""
-        return self.rows * self.cols * self.dtype.bytes
-
-    def byte(self, stage: int, row: int, col: int) -> int:
-        """Byte offset of an element from the start of the buffer, after swizzling."""
-        box, inner = divmod(col, self.box_cols)
-        line = self.box_cols * self.dtype.bytes
-        linear = stage * self.stage_bytes + (box * self.rows + row) * line
-        return self.swizzle.apply(linear + inner * self.dtype.bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ NUMBER_NAMES = ("inf", "nan")
 _SPACE = re.compile(r"\s*(?:#[^\n]*\n?\s*)*")
 _TOKEN = re.compile(
     r"%[a-z][\w.]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|\d+x\d+|\d+"
+    r"|\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|\d+(?:x\d+)+|\d+"
     r"|->|\.\.|//|<<|<=|==|!=|[-+*%^<>=(){}\[\],:]"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan")
@@ -138,16 +138,22 @@ class Lexer:
         self.at += 1
         return int(rows), int(cols)
 
+    def shape(self) -> tuple[int, ...]:
+        """Take extents, ``N`` or ``ROWSxCOLS`` or more of them."""
+        if not re.fullmatch(r"\d+(?:x\d+)*", self.peek):
+            raise self.fail("extents: N, ROWSxCOLS, ...")
+        return tuple(map(int, self.next().split("x")))
+
     def name(self) -> str:
         """Take a name."""
         if not re.match(r"[A-Za-z_]", self.peek):
             raise self.fail("a name")
         return self.next()
 
-    def items(self, one: Callable[[], Any], close: str) -> tuple[Any, ...]:
-        """Take comma-separated items up to ``close``."""
+    def items(self, one: Callable[[], Any], close: str, least: int = 0) -> tuple[Any, ...]:
+        """Take comma-separated items up to ``close``, at least so many."""
         found: list[Any] = []
-        while not self.accept(close):
+        while len(found) < least or not self.accept(close):
             if found:
                 self.expect(",")
             found.append(one())

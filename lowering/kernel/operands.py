@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lowering.ground.expr import Expr
+from lowering.ground.expr import ZERO, Expr, ExprLike
 from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
@@ -23,27 +23,60 @@ class Frag:
     type: FragmentType
 
 
+class _Element:
+    """A place in a tensor: ``coords``, one for each dimension, outermost first."""
+
+    __slots__ = ()
+    coords: tuple[Expr, ...]
+
+    @property
+    def row(self) -> Expr:
+        """The last coordinate but one; 0 where there is only one."""
+        return self.coords[-2] if len(self.coords) > 1 else ZERO
+
+    @property
+    def col(self) -> Expr:
+        """The last coordinate."""
+        return self.coords[-1]
+
+    def _moved(self, steps: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
+        steps = steps[-len(self.coords) :]
+        kept = len(self.coords) - len(steps)
+        moved = (at + step for at, step in zip(self.coords[kept:], steps, strict=True))
+        return *self.coords[:kept], *moved
+
+
 @dataclass(frozen=True, slots=True)
-class SmemRef:
-    """Element ``[stage, row, col]`` of a shared buffer, in logical (unswizzled) coordinates."""
+class SmemRef(_Element):
+    """Element ``[stage, *coords]`` of a shared buffer, in logical (unswizzled) coordinates."""
 
     buffer: str
     stage: Expr
-    row: Expr
-    col: Expr
+    coords: tuple[Expr, ...]
+
+    def moved(self, *steps: ExprLike) -> SmemRef:
+        """The element so many rows and columns from here; further steps, in front of them, count
+        matrices. Of one dimension only the last step counts.
+        """
+        return replace(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)
-class GmemRef:
-    """Element ``[row, col]`` of a tensor in global memory; may lie out of bounds.
+class GmemRef(_Element):
+    """Element ``coords`` of a tensor in global memory; may lie out of bounds.
 
     ``map`` names a tensor map (TMA), or a ``GlobalTensor`` in ``frag.load_global`` and
     ``frag.store_global``.
     """
 
     map: str
-    row: Expr
-    col: Expr
+    coords: tuple[Expr, ...]
+
+    def moved(self, *steps: ExprLike) -> GmemRef:
+        """The element so many rows and columns from here; further steps, in front of them, count
+        matrices. Of one dimension only the last step counts.
+        """
+        return replace(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,8 @@ _PLAIN: dict[str, type[Stmt]] = {
 }
 
 
-_REFERENCES = (
-    (SmemRef, 3), (GmemRef, 2), (MBarrierRef, 1), (NamedBarrierRef, 1), (CounterRef, 1),
-    (PartialRef, 1), (WordRef, 1),
-)  # fmt: skip
-"""What is written as a name and indices, and how many."""
+_ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef, WordRef)
+"""What is written as a name and one index."""
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -185,15 +182,25 @@ class _Parser(Declarations):
             return self.fragment()
         if hint == tuple[Frag | float, ...]:
             return self.mixed()
-        for cls, count in _REFERENCES:
+        if "GmemRef" in text:
+            return GmemRef(self.name(), self.indices())
+        if "SmemRef" in text:
+            name = self.name()
+            stage, *coords = self.indices(least=2)
+            return SmemRef(name, stage, tuple(coords))
+        for cls in _ARRAYS:
             if cls.__name__ in text:
                 name = self.name()
                 self.expect("[")
-                index = self.items(self.expr, "]")
-                if len(index) != count:
-                    raise self.fail(f"{count} indices after {name}")
-                return cls(name, *index)
+                index = self.expr()
+                self.expect("]")
+                return cls(name, index)
         raise self.fail(f"an operand of type {text}")
+
+    def indices(self, least: int = 1) -> tuple[Expr, ...]:
+        """Take ``[INDEX, ...]``, at least so many."""
+        self.expect("[")
+        return self.items(self.expr, "]", least)
 
     def fragment(self) -> Frag:
         found = self.scope.get(self.peek)

@@ -61,18 +61,17 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
     for p in kernel.params:
         yield f"param {p.name}: {p.type.value}"
     for t in kernel.tensor_maps:
-        box = f" box {t.box[0]}x{t.box[1]}" if t.box != (0, 0) else ""
+        box = f" box {_shape(t.box)}" if t.box else ""
         clipped = " clipped" if t.clipped else ""
         swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
-        yield f"tensormap {t.name}: {t.dtype.value}[{t.rows}, {t.cols}]{box}{clipped}{swizzle}"
+        yield f"tensormap {t.name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}"
     for g in kernel.globals:
         align = f" align {g.align}" if g.align != 1 else ""
-        yield f"global {g.name}: {g.dtype.value}[{g.rows}, {g.cols}]{align}"
+        yield f"global {g.name}: {g.dtype.value}{_sizes(g.sizes)}{align}"
     for s in kernel.shared:
         swizzle = f" swizzle {s.swizzle.value}" if s.swizzle.value else ""
-        yield f"shared {s.name}: {s.dtype.value}[{s.stages}][{s.rows}x{s.cols}]{swizzle}" + _at(
-            s.offset
-        )
+        tile = f"{s.dtype.value}[{s.stages}][{_shape(s.shape)}]{swizzle}"
+        yield f"shared {s.name}: {tile}" + _at(s.offset)
     for b in kernel.mbarriers:
         yield f"mbarrier {b.name}[{b.stages}] arrivals {b.arrivals}" + _at(b.offset)
     for n in kernel.named_barriers:
@@ -93,6 +92,14 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         yield f"word {words.name}[{words.count}]" + _at(words.offset)
     for q in kernel.tile_queues:
         yield f"tile_queue {q.name} stages {q.stages} groups {q.groups} consumers {q.consumers}"
+
+
+def _shape(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))
+
+
+def _sizes(indices: tuple[Expr, ...]) -> str:
+    return f"[{', '.join(map(str, indices))}]"
 
 
 def _at(offset: int | None) -> str:
@@ -190,10 +197,10 @@ def _operand(value: object) -> str:
             return "true" if value else "false"
         case Frag(name):
             return name
-        case SmemRef(buffer, stage, row, col):
-            return f"{buffer}[{stage}, {row}, {col}]"
-        case GmemRef(name, row, col):
-            return f"{name}[{row}, {col}]"
+        case SmemRef(buffer, stage, coords):
+            return f"{buffer}{_sizes((stage, *coords))}"
+        case GmemRef(name, coords):
+            return f"{name}{_sizes(coords)}"
         case MBarrierRef(name, index) | NamedBarrierRef(name, index):
             return f"{name}[{index}]"
         case CounterRef(name, index) | PartialRef(name, index) | WordRef(name, index):

@@ -4,7 +4,8 @@ Rules: names are defined once and before use, with their type; references name s
 exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
 wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
 operations do not stand under ``elect``, and operations of one thread stand only there. What values
-and tensors an operation takes is in ``verify_values``.
+and tensors an operation takes is in ``verify_values``, of how many coordinates in
+``verify_references``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_values import declared, value_rules
 from lowering.kernel.visit import bodies, used
 
@@ -75,6 +77,7 @@ class _Verifier:
         scope: dict[str, object] = {p.name: p.type for p in self.kernel.params}
         self.names |= set(scope)
         yield from declared(self.kernel)
+        yield from declared_shapes(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 
     def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
@@ -99,6 +102,7 @@ class _Verifier:
             yield from self.stage.problems(stmt)
         yield from self.operands(stmt, scope)
         yield from value_rules(self.kernel, stmt)
+        yield from reference_rules(self.kernel, stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

@@ -212,7 +212,7 @@ class Names:
             kernel.workspaces, kernel.words, kernel.tile_queues,
         ):  # fmt: skip
             self._taken |= {x.name for x in storage}
-        self._taken |= {g.stride for g in kernel.globals}
+        self._taken |= {stride for g in kernel.globals for stride in g.strides}
 
     def new(self, base: str) -> str:
         """``base``, or ``base`` with the smallest number from 2 on that makes it new."""

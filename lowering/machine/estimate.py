@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 
@@ -58,8 +59,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         case nodes.Wgmma(acc=acc):
             return acc.type.rows * acc.type.cols // 4 + 16 * (acc.type.rows + acc.type.cols)
         case nodes.TmaLoad(src=ref) | nodes.TmaStore(dst=ref):
-            rows, cols = kernel.tensor_map(ref.map).box
-            return rows * cols
+            return prod(kernel.tensor_map(ref.map).box)
         case (
             nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
             | nodes.FragStoreGlobal(value=f)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,33 +19,36 @@ from lowering.machine.state import Registers, Warp
 __all__ = ["element_index", "frag_load_global", "frag_store_global", "global_array"]
 
 
-def global_array(tensor: GlobalTensor, array: Array, rows: int, cols: int) -> Array:
-    """The array behind a plain tensor: ``[rows, cols]``, narrow elements as raw bits.
+def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> Array:
+    """The array behind a plain tensor, narrow elements as raw bits.
 
     Args:
         tensor: its declaration.
-        array: elements of its type or, of fewer than 32 bits, their raw bits; rows may be strided.
-        rows: extent by the kernel's parameters.
-        cols: likewise.
+        array: elements of its type or, of fewer than 32 bits, their raw bits; all dimensions but
+            the last may be strided.
+        sizes: extents by the kernel's parameters.
 
     Raises:
         UnsupportedError: another type, shape, stride between columns or alignment.
     """
     name, size, held = tensor.name, tensor.dtype.bytes, held_type(tensor.dtype)
     legal = dict.fromkeys((tensor.dtype.numpy, held))
-    if array.ndim != 2 or array.dtype.name not in legal:
+    if array.ndim != tensor.rank or array.dtype.name not in legal:
         found = f"tensor {name} of {array.dtype.name} and {array.ndim} dimensions"
-        raise UnsupportedError(found, f"2-D arrays of {' or '.join(legal)}")
-    if array.shape != (rows, cols):
+        raise UnsupportedError(found, f"{tensor.rank}-D arrays of {' or '.join(legal)}")
+    if array.shape != sizes:
         found = f"tensor {name} of shape {'x'.join(str(n) for n in array.shape)}"
-        raise UnsupportedError(found, f"{rows}x{cols}, as the parameters say")
-    if array.size and cols > 1 and array.strides[1] != size:
-        found = f"tensor {name} with {array.strides[1]} bytes from column to column"
+        wanted = "x".join(str(n) for n in sizes)
+        raise UnsupportedError(found, f"{wanted}, as the parameters say")
+    *outer, cols = sizes
+    if array.size and cols > 1 and array.strides[-1] != size:
+        found = f"tensor {name} with {array.strides[-1]} bytes from column to column"
         raise UnsupportedError(found, f"contiguous columns, {size} bytes apart")
-    where = {"an address": array.ctypes.data, "a row length": cols * size}
-    if rows > 1:
-        where["a stride"] = array.strides[0]
-    for what, value in where.items():
+    where = [("an address", array.ctypes.data), ("a row length", cols * size)]
+    where += [
+        ("a stride", n) for n, extent in zip(array.strides, outer, strict=False) if extent > 1
+    ]
+    for what, value in where:
         if array.size and value % tensor.align:
             found = f"tensor {name} with {what} of {value} bytes"
             raise UnsupportedError(found, f"multiples of {tensor.align} bytes")
@@ -99,26 +102,34 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
 def _place(
     op: str, ref: GmemRef, type_: FragmentType, program: Program
 ) -> Callable[[Warp], tuple[Array, Array, Array]]:
-    """A function that gives the array, the rows and the columns of a warp's elements.
+    """A function that gives the matrix, the rows and the columns of a warp's elements.
 
-    It raises FaultError where two columns would be accessed at once from an odd one on.
+    A matrix out of bounds is one without elements. It raises FaultError where two columns would be
+    accessed at once from an odd one on.
     """
     pairs = program.kernel.global_tensor(ref.map).pairs and type_.cols > 1
-    row, col = program.scalar(ref.row), program.scalar(ref.col)
+    where = program.coordinates(ref)
 
     def place(warp: Warp) -> tuple[Array, Array, Array]:
         warp.whole(op)
         warp.touches_global()
-        at = row(warp.env), col(warp.env)
-        if pairs and at[1] % 2:
-            raise FaultError(
-                f"two columns at once of {ref.map} from column {at[1]} on, which is odd"
-            )
-        warp.record(op, ref.map, -1, row=at[0], col=at[1])
+        at = where(warp.env)
+        *outer, row, col = at if len(at) > 1 else (0, *at)
+        if pairs and col % 2:
+            raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
+        warp.record(op, ref.map, -1, at=at)
         rows, cols = element_index(type_, warp.index % 4)
-        return warp.cta.cluster.globals[ref.map], rows + at[0], cols + at[1]
+        return _matrix(warp.cta.cluster.globals[ref.map], outer), rows + row, cols + col
 
     return place
+
+
+def _matrix(array: Array, at: Sequence[int]) -> Array:
+    """The matrix with these coordinates in front of its rows; an empty one out of bounds."""
+    if all(0 <= i < n for i, n in zip(at, array.shape, strict=False)):
+        found: Array = np.atleast_2d(array[tuple(at)])
+        return found
+    return np.zeros((0, 0), array.dtype)
 
 
 def _inside(array: Array, rows: Array, cols: Array) -> Array:

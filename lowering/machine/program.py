@@ -6,13 +6,13 @@ statement, ``run`` puts them into one table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
 from lowering.kernel.kernel import Kernel, SharedBuffer
-from lowering.kernel.nodes import Body, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.nodes import Body, GmemRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
 from lowering.machine.errors import FaultError
@@ -45,22 +45,21 @@ def execute(warp: Warp, code: Code) -> Iterator[Blocked | None]:
 class Place:
     """An operand in shared memory: its buffer, and where an element of it lies."""
 
-    def __init__(self, buffer: SharedBuffer, stage: Scalar, row: Scalar, col: Scalar) -> None:
+    def __init__(self, buffer: SharedBuffer, stage: Scalar, coords: Sequence[Scalar]) -> None:
         if buffer.offset is None:
             raise InternalError("machine", f"shared buffer {buffer.name} has no offset yet")
         self.buffer = buffer
         self.base = SHARED_BASE + buffer.offset
-        self._indices = stage, row, col
+        self._indices = stage, *coords
 
-    def element(self, env: Env) -> tuple[int, int, int]:
-        """Stage, row and column; raises FaultError if they lie outside the buffer."""
-        stage, row, col = (index(env) for index in self._indices)
-        b = self.buffer
-        if not (0 <= stage < b.stages and 0 <= row < b.rows and 0 <= col < b.cols):
-            raise FaultError(
-                f"{b.name}[{stage}, {row}, {col}] lies outside [{b.stages}][{b.rows}x{b.cols}]"
-            )
-        return stage, row, col
+    def element(self, env: Env) -> tuple[int, ...]:
+        """Stage and coordinates; raises FaultError if they lie outside the buffer."""
+        b, indices = self.buffer, tuple(index(env) for index in self._indices)
+        extents = b.stages, *b.shape
+        if not all(0 <= i < n for i, n in zip(indices, extents, strict=True)):
+            place, tile = ", ".join(map(str, indices)), "x".join(map(str, b.shape))
+            raise FaultError(f"{b.name}[{place}] lies outside [{b.stages}][{tile}]")
+        return indices
 
     def address(self, env: Env) -> int:
         """Absolute shared address before swizzling, as TMA and wgmma take it."""
@@ -103,8 +102,13 @@ class Program:
 
     def place(self, ref: SmemRef) -> Place:
         """An operand in shared memory."""
-        stage, row, col = (compile_scalar(e) for e in (ref.stage, ref.row, ref.col))
-        return Place(self.kernel.buffer(ref.buffer), stage, row, col)
+        coords = [compile_scalar(e) for e in ref.coords]
+        return Place(self.kernel.buffer(ref.buffer), compile_scalar(ref.stage), coords)
+
+    def coordinates(self, ref: GmemRef) -> Callable[[Env], tuple[int, ...]]:
+        """A place in global memory as a function of the warp's scalars."""
+        coords = [compile_scalar(e) for e in ref.coords]
+        return lambda env: tuple(at(env) for at in coords)
 
     def mbarrier(self, ref: MBarrierRef) -> Callable[[Cta, Env], tuple[MBarrier, int]]:
         """A function that gives the barrier of a CTA, and its index in the array."""

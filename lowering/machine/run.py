@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
+from lowering.ground.expr import Expr
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
@@ -127,9 +128,9 @@ def run_kernel(
 
     Args:
         kernel: after all passes.
-        tensors: a row-major 2-D array for each tensor map and global tensor (rows may be strided):
-            elements of its type, or their raw bits as unsigned integers. For each trace buffer
-            int64 zeros of its shape. Counters may be given, as int32 zeros, and are zeros again.
+        tensors: an array for each tensor map and global tensor, of its rank, all dimensions but the
+            last may be strided: elements of its type, or their raw bits as unsigned integers. For
+            each trace buffer int64 zeros of its shape; for counters, if given, int32 zeros.
         params: a value for each scalar parameter.
         grid: number of CTAs along x; there are ``kernel.splits`` along z. CTAs of different
             clusters run one after the other, but all at once where they share counters.
@@ -205,10 +206,7 @@ def _arguments(
 ) -> dict[str, GlobalTensor]:
     env = Env(params)
     return {
-        t.name: GlobalTensor(
-            t, tensors[t.name], compile_scalar(t.rows)(env), compile_scalar(t.cols)(env)
-        )
-        for t in kernel.tensor_maps
+        t.name: GlobalTensor(t, tensors[t.name], _extents(t.sizes, env)) for t in kernel.tensor_maps
     }
 
 
@@ -217,11 +215,13 @@ def _globals(
 ) -> dict[str, Array]:
     env = Env(params)
     return {
-        g.name: global_memory.global_array(
-            g, tensors[g.name], compile_scalar(g.rows)(env), compile_scalar(g.cols)(env)
-        )
+        g.name: global_memory.global_array(g, tensors[g.name], _extents(g.sizes, env))
         for g in kernel.globals
     }
+
+
+def _extents(sizes: tuple[Expr, ...], env: Env) -> tuple[int, ...]:
+    return tuple(compile_scalar(size)(env) for size in sizes)
 
 
 def _words(

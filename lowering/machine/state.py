@@ -208,7 +208,9 @@ class Warp:
         found.registers.epoch = self.epoch
         return found.registers.data
 
-    def record(self, op: str, target: str, index: int, **more: int) -> None:
+    def record(
+        self, op: str, target: str, index: int, *, parity: int = -1, at: tuple[int, ...] = ()
+    ) -> None:
         """Count an event, and note it if the run is traced."""
         cluster = self.cta.cluster
         cluster.counters[op] += 1
@@ -223,8 +225,9 @@ class Warp:
                     op,
                     target,
                     index,
-                    scalars=scalars,
-                    **more,
+                    parity,
+                    at,
+                    scalars,
                 )
             )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -21,20 +23,20 @@ TMA_SHARED_ALIGN = 128
 
 
 @lru_cache(maxsize=1024)
-def box_chunks(address: int, rows: int, line: int, swizzle: Swizzle) -> Array:
-    """Where the 16-byte chunks of a box go: ``[rows, line / 16]`` addresses / 16.
+def box_chunks(address: int, lines: int, line: int, swizzle: Swizzle) -> Array:
+    """Where the 16-byte chunks of a box go: ``[lines, line / 16]`` addresses / 16.
 
     Args:
         address: absolute shared address of the box.
-        rows: rows of the box.
-        line: bytes of a row, which lie one after the other before swizzling.
+        lines: lines of the box.
+        line: bytes of one of them; they lie one after the other before swizzling.
         swizzle: by absolute address bits, so a box that is not aligned to it lands permuted.
     """
     if address % TMA_SHARED_ALIGN:
         raise FaultError(
             f"a box at shared address {address} is not aligned to {TMA_SHARED_ALIGN} bytes"
         )
-    linear = address + np.arange(0, rows * line, 16).reshape(rows, line // 16)
+    linear = address + np.arange(0, lines * line, 16).reshape(lines, line // 16)
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks
@@ -45,39 +47,43 @@ class GlobalTensor:
 
     Args:
         map: the tensor map.
-        array: 2-D, elements of the map's type or their raw bits; written in place by stores.
-        rows: extent that the map gives to the array.
-        cols: likewise.
+        array: elements of the map's type or their raw bits; written in place by stores.
+        sizes: the extents that the map gives to the array.
 
     Raises:
         UnsupportedError: the array is none that TMA can address as the map says.
     """
 
-    def __init__(self, map: TensorMap, array: Array, rows: int, cols: int) -> None:
+    def __init__(self, map: TensorMap, array: Array, sizes: Sequence[int]) -> None:
         self.map = map
-        self.box = self.rows, self.cols = map.box_of(rows)
-        self.line = self.cols * map.dtype.bytes
         legal = (map.dtype.numpy, map.dtype.raw)
-        if array.ndim != 2 or array.dtype.name not in legal:
+        if array.ndim != map.rank or array.dtype.name not in legal:
             found = f"tensor {map.name} of {array.dtype.name} and {array.ndim} dimensions"
-            raise UnsupportedError(found, f"2-D arrays of {' or '.join(legal)}")
-        if array.shape != (rows, cols):
-            found = f"tensor {map.name} of shape {'x'.join(str(n) for n in array.shape)}"
-            raise UnsupportedError(found, f"{rows}x{cols}, as the parameters say")
+            raise UnsupportedError(found, f"{map.rank}-D arrays of {' or '.join(legal)}")
+        if array.shape != tuple(sizes):
+            found = f"tensor {map.name} of shape {_by(array.shape)}"
+            raise UnsupportedError(found, f"{_by(sizes)}, as the parameters say")
         size = map.dtype.bytes
-        row_stride = array.strides[0] if rows > 1 else 0
-        col_stride = array.strides[1] if cols > 1 else size
-        if array.size and (col_stride != size or row_stride % TMA_STRIDE_ALIGN):
-            found = f"tensor {map.name} with strides of {row_stride} and {col_stride} bytes"
+        outer = [n if extent > 1 else 0 for n, extent in zip(array.strides, sizes, strict=True)]
+        col_stride = outer.pop() or size
+        if array.size and (col_stride != size or any(n % TMA_STRIDE_ALIGN for n in outer)):
+            strides = f"{', '.join(str(n) for n in outer)} and {col_stride}"
+            found = f"tensor {map.name} with strides of {strides} bytes"
             raise UnsupportedError(found, f"rows a multiple of {TMA_STRIDE_ALIGN} bytes apart")
         self.raw: Array = array.view(map.dtype.raw)
-        self._check_box()
+        self._check_extents()
+        self.box = map.box_of(sizes)
+        self.lines, self.line = prod(self.box[:-1]), self.box[-1] * size
+        self._check_line()
 
-    def _check_box(self) -> None:
-        name, span = self.map.name, self.map.swizzle.value
-        if not all(0 < extent <= TMA_BOX_MAX for extent in self.map.box):
-            found = f"a box of {self.map.box[0]}x{self.cols} for tensor map {name}"
+    def _check_extents(self) -> None:
+        box, rank = self.map.box, self.map.rank
+        if len(box) != rank or not all(0 < extent <= TMA_BOX_MAX for extent in box):
+            found = f"a box of {_by(box)} for tensor map {self.map.name}"
             raise UnsupportedError(found, f"1 to {TMA_BOX_MAX} elements in each dimension")
+
+    def _check_line(self) -> None:
+        name, span = self.map.name, self.map.swizzle.value
         if self.line % 16 or (span and self.line != span):
             found = f"a box line of {self.line} bytes for tensor map {name}"
             raise UnsupportedError(found, f"{span} bytes" if span else "multiples of 16 bytes")
@@ -85,31 +91,35 @@ class GlobalTensor:
     @property
     def box_bytes(self) -> int:
         """Bytes of a whole box."""
-        return self.rows * self.line
+        return self.lines * self.line
 
-    def load(self, row: int, col: int) -> Array:
-        """The box at ``row, col`` as chunks ``[rows, line / 16, 2]``; zero out of bounds."""
+    def load(self, at: Sequence[int]) -> Array:
+        """The box at ``at`` as chunks ``[lines, line / 16, 2]``; zero out of bounds."""
         box = np.zeros(self.box, self.raw.dtype)
-        inside, source = self._clip(row, col)
+        inside, source = self._clip(at)
         box[inside] = self.raw[source]
-        return box.view(np.uint64).reshape(self.rows, self.line // 16, 2)
+        return box.view(np.uint64).reshape(self.lines, self.line // 16, 2)
 
-    def store(self, row: int, col: int, chunks: Array) -> None:
-        """Write chunks ``[rows, line / 16, 2]`` at ``row, col``; out of bounds is dropped."""
-        inside, target = self._clip(row, col)
+    def store(self, at: Sequence[int], chunks: Array) -> None:
+        """Write chunks ``[lines, line / 16, 2]`` at ``at``; what is out of bounds is dropped."""
+        inside, target = self._clip(at)
         box = np.ascontiguousarray(chunks).view(self.raw.dtype).reshape(self.box)
         self.raw[target] = box[inside]
 
-    def _clip(self, row: int, col: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-        """Slices of the box and of the tensor where the box at ``row, col`` lies in bounds."""
+    def _clip(self, at: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Slices of the box and of the tensor where the box at ``at`` lies in bounds."""
         box, tensor = [], []
-        for at, extent, size in zip((row, col), self.box, self.raw.shape, strict=True):
-            low, high = max(at, 0), min(at + extent, size)
+        for first, extent, size in zip(at, self.box, self.raw.shape, strict=True):
+            low, high = max(first, 0), min(first + extent, size)
             high = max(low, high)
-            box.append(slice(low - at, high - at))
+            box.append(slice(low - first, high - first))
             tensor.append(slice(low, high))
-        return (box[0], box[1]), (tensor[0], tensor[1])
+        return tuple(box), tuple(tensor)
 
     def chunks(self, address: int) -> Array:
         """``box_chunks`` of this map's box at a shared address."""
-        return box_chunks(address, self.rows, self.line, self.map.swizzle)
+        return box_chunks(address, self.lines, self.line, self.map.swizzle)
+
+
+def _by(extents: Sequence[int]) -> str:
+    return "x".join(str(n) for n in extents)

@@ -21,8 +21,7 @@ class TraceRow:
         target: barrier, tensor map or, of a wgmma, the buffer of its A operand.
         index: barrier index or stage; of a store, -1.
         parity: of an ``mbarrier.wait``, else -1.
-        row: of a load or store in the tensor, else -1.
-        col: likewise.
+        at: coordinates of a load or store in the tensor, outermost first, else empty.
         scalars: indices and carried scalars of the loops around it, outermost first.
     """
 
@@ -34,9 +33,18 @@ class TraceRow:
     target: str
     index: int
     parity: int = -1
-    row: int = -1
-    col: int = -1
+    at: tuple[int, ...] = ()
     scalars: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def row(self) -> int:
+        """The last coordinate but one, -1 without."""
+        return self.at[-2] if len(self.at) > 1 else -1
+
+    @property
+    def col(self) -> int:
+        """The last coordinate, -1 without."""
+        return self.at[-1] if self.at else -1
 
 
 def one_warp_each(rows: Iterable[TraceRow]) -> tuple[TraceRow, ...]:
@@ -66,7 +74,7 @@ def visit_table(rows: Iterable[TraceRow]) -> str:
             r.op,
             r.target if r.index < 0 else f"{r.target}[{r.index}]",
             "" if r.parity < 0 else f"parity {r.parity}",
-            "" if r.op not in ("tma.load", "tma.store") else f"({r.row}, {r.col})",
+            "" if r.op not in ("tma.load", "tma.store") else f"({', '.join(map(str, r.at))})",
             " ".join(f"{name}={value}" for name, value in r.scalars),
         )
         for r in rows

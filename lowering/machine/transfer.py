@@ -50,20 +50,20 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     if stmt.bar is None:
         raise InternalError("machine", "tma.load without an mbarrier", print_stmt(stmt))
     place, find = program.place(stmt.dst), program.mbarrier(stmt.bar)
-    row, col = program.scalar(stmt.src.row), program.scalar(stmt.src.col)
+    where = program.coordinates(stmt.src)
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
     name = stmt.src.map
 
     def run(warp: Warp) -> Steps:
         warp.touches_global()
         env, cluster = warp.env, warp.cta.cluster
-        tensor, at = cluster.tensors[name], (row(env), col(env))
+        tensor, at = cluster.tensors[name], where(env)
         chunks = tensor.chunks(place.address(env))
         ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env))
         for _ in range(warp.threads):
-            warp.record(stmt.OP, name, place.element(env)[0], row=at[0], col=at[1])
+            warp.record(stmt.OP, name, place.element(env)[0], at=at)
             cluster.counters["load bytes"] += tensor.box_bytes * len(ctas)
-            data = tensor.load(*at)
+            data = tensor.load(at)
             for cta in ctas:
                 bar, _ = find(cta, env)
                 bar.check("given to a load", remote=True)
@@ -95,14 +95,14 @@ def _masked(ctas: list[Cta], mask: int) -> list[Cta]:
 def tma_store(stmt: TmaStore, program: Program) -> Run:
     """``cp.async.bulk.tensor``, shared to global: reads at one moment, writes at a later one."""
     place, name = program.place(stmt.src), stmt.dst.map
-    row, col = program.scalar(stmt.dst.row), program.scalar(stmt.dst.col)
+    where = program.coordinates(stmt.dst)
 
     def run(warp: Warp) -> Steps:
         warp.touches_global()
-        tensor, at = warp.cta.cluster.tensors[name], (row(warp.env), col(warp.env))
+        tensor, at = warp.cta.cluster.tensors[name], where(warp.env)
         chunks = tensor.chunks(place.address(warp.env))
         for _ in range(warp.threads):
-            warp.record(stmt.OP, name, -1, row=at[0], col=at[1])
+            warp.record(stmt.OP, name, -1, at=at)
             warp.cta.cluster.counters["store bytes"] += tensor.box_bytes
             store = Store(stmt)
             warp.bulk.open.append(store)
@@ -112,7 +112,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
                 store.has_read = True
 
                 def write() -> None:
-                    tensor.store(*at, data)
+                    tensor.store(at, data)
                     store.has_written = True
                     warp.bulk.wake(warp.scheduler)
 
@@ -173,8 +173,7 @@ def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: 
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        stage, row, col = place.element(warp.env)
-        words = _fragment_words(buffer, value.type, warp.index % 4, stage, row, col)
+        words = _fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env))
         data = np.ascontiguousarray(lane_rows(warp.read(value)))
         memory = warp.cta.memory
         memory.write_words(words, data.view(np.uint64).reshape(words.shape))
@@ -207,8 +206,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: i
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        stage, row, col = place.element(warp.env)
-        words = _fragment_words(buffer, type_, warp.index % 4, stage, row, col)
+        words = _fragment_words(buffer, type_, warp.index % 4, place.element(warp.env))
         rows = warp.cta.memory.read_words(words).view(element)
         warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
@@ -220,19 +218,22 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: i
 
 @lru_cache(maxsize=4096)
 def _fragment_words(
-    buffer: SharedBuffer, type_: FragmentType, warp: int, stage: int, row: int, col: int
+    buffer: SharedBuffer, type_: FragmentType, warp: int, place: tuple[int, ...]
 ) -> Array:
     """The 8-byte words ``[blocks, cols / 8, 2, 8, words of a matrix row]`` of a warp's elements.
+
+    ``place`` is the stage and the coordinates of the fragment's first element.
 
     Each 16 bytes of the buffer keep together when they are swizzled, so an address is computed for
     each (as a thread does), not for each element.
     """
     rows, cols = element_rows_cols(type_, warp)
+    *matrix, row, col = place
     if row + type_.rows > buffer.rows or col + type_.cols > buffer.cols:
         raise FaultError(f"{type_} at [{row}, {col}] does not fit into {buffer.rows}x{buffer.cols}")
     per_chunk = 16 // type_.dtype.bytes
     starts = np.arange(0, 8, per_chunk)
-    byte = np.frompyfunc(lambda r, c: buffer.byte(stage, r, c), 2, 1)
+    byte = np.frompyfunc(lambda r, c: buffer.byte(*matrix, r, c), 2, 1)
     offsets = byte(row + rows[..., None], col + cols[..., None] + starts).astype(np.int64)
     addresses = SHARED_BASE + (buffer.offset or 0) + offsets
     if (addresses % 16).any():

@@ -277,8 +277,8 @@ class ComputeLowering:
 
     def _operand(self, name: str, indices: Indices) -> SmemRef:
         """Where this warpgroup's part of a stage begins."""
-        row, col = (indices.found[self.graph.group(d)] for d in self._stage(name))
-        return SmemRef(name, ZERO, row, col)
+        coords = tuple(indices.found[self.graph.group(d)] for d in self._stage(name))
+        return SmemRef(name, ZERO, coords)
 
     def _mn_major(self, name: str) -> bool:
         """Whether a stage of an operand is stored as ``K x M`` (or N), not ``M x K``."""

@@ -84,10 +84,10 @@ def epilogue_globals(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
     """Their declarations; a thread accesses ``vector`` columns at once, as the launch sees to."""
     found = []
     for name, view in thread_tensors(fusion).items():
-        rows, cols = (Const(1) if _repeats(d) else d.extent for d in view.stored)
+        sizes = tuple(Const(1) if _repeats(d) else d.extent for d in view.stored)
         dtype = element_type(view.dtype)
-        align = 1 if vector == 1 or cols == Const(1) else vector * dtype.bytes
-        found.append(GlobalTensor(name, dtype, rows, cols, align))
+        align = 1 if vector == 1 or sizes[-1] == Const(1) else vector * dtype.bytes
+        found.append(GlobalTensor(name, dtype, sizes, align))
     return tuple(found)
 
 
@@ -152,18 +152,18 @@ class EpilogueLowering:
                 continue  # a load section does it
             if isinstance(e, LoadStoreOp) and e.input in self.rings:
                 read = self._from_ring(self.fusion.tensor(e.input), t, indices)
-                roots += (read[-1].src.row, read[-1].src.col)
+                roots += read[-1].src.coords
                 body += read
             elif isinstance(e, LoadStoreOp) and e.input in sources:
                 at = self._coordinates(self.fusion.tensor(e.input), indices)
                 value = self._value(t, element_type(t.dtype))
                 roots += at
-                body.append(FragLoadGlobal(value, GmemRef(sources[e.input], *at)))
+                body.append(FragLoadGlobal(value, GmemRef(sources[e.input], at)))
                 self.values[t.name] = value
             elif isinstance(e, LoadStoreOp) and t.memory is MemoryType.Global:
                 at = self._coordinates(t, indices)
                 roots += at
-                place = GmemRef(t.name, *at)
+                place = GmemRef(t.name, at)
                 if e.op is LoadStoreOpType.CpAsyncBulkTensorTile:
                     stores.append(StoreTile(place, self.values[e.input]))
                 else:
@@ -183,17 +183,17 @@ class EpilogueLowering:
         loops = self.fusion.tensor(relation.compute).loop
         known = {Var(d.name): indices.found[self.graph.group(d)] for d in loops}
         step = self.shared.apply(substitute(relation.index, known))
-        row, col = (
+        coords = tuple(
             indices.found[self.graph.group(d)] for d in staged.loop[staged.slice_position :]
         )
         value = self._value(t, element_type(t.dtype))
         self.values[t.name] = value
         load = LdMatrix if value.type.dtype.bytes == 2 else LdShared
-        return Consume(ring, step), load(value, SmemRef(staged.name, ZERO, row, col))
+        return Consume(ring, step), load(value, SmemRef(staged.name, ZERO, coords))
 
-    def _coordinates(self, t: TensorView, indices: Indices) -> list[Expr]:
-        """Row and column of a chunk in a tensor, 0 along which it is repeated."""
-        return [ZERO if _repeats(d) else indices.found[self.graph.group(d)] for d in t.stored]
+    def _coordinates(self, t: TensorView, indices: Indices) -> tuple[Expr, ...]:
+        """Where a chunk begins in a tensor, 0 in dimensions along which it is repeated."""
+        return tuple(ZERO if _repeats(d) else indices.found[self.graph.group(d)] for d in t.stored)
 
     def _computed(self, e: FusionExpr, t: TensorView) -> list[Stmt]:
         """The statements of a cast or a pointwise operation."""

@@ -162,8 +162,7 @@ def _global_tensors(fusion: Fusion) -> list[TensorView]:
 
 
 def _tensor_map(fusion: Fusion, t: TensorView) -> TensorMap:
-    rows, cols = (d.extent for d in t.in_memory)
-    return TensorMap(t.name, element_type(t.dtype), rows, cols)
+    return TensorMap(t.name, element_type(t.dtype), tuple(d.extent for d in t.in_memory))
 
 
 def _stage_dims(t: TensorView) -> list[IterDomain]:
@@ -173,8 +172,8 @@ def _stage_dims(t: TensorView) -> list[IterDomain]:
 
 
 def _shared_buffer(graph: TransformGraph, t: TensorView) -> SharedBuffer:
-    rows, cols = (constant(d.extent, t.name) for d in _stage_dims(t))
-    return SharedBuffer(t.name, element_type(t.dtype), 1, rows, cols)
+    shape = tuple(constant(d.extent, t.name) for d in _stage_dims(t))
+    return SharedBuffer(t.name, element_type(t.dtype), 1, shape)
 
 
 def _load_section(
@@ -210,9 +209,10 @@ def _load_section(
     for t in loads:
         source = fusion.source(t.name)
         _check_order(graph, t, source)
-        row, col = (indices.found[graph.group(d)] for d in source.in_memory)
-        used += [row, col]
-        body.append(LoadTile(SmemRef(t.name, ZERO, ZERO, ZERO), GmemRef(source.name, row, col)))
+        coords = tuple(indices.found[graph.group(d)] for d in source.in_memory)
+        used += coords
+        start_of_stage = SmemRef(t.name, ZERO, tuple(ZERO for _ in _stage_dims(t)))
+        body.append(LoadTile(start_of_stage, GmemRef(source.name, coords)))
     lets = indices.lets(used)
     if nest is None:
         assert isinstance(step, Var)

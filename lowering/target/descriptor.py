@@ -25,17 +25,16 @@ _MODE = {Swizzle.B128: 1, Swizzle.B64: 2, Swizzle.B32: 3}
 Index = TypeVar("Index", int, Expr)
 
 
-def tile_byte(buffer: SharedBuffer, stage: Index, row: Index, col: Index) -> Index:
-    """Byte offset of ``[stage, row, col]`` from the start of the buffer, *before* swizzling.
+def tile_byte(buffer: SharedBuffer, stage: Index, *coords: Index) -> Index:
+    """Byte offset of ``[stage, *coords]`` from the start of the buffer, *before* swizzling.
 
     TMA and wgmma take this address and permute chunks themselves, by absolute address bits.
-    ``stage``, ``row`` and ``col`` are numbers or expressions.
+    ``stage`` and ``coords`` are numbers or expressions.
     """
-    line = buffer.box_cols * buffer.dtype.bytes
-    box, inner = col // buffer.box_cols, col % buffer.box_cols
-    return (
-        stage * buffer.stage_bytes + (box * buffer.rows + row) * line + inner * buffer.dtype.bytes
-    )
+    width, size, col = buffer.box_cols, buffer.dtype.bytes, coords[-1]
+    box, inner = col // width, col % width
+    line = box * buffer.lines + buffer.line(coords)
+    return stage * buffer.stage_bytes + line * (width * size) + inner * size
 
 
 def leading_bytes(buffer: SharedBuffer, trans: bool) -> int:
@@ -44,13 +43,13 @@ def leading_bytes(buffer: SharedBuffer, trans: bool) -> int:
     For an MN-major operand (``trans``) the distance of two spans of M or N: a whole box, since a
     tile is stored box after box. K-major operands with a swizzle do not use it; 16 by convention.
     """
-    return buffer.rows * buffer.swizzle.value if trans else 16
+    return buffer.lines * buffer.swizzle.value if trans else 16
 
 
 def block_bytes(buffer: SharedBuffer, trans: bool) -> int:
     """Bytes from one block of 64 rows of A to the next: 64 lines, or the boxes of 64 columns."""
     span = buffer.swizzle.value
-    return 64 // buffer.box_cols * buffer.rows * span if trans else 64 * span
+    return 64 // buffer.box_cols * buffer.lines * span if trans else 64 * span
 
 
 def descriptor_template(swizzle: Swizzle, leading: int = 16) -> int:

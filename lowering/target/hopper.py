@@ -40,6 +40,9 @@ WGMMA_N = range(8, 257, 8)
 TMA_BOX_MAX = 256
 """Elements of a box per dimension."""
 
+TMA_RANK_MAX = 5
+"""Dimensions of a tensor map; at least 1."""
+
 TMA_STRIDE_ALIGN = 16
 """Bytes; also the alignment of a tensor's base address."""
 

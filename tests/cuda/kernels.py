@@ -117,3 +117,9 @@ def _chunk(i: int, cols: int, out: str, compute: Callable[[int, int], str] | Non
           }}
         }}
     """
+
+
+def batched_kernel() -> Kernel:
+    """Matrices of a batch through 3-D tensor maps, rows added that threads read themselves."""
+    text = Path(__file__).with_name("batched.ir").read_text(encoding="utf-8")
+    return parse_kernel(text)

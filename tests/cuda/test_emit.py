@@ -13,7 +13,7 @@ from lowering.kernel.nodes import GmemRef, Produce, SmemRef, TmaStore
 from lowering.kernel.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
 
-S = SmemRef("S", ZERO, ZERO, ZERO)
+S = SmemRef("S", ZERO, (ZERO, ZERO))
 
 
 def kernel(body: str, threads: int = 128, cluster: int = 1) -> Kernel:
@@ -160,7 +160,7 @@ def test_cache_policies_are_made_once_at_the_start() -> None:
         "ptx::tma_load_2d_multicast_hint(S, &T, 0, 0, full, 1, evict_last);",
         "ptx::tma_store_2d_hint(&T, 0, 0, S, evict_first);",
     ]
-    assert refusal(replace(k, body=(TmaStore(GmemRef("T", ZERO, ZERO), S, "evict_soon"),))) == (
+    assert refusal(replace(k, body=(TmaStore(GmemRef("T", (ZERO, ZERO)), S, "evict_soon"),))) == (
         "no cache policy named evict_soon"
     )
 

@@ -10,7 +10,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compilations, compile_cubin
 from lowering.kernel.kernel import Kernel
-from tests.cuda.kernels import cooperative_kernel, copy_kernel
+from tests.cuda.kernels import batched_kernel, cooperative_kernel, copy_kernel
 
 pytestmark = pytest.mark.gpu
 
@@ -49,6 +49,24 @@ def test_copy() -> None:
     d = torch.full_like(a, float("nan"))
     load(copy_kernel()).launch({"A": a, "D": d}, {"M": 200, "N": 136}, 4)
     assert torch.equal(a, d)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_batched(between: bool) -> None:
+    """Three dimensions, clipped in each matrix; also with the batch between rows and columns."""
+    import torch
+
+    b, m, n = 5, 100, 136
+    shape = (m, b, n) if between else (b, m + 3, n)
+    storage = torch.randint(-9, 9, shape, device="cuda").bfloat16()
+    x = storage.transpose(0, 1) if between else storage[:, 2:-1]
+    bias = torch.randint(-9, 9, (b, 1, n), device="cuda").float()
+    total = torch.randint(-9, 9, (n,), device="cuda").float()
+    whole = torch.full((b, m + 2, n), 7.0, device="cuda", dtype=torch.bfloat16)
+    tensors = {"X": x, "D": whole[:, 1:-1], "bias": bias, "total": total}
+    load(batched_kernel()).launch(tensors, {"B": b, "M": m, "N": n}, 2 * b)
+    assert torch.equal(whole[:, 1:-1], (x.float() + bias + total).bfloat16())
+    assert (whole[:, 0] == 7).all() and (whole[:, -1] == 7).all()
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,18 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   tensormap A: bf16[M, K]
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
   tensormap R: bf16[M, M] box 64x64 clipped
+  tensormap V: f32[M] box 64
+  tensormap X: bf16[3, M, K] box 1x128x64 clipped
+  tensormap Y: f32[2, M, 3, M, M * 2] box 1x2x1x4x32 swizzle 128
   global bias: bf16[1, M] align 16
   global scale: f32[M, 1]
   global sums: f32[M, M]
+  global stack: f32[3, 2, M, M]
+  global list: f32[M]
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
+  shared Y_s: f32[2][2x4x32] swizzle 128
+  shared V_s: f32[1][64]
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
@@ -41,6 +48,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       produce ring, m
       acquire ring, m
       load.tile A_s[m % 4, 0, 0], A[m * 128, %ctaid.x]
+      load.tile A_s[m % 4, 0, 0], X[2, m * 128, %ctaid.x]
     }
     fetch.tiles queue, M
   }
@@ -95,9 +103,12 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       stamp spans, cta, end, %smid, clock=globaltimer
       store.tile D[0, 32], part
       frag.store_global sums[0, 32], part
+      frag.store_global stack[2, %ctaid.x, 0, 32], part
+      line: frag<f32, 1x64> = frag.load_global list[64]
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
+        tma.store Y[1, 0, 2, M - 4, 32], Y_s[1, 0, 0, 0]
         bulk.commit
         bulk.wait 1, read=true
         bulk.wait 0
@@ -111,6 +122,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           mbarrier.expect_tx full[0], bytes=16384
           mbarrier.expect_tx full[0], bytes=fill + 64
           tma.load A_s[0, 0, 0], A[0, 0]
+          tma.load V_s[0, 0], V[M - 64]
           tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
           tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last
           mbarrier.arrive empty[0]

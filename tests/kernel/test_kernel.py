@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ONE
+from lowering.ground.expr import ONE, ZERO, Const, Var
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.kernel import CircularBuffer, Kernel, MBarrierArray, SharedBuffer
+from lowering.kernel.nodes import GmemRef, SmemRef
 from lowering.kernel.text import parse_kernel
 from tests.kernel.samples import ALL_NODES
 
@@ -27,14 +28,32 @@ from tests.kernel.samples import ALL_NODES
     ],
 )
 def test_place_of_an_element(swizzle: Swizzle, place: tuple[int, int, int], byte: int) -> None:
-    assert SharedBuffer("s", DType.BF16, 2, 64, 128, swizzle).byte(*place) == byte
+    assert SharedBuffer("s", DType.BF16, 2, (64, 128), swizzle).byte(*place) == byte
 
 
 @pytest.mark.parametrize("swizzle", Swizzle)
 def test_every_element_has_a_place_of_its_own(swizzle: Swizzle) -> None:
-    buffer = SharedBuffer("s", DType.F32, 2, 16, 64, swizzle)
+    buffer = SharedBuffer("s", DType.F32, 2, (16, 64), swizzle)
     places = {buffer.byte(s, r, c) for s in range(2) for r in range(16) for c in range(64)}
     assert places == set(range(0, 2 * buffer.stage_bytes, 4))
+
+
+def test_matrices_of_a_tile_lie_one_behind_the_other() -> None:
+    """Within each box of columns; TMA writes a box of several so."""
+    buffer = SharedBuffer("s", DType.BF16, 2, (3, 2, 16, 128), Swizzle.B128)
+    assert (buffer.rows, buffer.cols, buffer.lines) == (16, 128, 96)
+    assert buffer.byte(0, 2, 1, 8, 0) == ((2 * 2 + 1) * 16 + 8) * 128
+    assert buffer.byte(1, 0, 1, 0, 64) == 96 * 256 + (96 + 16) * 128
+    vector = SharedBuffer("v", DType.F32, 2, (64,))
+    assert (vector.rows, vector.lines, vector.byte(1, 3)) == (1, 1, 268)
+
+
+def test_references_move_within_their_matrix() -> None:
+    place = SmemRef("s", ZERO, (Var("b"), Const(1), Const(2)))
+    assert place.moved(4, 8).coords == (Var("b"), Const(5), Const(10))
+    assert place.moved(2, 0, 0).coords == (Var("b") + 2, Const(1), Const(2))
+    assert GmemRef("v", (Const(3),)).moved(0, 8).coords == (Const(11),)
+    assert (place.row, place.col, GmemRef("v", (Const(3),)).row) == (Const(1), Const(2), ZERO)
 
 
 def test_fragment_registers() -> None:
@@ -56,8 +75,8 @@ def test_lookups() -> None:
 def test_shared_bytes() -> None:
     """Up to the end of the last thing that has a place."""
     buffers = (
-        SharedBuffer("a", DType.F16, 2, 8, 64, offset=1024),
-        SharedBuffer("b", DType.F32, 1, 8, 8),
+        SharedBuffer("a", DType.F16, 2, (8, 64), offset=1024),
+        SharedBuffer("b", DType.F32, 1, (8, 8)),
     )
     kernel = Kernel("k", 128, ONE, (), (), buffers, ())
     assert kernel.shared_bytes == 3072

@@ -98,8 +98,11 @@ def test_pointwise_numbers_read_back(value: float) -> None:
 
 def test_globals_read_back() -> None:
     (bias, column) = kernel("", "global b: bf16[1, M] align 8\nglobal c: f32[M, 1]").globals
-    assert (bias.align, bias.pairs, bias.stride) == (8, True, "b_stride")
+    assert (bias.align, bias.pairs, bias.strides) == (8, True, ("b_stride",))
     assert (column.align, column.pairs, column.dtype) == (1, False, DType.F32)
+    (stack, line) = kernel("", "global s: f32[2, 3, M, 4]\nglobal l: f32[M]").globals
+    assert stack.strides == ("s_stride0", "s_stride1", "s_stride")
+    assert (str(stack.rows), str(stack.cols), line.strides, str(line.rows)) == ("M", "4", (), "1")
 
 
 STORED = "bf16, f16, f32, f64, tf32, e4m3, e5m2, s8, u8, s32, s64, bool"
@@ -139,7 +142,9 @@ STORED = "bf16, f16, f32, f64, tf32, e4m3, e5m2, s8, u8, s32, s64, bool"
         ("bulk.wait 1, now=true", "line 4: found 'now', expected one of read"),
         ("bulk.wait 1, read=yes", "line 4: found 'yes', expected 'true' or 'false'"),
         ("acquire 7, M", "line 4: found '7', expected a name"),
-        ("tma.store D[0], S[0, 0, 0]", "line 4: found ',', expected 2 indices after D"),
+        ("tma.store D[], S[0, 0, 0]", "line 4: found ']', expected a defined scalar"),
+        ("tma.store D[0, 0], S[0]", "line 4: found ']', expected ','"),
+        ("mbarrier.wait full[0, 0], 0", "line 4: found ',', expected ']'"),
         ("elect", "line 5: found '}', expected '{'"),
         ("for i in 0 .. M carry (s: i32 = 0 -> t) { }", "line 4: found '}', expected 'yield'"),
         ("for i in 0 .. M carry (s: i32 = 0) { yield s }", "line 4: found ')', expected '->'"),
@@ -168,7 +173,9 @@ def test_body_is_refused(body: str, message: str) -> None:
         ("global g: f32[M, 1] align M", "line 3: found 'M', expected an integer"),
         ("shared S: f16[1][8x8] swizzle 100",
          "line 3: found '100', expected a swizzle: 0, 32, 64, 128"),
-        ("shared S: f16[1][8]", "line 3: found '8', expected ROWSxCOLS"),
+        ("tensormap A: bf16[]", "line 3: found ']', expected a defined scalar"),
+        ("tensormap A: bf16[M, M] box M", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
+        ("shared S: f16[1][M]", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
         ("mbarrier b[M] arrivals 1", "line 3: found 'M', expected an integer"),
         ("circular_buffer r(S) stages 2 groups 1 in_flight 0",
          "line 3: found 'in_flight', expected 'consumers'"),

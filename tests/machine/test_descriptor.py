@@ -45,7 +45,7 @@ def test_refuses_an_unswizzled_operand() -> None:
 
 
 def test_tile_byte_takes_numbers_and_expressions() -> None:
-    buffer = SharedBuffer("a", DType.BF16, 2, 64, 128, Swizzle.B128, 0)
+    buffer = SharedBuffer("a", DType.BF16, 2, (64, 128), Swizzle.B128, 0)
     assert tile_byte(buffer, 1, 3, 80) == 16384 + (64 + 3) * 128 + 16 * 2
     assert str(tile_byte(buffer, Var("s"), Var("r"), Var("c"))) == (
         "s * 16384 + (c // 64 * 64 + r) * 128 + c % 64 * 2"
@@ -62,7 +62,7 @@ def test_hardware_swizzle_is_the_buffers(swizzle: Swizzle) -> None:
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
     """The same bytes as ``SharedBuffer.byte``, although only the start and two strides are told."""
-    buffer = SharedBuffer("b", DType.F16, 2, 32, 2 * swizzle.value // 2, swizzle, 2048)
+    buffer = SharedBuffer("b", DType.F16, 2, (32, 2 * swizzle.value // 2), swizzle, 2048)
     for col in range(0, buffer.cols, 16):
         start = SHARED_BASE + 2048 + tile_byte(buffer, 1, 8, col)
         chunks = operand_chunks(wgmma_descriptor(swizzle, start), 24)
@@ -77,7 +77,7 @@ def test_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
 def test_mn_major_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
     """Rows of the buffer are K: 16 of them, and three boxes of M or N."""
     span = swizzle.value // 2
-    buffer = SharedBuffer("b", DType.F16, 2, 48, 4 * span, swizzle, 2048)
+    buffer = SharedBuffer("b", DType.F16, 2, (48, 4 * span), swizzle, 2048)
     for k, mn in ((0, 0), (16, 0), (32, span)):
         start = SHARED_BASE + 2048 + tile_byte(buffer, 1, k, mn)
         descriptor = wgmma_descriptor(swizzle, start, leading_bytes(buffer, True))
@@ -93,7 +93,7 @@ def test_mn_major_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) 
 
 def test_bits_of_an_mn_major_descriptor() -> None:
     """The stride leads to the next 8 k, the leading byte offset over a box of 64 k."""
-    buffer = SharedBuffer("b", DType.BF16, 1, 64, 256, Swizzle.B128, 0)
+    buffer = SharedBuffer("b", DType.BF16, 1, (64, 256), Swizzle.B128, 0)
     leading = leading_bytes(buffer, True)
     assert leading == 64 * 128
     assert wgmma_descriptor(Swizzle.B128, 0x4400, leading) == (
@@ -103,7 +103,7 @@ def test_bits_of_an_mn_major_descriptor() -> None:
 
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 def test_blocks_of_64_rows(swizzle: Swizzle) -> None:
-    k_major = SharedBuffer("a", DType.BF16, 1, 128, swizzle.value // 2, swizzle, 0)
-    mn_major = SharedBuffer("a", DType.BF16, 1, 64, 128, swizzle, 0)
+    k_major = SharedBuffer("a", DType.BF16, 1, (128, swizzle.value // 2), swizzle, 0)
+    mn_major = SharedBuffer("a", DType.BF16, 1, (64, 128), swizzle, 0)
     assert block_bytes(k_major, False) == tile_byte(k_major, 0, 64, 0)
     assert block_bytes(mn_major, True) == tile_byte(mn_major, 0, 0, 64)

@@ -14,10 +14,9 @@ from lowering.machine.errors import FaultError
 from lowering.machine.tensors import GlobalTensor, box_chunks
 
 
-def tensor(array: np.ndarray, box: tuple[int, int] = (4, 8), **options: Swizzle) -> GlobalTensor:
-    rows, cols = array.shape
-    map_ = TensorMap("a", DType.F16, Const(rows), Const(cols), box, **options)
-    return GlobalTensor(map_, array, rows, cols)
+def tensor(array: np.ndarray, box: tuple[int, ...] = (4, 8), **options: Swizzle) -> GlobalTensor:
+    map_ = TensorMap("a", DType.F16, tuple(map(Const, array.shape)), box, **options)
+    return GlobalTensor(map_, array, array.shape)
 
 
 def numbers(rows: int = 6, cols: int = 16) -> np.ndarray:
@@ -30,7 +29,7 @@ def test_load_fills_with_zero(at: tuple[int, int]) -> None:
     padded = np.zeros((200, 200), np.float16)
     padded[8:14, 8:24] = array
     want = padded[8 + at[0] : 12 + at[0], 8 + at[1] : 16 + at[1]]
-    got = tensor(array).load(*at).view(np.float16).reshape(4, 8)
+    got = tensor(array).load(at).view(np.float16).reshape(4, 8)
     assert np.array_equal(got, want)
 
 
@@ -40,7 +39,7 @@ def test_store_drops_what_lies_outside(at: tuple[int, int]) -> None:
     want = np.zeros((100, 100), np.float16)
     want[8:14, 8:24] = array
     want[8 + at[0] : 12 + at[0], 8 + at[1] : 16 + at[1]] = box
-    tensor(array).store(*at, box.view(np.uint64).reshape(4, 1, 2))
+    tensor(array).store(at, box.view(np.uint64).reshape(4, 1, 2))
     assert np.array_equal(array, want[8:14, 8:24])
 
 
@@ -48,12 +47,12 @@ def test_store_drops_what_lies_outside(at: tuple[int, int]) -> None:
 def test_a_clipped_box_has_no_more_rows_than_the_tensor(rows: int, height: int) -> None:
     """It still has every row of the tensor that the whole box had."""
     array = numbers(rows)
-    map_ = TensorMap("a", DType.F16, Const(rows), Const(16), (4, 8), clipped=True)
-    clipped = GlobalTensor(map_, array, rows, 16)
+    map_ = TensorMap("a", DType.F16, (Const(rows), Const(16)), (4, 8), clipped=True)
+    clipped = GlobalTensor(map_, array, (rows, 16))
     assert clipped.box_bytes == height * 16
     for at in ((0, 0), (1, 8), (4, 12), (90, 0)):
-        whole = tensor(array).load(*at)
-        assert np.array_equal(clipped.load(*at), whole[:height])
+        whole = tensor(array).load(at)
+        assert np.array_equal(clipped.load(at), whole[:height])
         assert not whole[height:].any()
     assert clipped.chunks(1024).shape == (height, 1)
 
@@ -72,7 +71,7 @@ def test_box_that_is_not_aligned() -> None:
     assert str(error.value) == "a box at shared address 2064 is not aligned to 128 bytes"
 
 
-def refused(array: np.ndarray, box: tuple[int, int] = (4, 8), **options: Swizzle) -> str:
+def refused(array: np.ndarray, box: tuple[int, ...] = (4, 8), **options: Swizzle) -> str:
     with pytest.raises(UnsupportedError) as error:
         tensor(array, box, **options)
     return str(error.value)
@@ -104,13 +103,48 @@ def test_refusals() -> None:
 
 
 def test_shape_must_be_the_parameters() -> None:
-    map_ = TensorMap("a", DType.F16, Const(6), Const(16), (4, 8))
+    map_ = TensorMap("a", DType.F16, (Const(6), Const(16)), (4, 8))
     with pytest.raises(UnsupportedError) as error:
-        GlobalTensor(map_, numbers(), 6, 24)
+        GlobalTensor(map_, numbers(), (6, 24))
     assert str(error.value) == (
         "tensor a of shape 6x16 is not supported; supported: 6x24, as the parameters say"
     )
 
 
 def test_strides_of_one_row_mean_nothing() -> None:
-    assert tensor(numbers(6, 12)[2:3]).load(0, 4).view(np.float16)[0, 0, 0] == 29
+    assert tensor(numbers(6, 12)[2:3]).load((0, 4)).view(np.float16)[0, 0, 0] == 29
+
+
+@pytest.mark.parametrize("at", [(0, 0, 0), (1, 4, 8), (-1, -2, -4), (2, 5, 15), (3, 0, 0)])
+def test_boxes_of_three_dimensions(at: tuple[int, int, int]) -> None:
+    """Lines in the order of memory; what lies outside along any dimension is zero, or dropped."""
+    array = np.arange(1, 3 * 6 * 16 + 1, dtype=np.float16).reshape(3, 6, 16)
+    padded = np.zeros((9, 16, 40), np.float16)
+    padded[3:6, 4:10, 8:24] = array
+    window = tuple(
+        slice(o + a, o + a + n) for o, a, n in zip((3, 4, 8), at, (2, 4, 8), strict=True)
+    )
+    got = tensor(array, (2, 4, 8)).load(at)
+    assert got.shape == (8, 1, 2)
+    assert np.array_equal(got.view(np.float16).reshape(2, 4, 8), padded[window])
+    box = np.arange(500, 500 + 64, dtype=np.float16)
+    padded[window] = box.reshape(2, 4, 8)
+    tensor(array, (2, 4, 8)).store(at, box.view(np.uint64).reshape(8, 1, 2))
+    assert np.array_equal(array, padded[3:6, 4:10, 8:24])
+
+
+def test_boxes_of_one_dimension() -> None:
+    got = tensor(np.arange(12, dtype=np.float16), (8,)).load((8,))
+    assert got.view(np.float16).ravel().tolist() == [8, 9, 10, 11, 0, 0, 0, 0]
+
+
+def test_refusals_of_three_dimensions() -> None:
+    array = np.zeros((3, 4, 16), np.float16)
+    assert refused(array[:, :, :12][:, :, ::2], (1, 4, 8)) == (
+        "tensor a with strides of 128, 32 and 4 bytes is not supported; "
+        "supported: rows a multiple of 16 bytes apart"
+    )
+    assert refused(array, (4, 8)) == (
+        "a box of 4x8 for tensor map a is not supported; "
+        "supported: 1 to 256 elements in each dimension"
+    )

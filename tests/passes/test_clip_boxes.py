@@ -61,3 +61,26 @@ def test_one_tensor_whose_rows_are_m_and_k() -> None:
 
 def test_without_loads_nothing_changes() -> None:
     assert unchanged(clip_boxes, "tensormap D: bf16[512, 512] box 64x64\ncta.sync")
+
+
+def test_a_batch_is_clipped_in_each_matrix() -> None:
+    text = MAPS.replace("A: bf16[M, K] box 64x64", "A: bf16[M, M, K] box 1x64x64")
+    body = BODY.replace("A[0, 0]", "A[M, 0, 0]")
+    whole = full(clipped(text + body, "B", "R"))
+    assert lowered(clip_boxes, text + body) == whole.replace("1x64x64", "1x64x64 clipped")
+
+
+def test_boxes_of_several_matrices_and_of_none_stay_whole() -> None:
+    """With fewer rows in each, the second matrix would land elsewhere."""
+    assert unchanged(
+        clip_boxes,
+        """
+param M: i32
+tensormap P: f32[2, M, 32] box 2x64x32 swizzle 128
+tensormap V: f32[M] box 64
+shared P_s: f32[1][128x32] swizzle 128
+shared V_s: f32[1][64]
+tma.load P_s[0, 0, 0], P[0, 0, 0]
+tma.load V_s[0, 0], V[0]
+""",
+    )

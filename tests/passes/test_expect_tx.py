@@ -114,3 +114,22 @@ def test_a_copy_without_its_announcement(body: str, why: str) -> None:
     assert str(error.value) == (
         f"expect_tx: {why}\nThis is a defect of wsched, please report it with the dump."
     )
+
+
+def test_lines_of_all_matrices_count() -> None:
+    """Two matrices of 4 KiB; of a clipped box the rows of its one matrix."""
+    head = """
+param M: i32
+tensormap P: bf16[M, M, M] box 2x32x64 swizzle 128
+tensormap C: bf16[M, M, M] box 1x32x64 clipped swizzle 128
+shared P_s: bf16[1][2x32x64] swizzle 128
+mbarrier full[1] arrivals 1
+"""
+    bound = "let step_bytes: i32 = min(M, 32) * 128 + 8192 once\n"
+    loads = """
+tma.load P_s[0, 0, 0, 0], P[0, 0, 0], bar=full[0]
+tma.load P_s[0, 0, 0, 0], C[M, 0, 0], bar=full[0]
+"""
+    before = "mbarrier.expect_tx full[0]\n" + loads
+    after = "mbarrier.expect_tx full[0], bytes=step_bytes\n" + loads
+    assert lowered(expect_tx, head + before) == full(head + bound + after)

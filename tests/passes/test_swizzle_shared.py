@@ -193,3 +193,36 @@ def test_buffers_that_are_not_loaded_keep_their_layout() -> None:
     other = BEFORE.replace("load.tile", "shared D_s: bf16[1][64x64]\nload.tile")
     assert kernel(other).buffer("D_s").swizzle is Swizzle.NONE
     assert "shared D_s: bf16[1][64x64]\n" in lowered(swizzle_shared, other)
+
+
+def test_a_tile_of_a_batch() -> None:
+    """A box of one matrix, whose dimensions in front vanish in shared memory."""
+    batched = """
+param b: i32
+tensormap A: bf16[8, 512, 512]
+shared A_s: bf16[1][64x128]
+load.tile A_s[0, 0, 0], A[b, 64, 0]
+"""
+    assert lowered(swizzle_shared, batched) == full("""
+param b: i32
+tensormap A: bf16[8, 512, 512] box 1x64x64 swizzle 128
+shared A_s: bf16[1][64x128] swizzle 128
+tma.load A_s[0, 0, 0], A[b, 64, 0]
+tma.load A_s[0, 0, 64], A[b, 64, 64]
+""")
+
+
+def test_several_matrices_are_loaded_one_by_one() -> None:
+    pair = """
+param b: i32
+tensormap A: bf16[3, 8, 512, 512]
+shared A_s: bf16[1][2x64x64]
+load.tile A_s[0, 0, 0, 0], A[1, b, 64, 0]
+"""
+    assert lowered(swizzle_shared, pair) == full("""
+param b: i32
+tensormap A: bf16[3, 8, 512, 512] box 1x1x64x64 swizzle 128
+shared A_s: bf16[1][2x64x64] swizzle 128
+tma.load A_s[0, 0, 0, 0], A[1, b, 64, 0]
+tma.load A_s[0, 1, 0, 0], A[1, b + 1, 64, 0]
+""")

@@ -1,0 +1,178 @@
+"""Declarations of what references point into: tensors in global memory, buffers in shared memory.
+
+Dimensions are written outermost first and numbered so; the last one is contiguous. The last two
+are the *rows* and *columns* of matrices, those in front (a batch, a group) count the matrices. What
+has one dimension is a matrix of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import ONE, Const, Expr, minimum
+from lowering.ground.types import Swizzle
+
+__all__ = ["GlobalTensor", "SharedBuffer", "TensorMap"]
+
+Index = TypeVar("Index", int, Expr)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter.
+
+    ``sizes`` are extents in elements (run-time parameters); the strides of all dimensions but the
+    last are properties of the argument, not of the kernel. ``box`` is what one copy moves, an
+    extent for each dimension; ``()`` until ``swizzle_shared``. In shared memory a box is a list of
+    *lines* of its last dimension, in the order of memory, whatever dimensions they come from.
+
+    A ``clipped`` map's box, of one matrix, has no more rows than the tensor of a launch, so what
+    lies behind them in shared memory stays as it was, in place of zero.
+    """
+
+    name: str
+    dtype: DType
+    sizes: tuple[Expr, ...]
+    box: tuple[int, ...] = ()
+    swizzle: Swizzle = Swizzle.NONE
+    clipped: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> Expr:
+        """Rows of each matrix."""
+        return self.sizes[-2] if self.rank > 1 else ONE
+
+    @property
+    def cols(self) -> Expr:
+        """Columns of each matrix."""
+        return self.sizes[-1]
+
+    @property
+    def box_lines(self) -> Expr:
+        """Lines of the box at run time; 0 for an empty clipped one, of which nothing is copied."""
+        if self.clipped:
+            return minimum(self.rows, self.box[-2])
+        return Const(prod(self.box[:-1]))
+
+    def boxed(self, rows: int, cols: int, swizzle: Swizzle) -> TensorMap:
+        """The map with boxes of ``rows x cols`` elements of one matrix."""
+        box = (*(1 for _ in self.sizes[:-2]), rows, cols)[-self.rank :]
+        return replace(self, box=box, swizzle=swizzle)
+
+    def box_of(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The box in a launch whose tensor has these extents: at least one row, as TMA wants."""
+        if not self.clipped:
+            return self.box
+        return *self.box[:-2], min(self.box[-2], max(sizes[-2], 1)), self.box[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTensor:
+    """A tensor that threads access themselves: a pointer parameter.
+
+    A size of 1 repeats it along that dimension. Each dimension but the last has a stride in
+    elements, a run-time parameter of its own (i64), see :attr:`strides`; 0 repeats it, too.
+
+    ``align`` is a promise of the launch, a power of two in bytes: the address, the strides and the
+    bytes of a row are multiples of it. Twice the element's size lets a thread load or store two
+    columns at once.
+    """
+
+    name: str
+    dtype: DType
+    sizes: tuple[Expr, ...]
+    align: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> Expr:
+        """Rows of each matrix."""
+        return self.sizes[-2] if self.rank > 1 else ONE
+
+    @property
+    def cols(self) -> Expr:
+        """Columns of each matrix."""
+        return self.sizes[-1]
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """Names of the strides' parameters: ``<name>_stride`` from row to row, last, and in front
+        of it ``<name>_stride0``, ``<name>_stride1`` ... of the dimensions with these numbers.
+        """
+        outer = (f"{self.name}_stride{d}" for d in range(self.rank - 2))
+        return (*outer, f"{self.name}_stride")[: self.rank - 1]
+
+    @property
+    def pairs(self) -> bool:
+        """Whether two neighbouring columns, from an even one on, can be accessed at once."""
+        return self.align >= 2 * self.dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBuffer:
+    """``stages`` tiles of ``shape`` in dynamic shared memory.
+
+    A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored line
+    by line, the rows of one matrix behind those of the other, with its 16-byte chunks permuted by
+    ``swizzle``. ``offset`` is in bytes from the 1024-byte aligned base, None until
+    ``allocate_shared``.
+    """
+
+    name: str
+    dtype: DType
+    stages: int
+    shape: tuple[int, ...]
+    swizzle: Swizzle = Swizzle.NONE
+    offset: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of each matrix of a tile."""
+        return self.shape[-2] if len(self.shape) > 1 else 1
+
+    @property
+    def cols(self) -> int:
+        """Columns of a tile."""
+        return self.shape[-1]
+
+    @property
+    def lines(self) -> int:
+        """Lines of each box: the rows of all matrices of a tile."""
+        return prod(self.shape[:-1])
+
+    @property
+    def box_cols(self) -> int:
+        """Columns of one box: the swizzle span, or all of them without a swizzle."""
+        return self.swizzle.value // self.dtype.bytes or self.cols
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage."""
+        return self.lines * self.cols * self.dtype.bytes
+
+    def line(self, coords: Sequence[Index]) -> Index:
+        """Line of an element in its box; ``coords`` are numbers or expressions, the column last."""
+        found, *inner = coords[:-1] or (coords[-1] * 0,)
+        for extent, at in zip(self.shape[1:], inner, strict=False):
+            found = found * extent + at
+        return found
+
+    def byte(self, stage: int, *coords: int) -> int:
+        """Byte offset of an element from the start of the buffer, after swizzling."""
+        box, inner = divmod(coords[-1], self.box_cols)
+        width = self.box_cols * self.dtype.bytes
+        linear = stage * self.stage_bytes + (box * self.lines + self.line(coords)) * width
+        return self.swizzle.apply(linear + inner * self.dtype.bytes)
