@@ -16,9 +16,9 @@ from wsched.choose.heuristics import (
     ranked,
 )
 from wsched.choose.problem import Problem, epilogue_work
-from wsched.cli.demo import LINEAR
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.fusion import DataType
+from wsched.importer.linear import LINEAR
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import ClusterDims
 

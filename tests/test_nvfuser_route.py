@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from tests.schedules import definition
 from wsched.bench.fused.epilogue import EPILOGUES
+from wsched.choose.copy_cost import Copy, direct_us
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import (
     CUBLAS,
@@ -24,9 +25,8 @@ from wsched.choose.nvfuser_cost import (
 )
 from wsched.choose.problem import Problem
 from wsched.cli.app import app
-from wsched.cli.definitions import Extents
+from wsched.front.sizes import Extents
 from wsched.importer import build_fusion, record_text
-from wsched.run.copies import Copy, direct_us
 
 LARGE = Extents(4096, 4096, 4096)
 

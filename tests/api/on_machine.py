@@ -12,7 +12,7 @@ from lowering.ground.expr import evaluate
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
 from tests.schedules import definition, for_result
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import MatmulParams
 

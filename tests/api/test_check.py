@@ -11,7 +11,7 @@ from lowering.kernel.pointwise import OPS
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, epilogue
 from tests.schedules import definition
 from wsched.cli.check import check, random_inputs
-from wsched.cli.definitions import Extents, kernel_for
+from wsched.front.sizes import Extents, kernel_for
 from wsched.importer import build_fusion, record_text
 from wsched.run.reference import FUNCTIONS, reference
 

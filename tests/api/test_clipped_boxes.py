@@ -85,7 +85,7 @@ def test_less_is_loaded() -> None:
     shapes = {"T0": (16, 64), "T1": (128, 64), "T5": (16, 128)}
     tensors: dict[str, Any] = {n: np.zeros(s, NUMPY["bf16"]) for n, s in shapes.items()}
     found = run_kernel(compiled.kernel, tensors, {"M": 16, "N": 128, "K": 64}, 1)
-    assert found.counters["load bytes"] == (16 + 128) * 64 * 2
+    assert found.counts["load bytes"] == (16 + 128) * 64 * 2
 
 
 def clip_all(kernel: Kernel, options: LoweringOptions) -> Kernel:

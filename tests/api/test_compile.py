@@ -13,7 +13,7 @@ import wsched
 from lowering.cuda.nvrtc import compilations
 from tests.schedules import SCHEDULES, definition
 from wsched.choose import heuristics
-from wsched.front import api
+from wsched.front import kernels, known
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -34,8 +34,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_live", "_texts", "_kernels"):
-        monkeypatch.setattr(api, name, type(getattr(api, name))())
+    for module, name in ((known, "_live"), (known, "_texts"), (kernels, "_kernels")):
+        monkeypatch.setattr(module, name, type(getattr(module, name))())
     heuristics.modelled.cache_clear()
 
 

@@ -16,7 +16,7 @@ from tests.api.test_once import at_once
 from tests.cuda.fake_driver import LAUNCH, Driver, fake_torch
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.presets import PRESETS
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.arguments import Arguments
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.kernel_name import kernel_name

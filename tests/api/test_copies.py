@@ -9,9 +9,10 @@ import pytest
 
 import wsched
 from tests.schedules import definition, ping_pong
-from wsched.front import api
+from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
-from wsched.run.copies import Copy, copied, copies, slower_than_direct
+from wsched.front.known import import_fusion
+from wsched.run.copies import copied, copies
 from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -46,7 +47,7 @@ def test_a_copy_is_read(name: str, position: int) -> None:
     other = torch.nn.functional.pad(other, (0, -odd.shape[1] % 8))[:, : odd.shape[1]]
     inputs = [odd, other] if position == 0 else [other, odd]
     before = odd.clone()
-    fusion = laid_out(api.import_fusion(definition()), inputs)
+    fusion = laid_out(import_fusion(definition()), inputs)
     (needed,) = copies(fusion, inputs)
     assert needed.argument == f"input {position}" and reason in needed.reason
     (out,) = wsched.compile(definition(), inputs)(*inputs)
@@ -56,7 +57,7 @@ def test_a_copy_is_read(name: str, position: int) -> None:
 
 def test_rows_of_a_copy_are_whole_units_of_16_bytes() -> None:
     odd = integers(M, 37)
-    fusion = api.import_fusion(definition())
+    fusion = import_fusion(definition())
     copy, same = copied(fusion, [odd, W])
     assert copy.stride() == (40, 1) and copy.shape == odd.shape and copy.data_ptr() % 16 == 0
     assert same is W
@@ -65,7 +66,7 @@ def test_rows_of_a_copy_are_whole_units_of_16_bytes() -> None:
 
 def test_inputs_that_are_read_where_they_lie_are_not_touched() -> None:
     inputs = [X, W]
-    assert copied(api.import_fusion(definition()), inputs) is inputs
+    assert copied(import_fusion(definition()), inputs) is inputs
 
 
 def test_a_bound_launch_copies_each_time() -> None:

@@ -12,7 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.epilogues import RESIDUAL, WHERE, epilogue
 from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.run.arguments import bind, tma_inputs
 from wsched.schedule.matmul.limits import shared_bytes

@@ -16,7 +16,7 @@ from lowering.machine.scheduler import Adversary
 from tests.api.on_machine import NUMPY, Problem
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import SCHEDULES, for_result
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.epilogue_inputs import MAX_LOADED

@@ -11,7 +11,7 @@ import pytest
 import wsched
 from tests.api.test_once import at_once
 from tests.schedules import SCHEDULES, definition
-from wsched.front import api
+from wsched.front import known
 from wsched.importer import UnfinishedError
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -119,7 +119,7 @@ def test_a_live_definition_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None
     fd = live(lambda fd, x, w: fd.ops.linear(x, w))
     inputs = [integers(M, K), integers(N, K)]
     first = wsched.compile(fd, inputs)
-    monkeypatch.setattr("wsched.front.api.definition_of", None)
+    monkeypatch.setattr("wsched.front.known.definition_of", None)
     assert wsched.compile(fd, inputs) is first
 
 
@@ -155,18 +155,18 @@ def test_a_definition_that_is_not_finished() -> None:
 
 
 def test_the_texts_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_texts", {})
-    monkeypatch.setattr(api, "_TEXTS", 3)
+    monkeypatch.setattr(known, "_texts", {})
+    monkeypatch.setattr(known, "_TEXTS", 3)
     texts = [definition() + "\n" * i for i in range(5)]
     for text in texts:
-        api.import_fusion(text)
-        api.import_fusion(texts[0])
-    assert list(api._texts) == [texts[3], texts[4], texts[0]]
+        known.import_fusion(text)
+        known.import_fusion(texts[0])
+    assert list(known._texts) == [texts[3], texts[4], texts[0]]
 
 
 def test_threads_find_out_about_a_text_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_texts", {})
-    found = at_once(lambda: api._known(definition()))
+    monkeypatch.setattr(known, "_texts", {})
+    found = at_once(lambda: known.known(definition()))
     assert len(found) == 4 and len(set(map(id, found))) == 1
 
 

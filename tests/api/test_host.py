@@ -15,7 +15,7 @@ import wsched
 from lowering.cuda.launch import LoadedKernel, PreparedLaunch
 from tests.schedules import definition
 from wsched.bench.host import fake_kernel
-from wsched.front import api
+from wsched.front import kernels, known
 from wsched.run import arguments, compiled, host
 from wsched.run.host import HostPlan, Plans, class_key
 
@@ -33,8 +33,8 @@ X, W = zeros(16, 64), zeros(24, 64)
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(api, "_kernels", {})
-    monkeypatch.setattr(api, "_texts", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(known, "_texts", {})
     return fake_kernel(TEXT, [X, W])
 
 
@@ -275,5 +275,5 @@ def test_what_is_in_a_class() -> None:
 
 def test_execute_finds_the_kernel(kernel: Any, packed: list[Any]) -> None:
     wsched.execute(TEXT, [X, W])
-    assert packed and len(api._known(TEXT).routes) == 1
-    assert next(iter(api._known(TEXT).routes.values())).kernel is kernel
+    assert packed and len(known.known(TEXT).routes) == 1
+    assert next(iter(known.known(TEXT).routes.values())).kernel is kernel

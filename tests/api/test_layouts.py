@@ -14,7 +14,7 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.visit import walk
 from tests.api.test_execute import K, M, N, integers, live, product
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, for_result, ping_pong
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
 

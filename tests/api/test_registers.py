@@ -12,10 +12,10 @@ from lowering.cuda.nvrtc import CompileError, compilations
 from lowering.cuda.resources import Resources
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition, pipelined
-from wsched.cli.definitions import Extents
-from wsched.front import api
-from wsched.front.api import import_fusion
-from wsched.front.explanation import explain_kernel
+from wsched.front import api, kernels
+from wsched.front.explain import explain_kernel
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
@@ -134,12 +134,12 @@ def test_only_what_a_gpu_will_run_is_compiled_to_choose(monkeypatch: pytest.Monk
         asked.append(params)
         return compile_fusion(fusion, params)
 
-    monkeypatch.setattr(api, "compile_clean", chosen)
-    monkeypatch.setattr(api, "_kernels", {})
+    monkeypatch.setattr(kernels, "compile_clean", chosen)
+    monkeypatch.setattr(kernels, "_kernels", {})
     inputs = [torch.zeros(64, 64, dtype=torch.bfloat16) for _ in range(2)]
     on_cpu = api.compile(definition(), inputs)
     assert asked == [] and on_cpu.params.num_registers != "auto"
-    monkeypatch.setattr(api, "_on_hopper", lambda inputs: True)
+    monkeypatch.setattr(kernels, "_on_hopper", lambda inputs: True)
     assert api.compile(definition(), inputs) is api.compile(definition(), inputs) is not on_cpu
     assert [p.num_registers for p in asked] == ["auto"]
     api.compile(definition(), inputs, params=MatmulParams(num_registers=(24, 240)))

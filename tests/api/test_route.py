@@ -12,12 +12,11 @@ import pytest
 import wsched
 from lowering.ground.errors import InternalError, UnsupportedError
 from tests.schedules import SCHEDULES, definition
-from wsched.choose import route
 from wsched.choose.cost_model import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
-from wsched.front import api, explanation
-from wsched.front.explanation import explain_kernel
+from wsched.front import api, explain, known, routes
+from wsched.front.explain import explain_kernel
 from wsched.fusion import DataType
 from wsched.run.compiled import CompiledFusion
 from wsched.run.input_error import InputError
@@ -41,7 +40,7 @@ X, W = integers(16, 64), integers(24, 64, 1)
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_texts", {})
+    monkeypatch.setattr(known, "_texts", {})
 
 
 def test_a_definition_without_a_kernel_is_computed() -> None:
@@ -92,7 +91,7 @@ def test_the_way_is_decided_once_for_a_class(monkeypatch: pytest.MonkeyPatch) ->
 
     def counting(*args: Any) -> Any:
         decided.append(args[2])
-        return route.routes(*args)
+        return routes.routes(*args)
 
     monkeypatch.setattr(api, "routes", counting)
     for _ in range(3):
@@ -107,7 +106,7 @@ def test_the_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_CLASSES", 2)
     for rows in range(1, 8):
         wsched.execute(ROW_SUMS, [X[:rows], W])
-    assert len(api._known(ROW_SUMS).routes) <= 2
+    assert len(known.known(ROW_SUMS).routes) <= 2
 
 
 def test_a_number_is_no_part_of_the_class() -> None:
@@ -121,7 +120,7 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     x = torch.ones(3)
     for c in (2.0, 3.0):
         assert torch.equal(wsched.execute(text, [x, c])[0], x * c)
-    assert len(api._known(text).routes) == 1
+    assert len(known.known(text).routes) == 1
     with pytest.raises(InputError) as caught:
         wsched.execute(text, [x, x])
     assert str(caught.value) == "input 1 is a Tensor, not a number"
@@ -174,7 +173,7 @@ def test_a_definition_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> No
         f"{text}. Refused before: wsched: {text}; nvfuser: nvFuser on CPU tensors is not "
         "supported; supported: CUDA tensors"
     )
-    monkeypatch.setattr(route, "_on_gpu", lambda inputs: True)
+    monkeypatch.setattr(routes, "_on_gpu", lambda inputs: True)
     assert torch.equal(wsched.execute(fd, [X])[0], X + 1)
     assert wsched.explain(fd, [X]).route == "nvfuser"
 
@@ -203,9 +202,9 @@ class Played:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
         self.error = error
         self.calls = 0
-        monkeypatch.setattr(route, "execute", self.execute)
-        monkeypatch.setattr(route, "rebuild", lambda recorded: "rebuilt")
-        monkeypatch.setattr(route, "_on_gpu", lambda inputs: True)
+        monkeypatch.setattr(routes, "execute", self.execute)
+        monkeypatch.setattr(routes, "rebuild", lambda recorded: "rebuilt")
+        monkeypatch.setattr(routes, "_on_gpu", lambda inputs: True)
 
     def execute(self, fd: Any, inputs: Any) -> list[Any]:
         assert fd == "rebuilt"
@@ -302,7 +301,7 @@ def test_explanation_of_a_kernel(
     fast = Cost(0.5, 0.5, 0.25, 0.0, 0.0, 0.25, tiles=64, rounds=1, step="tensor cores")
     slow = replace(fast, main_us=1.25, rounds=2, step="copies")
     made = (Candidate(chosen, fast), Candidate(other, slow))
-    monkeypatch.setattr(explanation, "candidates", lambda problem: made)
+    monkeypatch.setattr(explain, "candidates", lambda problem: made)
     inputs = [integers(512, 256), integers(1024, 256)]
     kernel = wsched.compile(definition(), inputs, params=chosen)
     problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
@@ -329,6 +328,6 @@ def test_explanation_of_torch(golden: object) -> None:
 
 def test_explanation_executes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CompiledFusion, "__call__", None)
-    monkeypatch.setattr(route, "interpret", None)
+    monkeypatch.setattr(routes, "interpret", None)
     assert wsched.explain(definition(), [X, W]).route == "wsched"
     assert wsched.explain(ROW_SUMS, [X, W]).route == "torch"

@@ -70,7 +70,7 @@ def run(
 def work(found: RunResult) -> dict[str, int]:
     """How much was loaded, multiplied and stored."""
     kinds = ("tma.load", "load bytes", "wgmma", "tma.store", "store bytes")
-    return {kind: found.counters[kind] for kind in kinds}
+    return {kind: found.counts[kind] for kind in kinds}
 
 
 @given(

@@ -10,7 +10,7 @@ import pytest
 
 from lowering.target.hopper import REGISTERS, registers_at_entry
 from tests.pairwise import Pair, Row, pairs_of, pairwise
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams

@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.on_machine import NUMPY, Problem, exact, operands, run
 from tests.schedules import definition
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import tile_choice

@@ -25,7 +25,8 @@ from tests.schedules import SCHEDULES, dynamic
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.trace.records import decode
-from wsched.trace.spans import Span, Trace
+from wsched.trace.spans import Span
+from wsched.trace.timeline import Trace
 
 
 def run(k: CompiledFusion, p: Problem, adversary: Adversary = "fair", seed: int = 0) -> Trace:

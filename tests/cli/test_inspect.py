@@ -10,10 +10,10 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.parse import parse_kernel
 from passes.pipeline import PASSES
 from tests.schedules import definition
-from wsched.cli.definitions import Extents, extents_for, kernel_for, write_dumps
-from wsched.front import explanation
-from wsched.front.api import import_fusion
-from wsched.front.explanation import explain_definition
+from wsched.front import explain
+from wsched.front.explain import explain_definition
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents, extents_for, kernel_for
 from wsched.run.compiled import STAGES
 from wsched.run.input_error import InputError
 
@@ -64,8 +64,8 @@ ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1
 def test_explanation_of_a_definition_without_a_kernel(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explanation, "find_spec", lambda name: installed or None)
-    monkeypatch.setattr(explanation, "rebuild", lambda recorded: None)
+    monkeypatch.setattr(explain, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
     found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert found.route == ("nvfuser" if installed else "torch")
     assert [r.what for r in found.refusals] == ["wsched", *([] if installed else ["nvfuser"])]
@@ -73,7 +73,7 @@ def test_explanation_of_a_definition_without_a_kernel(
 
 
 def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanation, "find_spec", lambda name: None)
+    monkeypatch.setattr(explain, "find_spec", lambda name: None)
     text = ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate")
     with pytest.raises(UnsupportedError) as error:
         explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
@@ -99,9 +99,9 @@ def test_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every stage has one file, IR parses back, and what cannot be made is named."""
     kernel = kernel_for(definition(), KERNEL)
     no_tools(monkeypatch)
-    dumps = write_dumps(kernel, tmp_path / "new")
+    dumps = kernel.dump_all(tmp_path / "new")
     reason = "a tool is not supported; supported: another. Install it"
-    assert dumps.missing == (f"ptx: {reason}", f"sass: {reason}")
+    assert dumps.missing == [f"ptx: {reason}", f"sass: {reason}"]
     assert [p.stem for p in dumps.files] == [f"{i:02d}_{s}" for i, s in enumerate(STAGES)][:-2]
     final = next(p for p in dumps.files if p.name.endswith(f"_{PASSES[-1].__name__}.ir"))
     assert parse_kernel(final.read_text()) == kernel.kernel
@@ -112,7 +112,7 @@ def test_dumps_run_the_passes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     no_tools(monkeypatch)
     verified = []
     monkeypatch.setattr("passes.pipeline.verify", lambda k: verified.append(k))
-    write_dumps(kernel, tmp_path)
+    kernel.dump_all(tmp_path)
     assert len(verified) == len(PASSES) + 1
 
 
@@ -123,7 +123,7 @@ def test_dumps_of_a_running_program_are_the_same(
     monkeypatch.setenv("WSCHED_DUMP", "all")
     monkeypatch.setenv("WSCHED_DUMP_DIR", str(tmp_path))
     kernel = kernel_for(definition(), KERNEL)
-    dumps = write_dumps(kernel, tmp_path / "again")
+    dumps = kernel.dump_all(tmp_path / "again")
     while_compiling = sorted((tmp_path / kernel.kernel.name).iterdir())
     assert [p.name for p in while_compiling] == [p.name for p in dumps.files]
     assert [p.read_text() for p in while_compiling] == [p.read_text() for p in dumps.files]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dropin.definitions import BUILDERS, F32, built, inputs_of, matrix, torch
 from wsched.doors.dropin import decide, decision_of
-from wsched.front import api
+from wsched.front import problems
 from wsched.importer import UnfinishedError
 from wsched.run.input_error import InputError
 
@@ -17,7 +17,7 @@ from wsched.run.input_error import InputError
 def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU tensors are those of an H200; none of them is ever touched."""
     monkeypatch.setattr(decide, "runs_on", lambda device: True)
-    monkeypatch.setattr(api, "MULTIPROCESSORS", 132)
+    monkeypatch.setattr(problems, "MULTIPROCESSORS", 132)
 
 
 def large(tokens: int, width: int = 4096, hidden: int = 14336) -> list[Any]:

@@ -18,8 +18,8 @@ from wsched.choose.tuned.entry import Entry
 from wsched.choose.tuned.lookup import VARIABLE, forget
 from wsched.choose.tuned.table import add_entries
 from wsched.cli.app import app
-from wsched.cli.definitions import Extents
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
 
 SHAPE = Extents(512, 1024, 256)
 PARAMS = SCHEDULES["coop_128x64"]

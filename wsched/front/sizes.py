@@ -1,15 +1,14 @@
-"""What the command line shows of a definition: its kernel for given extents, and its dumps."""
+"""A problem by its sizes alone, ``MxNxK``, without tensors: its extents and its kernel."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
@@ -20,8 +19,8 @@ from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = [
-    "DEFAULT", "Dumps", "Extents", "extents_for", "kernel_for", "read_definition",
-    "schedule_for", "write_dumps",
+    "DEFAULT", "Extents", "extents_for", "kernel_for", "read_definition",
+    "schedule_for",
 ]  # fmt: skip
 
 
@@ -133,23 +132,3 @@ def read_definition(text: str) -> str | Schedule:
         ScheduleError, UnsupportedError: as :meth:`wsched.front.schedule.Schedule.parse`.
     """
     return Schedule.parse(text) if is_schedule_text(text) else text
-
-
-@dataclass(frozen=True, slots=True)
-class Dumps:
-    """What :func:`write_dumps` wrote, and why stages are missing."""
-
-    files: tuple[Path, ...]
-    missing: tuple[str, ...]
-
-
-def write_dumps(kernel: CompiledFusion, folder: Path) -> Dumps:
-    """Write every stage of a kernel into ``folder``: the files that ``WSCHED_DUMP=all`` writes.
-
-    A stage whose tool is not installed (NVRTC for PTX, nvdisasm for SASS) is left out.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
-    dumper = kernel.dump_all(folder)
-    return Dumps(tuple(dumper.files), tuple(dumper.missing))

@@ -5,57 +5,25 @@ The ways are tried in this order; each refusal is kept with its reason. nvFuser 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from wsched.choose.copy_cost import slower_than_direct
+from wsched.choose.heuristics import ranked
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
+from wsched.front import kernels
+from wsched.front.problems import problem_of
+from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal, Route, Run
 from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
+from wsched.run.copies import copies
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["NVFUSER", "TORCH", "WSCHED", "Refusal", "Route", "routes"]
-
-Run = Callable[[Any, Sequence[Any]], "list[torch.Tensor]"]
-
-WSCHED, NVFUSER, TORCH = "wsched", "nvfuser", "torch"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Something that was considered and not taken: a route, or a schedule; and why."""
-
-    what: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How calls with inputs of one class are run.
-
-    Args:
-        name: ``WSCHED``, ``NVFUSER`` or ``TORCH``.
-        run: executes a definition on inputs. It is passed the definition, because a route that
-            held it would keep it alive for ever in a cache that is keyed by it.
-        kernel: of the route ``WSCHED``.
-        refusals: the ways before this one.
-    """
-
-    name: str
-    run: Run
-    kernel: CompiledFusion | None = None
-    refusals: tuple[Refusal, ...] = ()
+__all__ = ["routes"]
 
 
 def routes(
-    definition: Any,
-    recorded: Definition | UnsupportedError,
-    inputs: Sequence[Any],
-    compile: Callable[[Any, Sequence[Any]], CompiledFusion],
-    slower: Callable[[CompiledFusion, Sequence[Any]], str],
+    definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
 ) -> Generator[Route, WschedError, None]:
     """The ways that take these inputs, best first; each knows the refusals before it.
 
@@ -63,8 +31,6 @@ def routes(
         definition: live, or a text.
         recorded: its operations, or why they cannot be read.
         inputs: as passed to ``wsched.execute``.
-        compile: ``wsched.compile``.
-        slower: why the next way is expected to be quicker than a kernel; empty if it is not.
 
     Yields:
         The next route; what is sent back is the error with which it has refused to run.
@@ -75,9 +41,9 @@ def routes(
     """
     refusals: list[Refusal] = []
     try:
-        kernel = compile(definition, inputs)
+        kernel = kernels.compile(definition, inputs)
         kernel.admit(inputs)
-        if reason := _on_gpu(inputs) and slower(kernel, inputs):
+        if reason := _on_gpu(inputs) and _slower(kernel, inputs):
             refusals.append(Refusal(WSCHED, reason))
         else:
             # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
@@ -102,6 +68,17 @@ def routes(
     )
     before = "; ".join(f"{r.what}: {r.reason}" for r in refusals[:-1])
     raise UnsupportedError(what, supported, f"Refused before: {before}")
+
+
+def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
+    """Why a kernel that needs copies of operands is expected to lose against reading them."""
+    needed = copies(kernel.fusion, inputs)
+    if not needed:
+        return ""
+    problem = problem_of(kernel.fusion, inputs)
+    us = ranked(problem)[0][0]
+    work = bool(problem.work)
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
 
 
 def _kernel(kernel: CompiledFusion) -> Run:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import TILE_K, TileChoice, tile_choices
 
@@ -31,11 +32,8 @@ def legal_tiles(
     Raises:
         UnsupportedError: a definition that wsched does not schedule.
     """
-    if definition is None:
-        from wsched.cli.demo import LINEAR
-
-        definition = LINEAR
-    return tuple(tile_choices(import_fusion(definition), params or MatmulParams()))
+    fusion = import_fusion(LINEAR if definition is None else definition)
+    return tuple(tile_choices(fusion, params or MatmulParams()))
 
 
 def to_dict(choice: TileChoice) -> dict[str, Any]:
