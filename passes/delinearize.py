@@ -9,8 +9,10 @@ interval. What is bound in a loop and does not depend on it is bound before it, 
 indices are computed once per tile.
 
 The schedule needs the merged loop (it is what circular buffering is applied to, and what makes
-the two sides comparable); the machine does not. After ``allocate_mbarriers``, before
-``step_stages``, which steps stage and parity through the two loops.
+the two sides comparable); the machine does not.
+
+After ``allocate_mbarriers``, before ``step_stages``, which steps stage and parity through the two
+loops.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ accepts an impossible pair silently and the kernel then waits for ever for regis
 gives back, so the sum is checked here: over all roles, threads x registers must not exceed
 threads x floor8(65536 / threads).
 
-After ``warp_specialize``; nothing later depends on it.
+After ``warp_specialize``, before ``wait_for_earlier_grids``, which stands behind a role's head.
 """
 
 from __future__ import annotations

@@ -13,10 +13,11 @@ those of its CTA,
 - ``store_wait`` is the wait until a buffer of the epilogue has been read,
 
 and, without a tile, ``drain`` (the wait for the last stores) and ``cta``. The latter is stamped by
-both clocks, the second time with the SM, so that clocks of different SMs can be compared.
+both clocks, the second time with the SM, so that clocks of different SMs can be compared. Nothing
+is in flight at a stamp, so that wgmmas are not serialized by one.
 
 After ``delinearize`` (the load side has a loop for each tile), before ``step_stages`` (barriers
-still name their step). Nothing is in flight at a stamp, so that wgmmas are not serialized by one.
+still name their step).
 """
 
 from __future__ import annotations

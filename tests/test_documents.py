@@ -9,8 +9,8 @@ import pytest
 
 from lowering.ground.expr import OPS, SPECIALS
 from passes.pipeline import PASSES
-from wsched.cli.demo import LINEAR
 from wsched.importer import build_fusion, record_text
+from wsched.importer.linear import LINEAR
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.matmul.params import MatmulParams

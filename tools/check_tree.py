@@ -4,33 +4,50 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from collections import deque
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 
-FILE_LINES, FUNCTION_LINES, COLUMNS = 400, 60, 100
+FILE_LINES, MEDIAN_LINES, FUNCTION_LINES, COLUMNS = 400, 150, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 
-BASE = ("lowering.ground", "lowering.target.hopper")
-KERNEL = ("lowering.kernel", "lowering.ground", "lowering.target")
+GROUND, HOPPER = "lowering.ground", "lowering.target.hopper"
+KERNEL = (GROUND, "lowering.target", "lowering.kernel")
+LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.cuda", "lowering.machine")
+
+# From the definition to the launch: each may import those in front of it, and of the lowering what
+# stands beside it. ``__init__`` is the package's own file.
+WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("wsched.version", ()),
+    ("wsched.fusion", (GROUND,)),
+    ("wsched.importer", (GROUND, "lowering.kernel.pointwise")),
+    ("wsched.schedule", (GROUND, HOPPER)),
+    ("wsched.choose", (GROUND, HOPPER)),
+    ("wsched.trace", (GROUND, "lowering.kernel")),
+    ("wsched.run", LOWERED),
+    ("wsched.doors.fallback", (GROUND,)),
+    ("wsched.front", (GROUND, HOPPER)),
+    ("wsched.doors.dropin", (GROUND,)),
+    ("wsched.nvfuser", (GROUND, HOPPER, "lowering.cuda")),
+    ("wsched.__init__", (GROUND,)),
+    ("wsched.bench", LOWERED),
+    ("wsched.cli", LOWERED),
+    ("wsched.__main__", ()),
+)
+
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
-    "lowering.ground": (),
-    "lowering.target": ("lowering.ground", "lowering.kernel"),
-    "lowering.kernel": ("lowering.ground", "lowering.target"),
+    GROUND: (),
+    HOPPER: (GROUND,),
+    "lowering.kernel": (GROUND, HOPPER),
+    "lowering.target": (GROUND, "lowering.kernel"),
     "passes": KERNEL,
     "lowering.cuda": KERNEL,
     "lowering.machine": KERNEL,
-    "lowering": (*KERNEL, "passes", "wsched.fusion", "wsched.schedule"),
-    "wsched": (*BASE, "lowering.kernel.pointwise"),
-    "wsched.front": PACKAGES,  # the drivers, which put the stages together
-    "wsched.run": PACKAGES,
-    "wsched.cli": PACKAGES,
-    "wsched.nvfuser.cli": PACKAGES,
-    "wsched.trace.records": PACKAGES,
-    "wsched.bench.host": PACKAGES,  # plays the driver
-    "wsched.bench.method.hold": PACKAGES,  # has a kernel of its own
+    "lowering.nest": (*KERNEL, "wsched.fusion", "wsched.schedule"),
+    **{name: (*(n for n, _ in WAY[:at]), *low) for at, (name, low) in enumerate(WAY)},
 }
 
 # (rule, path or path:function) -> reason. An exception that is no longer needed is a fault.
@@ -58,9 +75,8 @@ def sizes(path: str, text: str, tree: ast.Module) -> Iterator[tuple[str, str, st
                 yield "function", f"{path}:{node.name}", f"{fault} (limit {FUNCTION_LINES})"
 
 
-def imports(module: str, tree: ast.Module, modules: set[str]) -> Iterator[tuple[int, str, bool]]:
-    """Yield (line, imported module of this project, whether importing ``module`` imports it)."""
-    lazy = {id(n) for f in ast.walk(tree) if deferred(f) for n in ast.walk(f)}
+def imports(module: str, tree: ast.Module, modules: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line, imported module of this project), wherever the import stands in the file."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -69,15 +85,59 @@ def imports(module: str, tree: ast.Module, modules: set[str]) -> Iterator[tuple[
             start = module.split(".")[: -node.level] if node.level else []
             base = ".".join([*start, *([node.module] if node.module else [])])
             names = [f"{base}.{n}" if f"{base}.{n}" in modules else base for n in names]
-        ours = {n for n in names if within(n, PACKAGES) and n != module}
-        yield from ((node.lineno, name, id(node) not in lazy) for name in sorted(ours))
+        ours = {n for n in names if within(n, PACKAGES) and n != module.removesuffix(".__init__")}
+        yield from ((node.lineno, name) for name in sorted(ours))
 
 
-def deferred(node: ast.AST) -> bool:
-    """Tell whether code below ``node`` does not run when its module is imported."""
-    if isinstance(node, ast.If):
-        return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+def out_of_layer(module: str, name: str) -> tuple[str, ...]:
+    """What ``module`` may import, if ``name`` is none of it."""
+    module, name = (f"{m}.__init__" if m in PACKAGES else m for m in (module, name))
+    layer = max((p for p in LAYERS if within(module, (p,))), key=len, default="")
+    allowed = (layer, *LAYERS[layer]) if layer else ("nothing: it has no layer",)
+    return () if within(name, allowed) else allowed
+
+
+def cycles(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield a shortest cycle of each set of modules that all reach each other (Tarjan, 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for name in sorted(graph.get(module, ())):
+            if name not in index:
+                visit(name)
+                low[module] = min(low[module], low[name])
+            elif name in stack:
+                low[module] = min(low[module], index[name])
+        if low[module] == index[module]:
+            at = stack.index(module)
+            found.append(set(stack[at:]))
+            del stack[at:]
+
+    for module in sorted(graph):
+        if module not in index:
+            visit(module)
+    yield from (_shortest(graph, part) for part in found if len(part) > 1)
+
+
+def _shortest(graph: Mapping[str, set[str]], part: set[str]) -> tuple[str, ...]:
+    """A shortest way from the first of some modules back to it."""
+    first = min(part)
+    ways: deque[tuple[str, ...]] = deque([(first,)])
+    seen = {first}
+    while ways:
+        way = ways.popleft()
+        for name in sorted(graph[way[-1]] & part):
+            if name == first:
+                return (*way, first)
+            if name not in seen:
+                seen.add(name)
+                ways.append((*way, name))
+    raise AssertionError(f"{first} is in no cycle")
 
 
 def faults(root: Path) -> Iterator[tuple[str, str, str]]:
@@ -85,26 +145,27 @@ def faults(root: Path) -> Iterator[tuple[str, str, str]]:
     files = sorted(p.relative_to(root) for f in FOLDERS for p in (root / f).rglob("*.py"))
     names = {p: ".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in files}
     graph: dict[str, set[str]] = {}
+    lengths: list[int] = []
     for file, module in names.items():
         path, text = file.as_posix(), (root / file).read_text()
         tree = ast.parse(text, path)
         yield from sizes(path, text, tree)
-        layer = max((p for p in LAYERS if within(module, (p,))), key=len, default=None)
-        if layer is None:
+        if not within(module, PACKAGES):
             continue
-        here = f"{module}.__init__" if file.name == "__init__.py" else module  # for "from ."
-        for line, name, now in imports(here, tree, set(names.values())):
-            allowed = (layer, *LAYERS[layer])
-            if not within(name, allowed):
+        is_package = file.name == "__init__.py"
+        lengths += [] if is_package else [len(text.splitlines())]
+        here = f"{module}.__init__" if is_package else module  # for "from ."
+        for line, name in imports(here, tree, set(names.values())):
+            graph.setdefault(module, set()).add(name)
+            if allowed := out_of_layer(module, name):
                 fault = f"{path}:{line}: {module} imports {name} (may: {', '.join(allowed)})"
                 yield "layer", path, fault
-            if now:
-                graph.setdefault(module, set()).add(name)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        cycle = " -> ".join(error.args[1])  # graphlib names each module before its importer
-        yield "cycle", cycle, f"import cycle: {cycle}"
+    if lengths and (middle := median(lengths)) > MEDIAN_LINES:
+        fault = f"half of the files have {middle:.0f} lines and more (limit {MEDIAN_LINES})"
+        yield "median", ", ".join(PACKAGES), fault
+    for cycle in cycles(graph):
+        way = " -> ".join(cycle)
+        yield "cycle", way, f"import cycle: {way}"
 
 
 def main(root: Path, exceptions: dict[tuple[str, str], str]) -> int:

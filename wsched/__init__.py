@@ -10,13 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wsched.version import __version__
+
 if TYPE_CHECKING:
     from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError, WschedError
     from lowering.ground.expr import Special
-    from wsched.choose.legal_tiles import legal_tiles
     from wsched.doors.dropin import enabled, install, uninstall
     from wsched.doors.dropin.definition import FusionDefinition
     from wsched.front.api import compile, execute, explain
+    from wsched.front.legal_tiles import legal_tiles
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     )
     from wsched.schedule.matmul.tiles import TileChoice
     from wsched.schedule.options import KernelOptions
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BufferingLoopLevel",
@@ -92,7 +92,7 @@ _HOME = {
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
-    "legal_tiles": "wsched.choose.legal_tiles",
+    "legal_tiles": "wsched.front.legal_tiles",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",
     "uninstall": "wsched.doors.dropin",

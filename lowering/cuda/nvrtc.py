@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
 
 __all__ = ["ARCH", "OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin",
-           "compile_many", "compile_ptx", "nvrtc_version"]  # fmt: skip
+           "compile_ptx", "nvrtc_version"]  # fmt: skip
 
 ARCH = "sm_90a"
 """wgmma and setmaxnreg are features of the architecture-specific target only."""
@@ -124,12 +123,6 @@ def compile_ptx(source: str, name: str = "kernel.cu", options: Sequence[str] = (
     """The PTX of a text, to look at; arguments and errors as ``compile_cubin``."""
     ptx, _ = _compile(source, name, "--gpu-architecture=compute_90a", options, "PTX")
     return ptx.rstrip(b"\0").decode()
-
-
-def compile_many(sources: Sequence[str], threads: int = 2) -> list[Compiled]:
-    """Compile several texts at once, in order; NVRTC runs without the interpreter's lock."""
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        return list(pool.map(compile_cubin, sources))
 
 
 def _compile(

@@ -11,13 +11,10 @@ from pathlib import Path
 
 from lowering.ground.errors import InternalError, UnsupportedError
 
-__all__ = ["count_opcodes", "disassemble", "find_nvdisasm", "opcode_report"]
+__all__ = ["count_opcodes", "disassemble", "find_nvdisasm"]
 
 # "/*0a40*/  @!P0  HGMMA.64x256x16.F32 R24, ..." : address, optional predicate, opcode.
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", re.MULTILINE)
-
-_REPORTED = ("HGMMA", "UTMALDG", "UTMASTG", "SYNCS", "STSM", "STS", "USETMAXREG", "R2UR", "LDL",
-             "STL", "CALL", "IMAD", "BAR", "WARPSYNC")  # fmt: skip
 
 _SECONDS = 60
 
@@ -67,13 +64,3 @@ def disassemble(cubin: bytes) -> str:
 def count_opcodes(sass: str) -> Counter[str]:
     """How often each opcode stands in a disassembly (without its modifiers)."""
     return Counter(_INSTRUCTION.findall(sass))
-
-
-def opcode_report(sass: str) -> str:
-    """The counts that tell how a matmul kernel came out, on one line.
-
-    LDL and STL are spills or stack arrays, CALL a division helper, R2UR a value that had to be
-    moved to a uniform register.
-    """
-    counts = count_opcodes(sass)
-    return "  ".join(f"{name} {counts[name]}" for name in _REPORTED)

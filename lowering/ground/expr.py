@@ -3,7 +3,8 @@
 Fusion IR uses it for extents, kernel IR for everything that is not a fragment. Expressions are
 immutable trees. Python operators build them and fold constants; the constructors build verbatim,
 so that a parsed text equals the expression it was printed from. Division and modulo are floor
-division; every divided value in a kernel is non-negative (the range analysis checks it).
+division, as in Python. CUDA's truncates, and nothing here knows ranges: whoever builds a kernel
+divides only what is never negative, and the machine faults on anything else.
 """
 
 from __future__ import annotations

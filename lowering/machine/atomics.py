@@ -1,23 +1,18 @@
-"""Counters in global memory on the machine: atomics of all CTAs, in any order."""
+"""Atomics on counters in global memory, of all CTAs in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from lowering.ground.errors import InternalError
-from lowering.kernel.kernel import CounterArray
 from lowering.kernel.nodes import Atom, CounterRef, CounterWait
-from lowering.machine.errors import FaultError, MachineError
-from lowering.machine.fragment import Array
+from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
 from lowering.machine.scalars import bind
-from lowering.machine.scheduler import Blocked, Resource
+from lowering.machine.scheduler import Blocked
 from lowering.machine.state import Warp
+from lowering.machine.workspace import Counters
 
-__all__ = ["Counters", "atom", "counter_wait", "counters_of"]
+__all__ = ["atom", "counter_wait"]
 
 _MODULUS = 1 << 32
 
@@ -28,39 +23,6 @@ _OPS: dict[str, Callable[[int, int], int]] = {
     "max": max,
     "min": min,
 }
-
-
-@dataclass(slots=True, eq=False)
-class Counters(Resource):
-    """An array of counters; whoever changes one wakes all that wait for one.
-
-    ``known`` are the stores to global memory that were released at each.
-    """
-
-    name: str
-    words: Array
-    known: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-
-    def check_left(self, kernel: str) -> None:
-        """Raise MachineError unless the grid leaves zeros, which the next one relies on."""
-        left = np.flatnonzero(self.words)
-        if left.size:
-            at = int(left[0])
-            why = f"the grid leaves {self.name}[{at}] = {self.words[at]}, not 0"
-            raise MachineError(kernel, why, "")
-
-
-def counters_of(declared: CounterArray, count: int, array: Array | None) -> Counters:
-    """The counters behind a declaration; new ones where the run is given none.
-
-    Raises:
-        InternalError: ``array`` is not int32 of ``count`` words.
-    """
-    array = np.zeros(count, np.int32) if array is None else array
-    if array.shape != (count,) or array.dtype != np.int32:
-        found = f"{array.dtype.name} {list(array.shape)}"
-        raise InternalError("machine", f"{declared.name} is {found}, not int32 [{count}]")
-    return Counters(declared.name, array)
 
 
 def atom(stmt: Atom, program: Program) -> Run:
@@ -111,7 +73,7 @@ def _find(ref: CounterRef, program: Program) -> Callable[[Warp], tuple[Counters,
     index, name = program.scalar(ref.index), ref.array
 
     def find(warp: Warp) -> tuple[Counters, int]:
-        counters, at = warp.cta.cluster.words[name], index(warp.env)
+        counters, at = warp.cta.cluster.counters[name], index(warp.env)
         if not 0 <= at < counters.words.size:
             raise FaultError(f"{name}[{at}] lies outside {name}[{counters.words.size}]")
         return counters, at

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lowering.machine.errors import FaultError
-from lowering.machine.scheduler import Resource, Scheduler, span
-
-if TYPE_CHECKING:
-    from lowering.machine.state import Warp
+from lowering.machine.scheduler import Resource, Runnable, Scheduler, span
 
 __all__ = ["MBarrier", "NamedBarrier", "RegisterPool"]
 
@@ -31,11 +27,11 @@ class MBarrier(Resource):
     pending: int = 0
     missing: int = 0
     phase: int = 0
-    initializer: Warp | None = None
+    initializer: Runnable | None = None
     fenced: bool = False
     remote: bool = False
 
-    def init(self, arrivals: int, warp: Warp) -> None:
+    def init(self, arrivals: int, warp: Runnable) -> None:
         """``mbarrier.init``; the async proxy and peer CTAs see it after a fence by ``warp``."""
         if self.live:
             raise FaultError(f"{self.name} is initialized twice")
@@ -117,11 +113,11 @@ class NamedBarrier(Resource):
 
     name: str
     threads: int
-    arrived: dict[int, Warp] = field(default_factory=dict)
+    arrived: dict[int, Runnable] = field(default_factory=dict)
     generation: int = 0
     known: set[tuple[str, int]] = field(default_factory=set)
 
-    def arrive(self, warp: Warp, threads: int, key: int) -> int:
+    def arrive(self, warp: Runnable, threads: int, key: int) -> int:
         """A warp's 32 threads arrive; the generation that they belong to.
 
         ``key`` tells warps apart. Raises FaultError if the warp is here already or ``threads`` is

@@ -94,7 +94,7 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
         inside = _inside(array, rows, cols)
         at = (np.broadcast_to(index, data.shape)[inside] for index in (rows, cols))
         array[tuple(at)] = data[inside]
-        warp.cta.cluster.counters["store bytes"] += int(inside.sum()) * array.itemsize
+        warp.cta.cluster.counts["store bytes"] += int(inside.sum()) * array.itemsize
 
     return run
 

@@ -9,38 +9,16 @@ them from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from lowering.kernel.nodes import FragAddPartial, FragStorePartial, PartialRef
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Warp
+from lowering.machine.workspace import Slots
 
-__all__ = ["Slots", "frag_add_partial", "frag_store_partial"]
-
-
-@dataclass(slots=True, eq=False)
-class Slots:
-    """The slots of a workspace: by slot and warp of the warpgroup, what was stored and its number.
-
-    Args:
-        name: of the workspace.
-        count: slots that it has.
-    """
-
-    name: str
-    count: int
-    stored: dict[tuple[int, int], tuple[int, Array]] = field(default_factory=dict)
-    stores: int = 0
-
-    def key(self, index: int, warp: Warp) -> tuple[int, int]:
-        """Where a warp stores and loads; raises FaultError out of bounds."""
-        if not 0 <= index < self.count:
-            raise FaultError(f"{self.name}[{index}] lies outside {self.name}[{self.count}]")
-        return index, warp.index % 4
+__all__ = ["frag_add_partial", "frag_store_partial"]
 
 
 def _at(ref: PartialRef, op: str, program: Program) -> Callable[[Warp], tuple[Slots, int]]:

@@ -35,6 +35,7 @@ from lowering.machine.scheduler import Adversary, Blocked, Scheduler
 from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow, one_warp_each
+from lowering.machine.workspace import Counters, Slots, counters_of
 
 __all__ = ["HANDLERS", "RunResult", "refuse_long_run", "run_kernel"]
 
@@ -99,12 +100,12 @@ class RunResult:
     """What happened in a run.
 
     Args:
-        counters: how often each kind of event happened, by the statement's name (a wgmma once for
+        counts: how often each kind of event happened, by the statement's name (a wgmma once for
             the four warps); also ``steps``, ``load bytes`` and ``store bytes``.
         trace: all events, those of a warp in program order; empty if the run was not traced.
     """
 
-    counters: Mapping[str, int]
+    counts: Mapping[str, int]
     trace: tuple[TraceRow, ...] = ()
 
     def visits(self, *events: tuple[str, str]) -> tuple[TraceRow, ...]:
@@ -154,24 +155,24 @@ def run_kernel(
     plain = _globals(kernel, tensors, params)
     for t in kernel.traces:
         plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid * kernel.splits)
-    words, slots = _words(kernel, tensors, params, grid), _slots(kernel, params, grid)
-    counters: Counter[str] = Counter()
+    counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
+    counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
     ctas, together = grid * kernel.splits, _together(kernel, grid, resident)
     for start in range(0, ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
-            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, words, slots)
+            Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
             for first in range(start, min(start + together, ctas), kernel.cluster)
         ]
         with np.errstate(all="ignore"):
             scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
         for cluster in clusters:
-            counters += cluster.counters
-        counters["steps"] += scheduler.steps
-    for each in words.values():
+            counts += cluster.counts
+        counts["steps"] += scheduler.steps
+    for each in counters.values():
         each.check_left(kernel.name)
-    return RunResult(counters, tuple(rows or ()))
+    return RunResult(counts, tuple(rows or ()))
 
 
 def _together(kernel: Kernel, grid: int, resident: int | None) -> int:
@@ -224,19 +225,19 @@ def _extents(sizes: tuple[Expr, ...], env: Env) -> tuple[int, ...]:
     return tuple(compile_scalar(size)(env) for size in sizes)
 
 
-def _words(
+def _counters(
     kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], grid: int
-) -> dict[str, atomics.Counters]:
+) -> dict[str, Counters]:
     env = Env({**params, "ctas": grid})
     return {
-        c.name: atomics.counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
+        c.name: counters_of(c, compile_scalar(c.count)(env), tensors.get(c.name))
         for c in kernel.counters
     }
 
 
-def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, partials.Slots]:
+def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, Slots]:
     env = Env({**params, "ctas": grid})
-    return {w.name: partials.Slots(w.name, compile_scalar(w.count)(env)) for w in kernel.workspaces}
+    return {w.name: Slots(w.name, compile_scalar(w.count)(env)) for w in kernel.workspaces}
 
 
 def refuse_long_run(

@@ -9,27 +9,57 @@ One kind of effect may be held back even longer, until no other effect is left.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol, TypeVar
 
 from lowering.kernel.nodes import Stmt
 from lowering.kernel.text import print_stmt
 from lowering.machine.errors import DeadlockError, FaultError, MachineError
 
-if TYPE_CHECKING:
-    from lowering.machine.state import Warp
-
-__all__ = ["PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Scheduler", "Steps", "span"]
+__all__ = [
+    "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler", "Steps", "span",
+]  # fmt: skip
 
 Adversary = Literal["eager", "lazy", "random", "fair"]
+
+
+class Runnable(Protocol):
+    """What a scheduler runs and a barrier counts: a warp, as far as they know it.
+
+    Attributes:
+        index: of the warp in its CTA.
+        scheduler: that runs it.
+        thread: the rest of its run.
+        stmt: the statement that it executes.
+        blocked: what it waits for.
+        knows: stores to global memory that precede what it does next.
+    """
+
+    index: int
+    scheduler: Scheduler
+    thread: Iterator[Blocked | None]
+    stmt: Stmt | None
+    blocked: Blocked | None
+    knows: set[tuple[str, int]]
+
+    @property
+    def place(self) -> str:
+        """CTA, role and group."""
+
+    @property
+    def who(self) -> str:
+        """CTA, role, group and warp."""
+
+
+_R = TypeVar("_R", bound=Runnable)
 
 
 @dataclass(slots=True, eq=False)
 class Resource:
     """Something that warps wait for; whoever changes it wakes them to look again."""
 
-    waiters: list[Warp] = field(default_factory=list, init=False)
+    waiters: list[Runnable] = field(default_factory=list, init=False)
 
     def wake(self, scheduler: Scheduler) -> None:
         """Make every waiting warp runnable."""
@@ -56,7 +86,7 @@ class Effect:
     """An asynchronous operation that ``warp`` issued with ``stmt``."""
 
     apply: Callable[[], None]
-    warp: Warp
+    warp: Runnable
     stmt: Stmt
 
 
@@ -77,7 +107,7 @@ class Scheduler:
         self.rng = random.Random(seed)
         self.step_limit = step_limit
         self.steps = 0
-        self.runnable: list[Warp] = []
+        self.runnable: list[Runnable] = []
         self.effects: list[Effect] = []
         self.held: list[Effect] = []
         chaotic = adversary == "random"
@@ -99,7 +129,7 @@ class Scheduler:
         else:
             (self.held if self._hold == effect.stmt.OP else self.effects).append(effect)
 
-    def run(self, warps: list[Warp], start: Callable[[Warp], Iterator[Blocked | None]]) -> None:
+    def run(self, warps: Sequence[_R], start: Callable[[_R], Iterator[Blocked | None]]) -> None:
         """Run ``start(warp)`` of every warp to the end, and every effect.
 
         Raises:
@@ -125,14 +155,14 @@ class Scheduler:
         effects[chosen], effects[-1] = effects[-1], effects[chosen]
         return effects.pop()
 
-    def _choose(self) -> Warp:
+    def _choose(self) -> Runnable:
         if self.adversary in ("eager", "fair"):
             return self.runnable.pop(0)
         last = len(self.runnable) - 1
         chosen = self.rng.randint(0, last) if self.adversary == "random" else last
         return self.runnable.pop(chosen)
 
-    def _advance(self, warp: Warp) -> None:
+    def _advance(self, warp: Runnable) -> None:
         warp.blocked = None
         while True:
             self.steps += 1
@@ -158,11 +188,11 @@ class Scheduler:
         except FaultError as fault:
             raise self._fault(effect.warp, effect.stmt, str(fault)) from None
 
-    def _fault(self, warp: Warp, stmt: Stmt | None, why: str) -> MachineError:
+    def _fault(self, warp: Runnable, stmt: Stmt | None, why: str) -> MachineError:
         return MachineError(warp.who, why, print_stmt(stmt) if stmt else "")
 
 
-def _describe(blocked: list[Warp]) -> tuple[str, ...]:
+def _describe(blocked: Sequence[Runnable]) -> tuple[str, ...]:
     """A line for each group of warps that wait for the same at the same statement."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for warp in blocked:

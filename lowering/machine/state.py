@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,11 +19,8 @@ from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
+from lowering.machine.workspace import Counters, Slots
 from lowering.target.hopper import registers_at_entry
-
-if TYPE_CHECKING:
-    from lowering.machine.atomics import Counters
-    from lowering.machine.partials import Slots
 
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
@@ -213,7 +209,7 @@ class Warp:
     ) -> None:
         """Count an event, and note it if the run is traced."""
         cluster = self.cta.cluster
-        cluster.counters[op] += 1
+        cluster.counts[op] += 1
         if cluster.trace is not None:
             scalars = tuple((name, self.env[name]) for name in self.loops)
             cluster.trace.append(
@@ -319,18 +315,18 @@ class Cluster:
         scheduler: Scheduler,
         trace: list[TraceRow] | None,
         globals: Mapping[str, Array] | None = None,
-        words: Mapping[str, Counters] | None = None,
+        counters: Mapping[str, Counters] | None = None,
         slots: Mapping[str, Slots] | None = None,
     ) -> None:
         self.kernel = kernel
         self.tensors = tensors
         self.globals = globals or {}
-        self.words = words or {}
+        self.counters = counters or {}
         self.slots = slots or {}
         self.grid = grid
         self.scheduler = scheduler
         self.trace = trace
-        self.counters: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.ctas = [Cta(self, first + rank, rank) for rank in range(kernel.cluster)]
         self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
         self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]

@@ -62,7 +62,7 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
         ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env))
         for _ in range(warp.threads):
             warp.record(stmt.OP, name, place.element(env)[0], at=at)
-            cluster.counters["load bytes"] += tensor.box_bytes * len(ctas)
+            cluster.counts["load bytes"] += tensor.box_bytes * len(ctas)
             data = tensor.load(at)
             for cta in ctas:
                 bar, _ = find(cta, env)
@@ -103,7 +103,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
         chunks = tensor.chunks(place.address(warp.env))
         for _ in range(warp.threads):
             warp.record(stmt.OP, name, -1, at=at)
-            warp.cta.cluster.counters["store bytes"] += tensor.box_bytes
+            warp.cta.cluster.counts["store bytes"] += tensor.box_bytes
             store = Store(stmt)
             warp.bulk.open.append(store)
 
@@ -178,7 +178,7 @@ def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: 
         memory = warp.cta.memory
         memory.write_words(words, data.view(np.uint64).reshape(words.shape))
         warp.unpublished.append(words)
-        warp.cta.cluster.counters[stmt.OP] += 1
+        warp.cta.cluster.counts[stmt.OP] += 1
         if warp.scheduler.coin():
             memory.publish(words)
         return PAUSE
@@ -210,7 +210,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: i
         rows = warp.cta.memory.read_words(words).view(element)
         warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
-        warp.cta.cluster.counters[stmt.OP] += 1
+        warp.cta.cluster.counts[stmt.OP] += 1
         return PAUSE
 
     return run

@@ -11,7 +11,6 @@ __all__ = [
     "slice_problem",
 ]  # fmt: skip
 
-WARP = 32
 WARPGROUP = 128
 MAX_THREADS = 1024
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.dropin.recorder import nvfuser
+from tests.doors.dropin.recorder import nvfuser
 
 __all__ = ["nvfuser"]

@@ -11,7 +11,7 @@ from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue
 from tests.schedules import LAYOUTS, SCHEDULES, definition
 from wsched.bench.fused.definition import DefinitionOperands, prepare_definition, problem_of
 from wsched.bench.method.problem import Problem, Shape
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch")

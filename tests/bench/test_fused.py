@@ -26,7 +26,7 @@ from wsched.bench.method.measure import Plan, measure_shape
 from wsched.bench.method.problem import LAYOUTS, Problem, Shape
 from wsched.bench.peers.systems import Prepared, Skip
 from wsched.bench.schedules.ranking import ranking
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
-from tests.dropin.definitions import BUILDERS, built, inputs_of, torch
-from tests.dropin.recorder import Recorder
+from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, torch
+from tests.doors.dropin.recorder import Recorder
 from wsched.bench import mlp as bench
 from wsched.bench.cli import app
 from wsched.bench.mlp import NVFUSER, TOLERANCE, WSCHED, Row, Times, report, times_of

@@ -11,8 +11,8 @@ from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.fused.systems import FusedOperands
 from wsched.bench.method.problem import LAYOUTS, Problem, Shape
 from wsched.bench.schedules.ranking import problem_for, ranking
-from wsched.front import api
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.problems import problem_of
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.layout import laid_out
 
@@ -52,4 +52,4 @@ def test_the_problem_is_that_of_a_call(
     x, others, _ = FusedOperands(epilogue, problem, 1, 0, "cpu").sets[0]
     fusion = laid_out(import_fusion(text), [x, *others])
     planned = problem_for(text, problem.shape, MULTIPROCESSORS)
-    assert api.problem_of(fusion, [x, *others]) == planned
+    assert problem_of(fusion, [x, *others]) == planned

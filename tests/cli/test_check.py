@@ -11,8 +11,8 @@ import pytest
 from tests.schedules import definition
 from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
-from wsched.cli.definitions import Extents, kernel_for
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents, kernel_for
 
 SMALL = Extents(72, 136, 64)
 

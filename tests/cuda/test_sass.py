@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lowering.cuda.sass import count_opcodes, disassemble, find_nvdisasm, opcode_report
+from lowering.cuda.sass import count_opcodes, disassemble, find_nvdisasm
 from lowering.ground.errors import InternalError, UnsupportedError
 
 SASS = """\
@@ -21,10 +21,6 @@ SASS = """\
 
 def test_opcodes_without_predicates_and_modifiers() -> None:
     assert count_opcodes(SASS) == {"LDC": 1, "BRA": 1, "UTMALDG": 1, "HGMMA": 2}
-
-
-def test_report() -> None:
-    assert opcode_report(SASS).startswith("HGMMA 2  UTMALDG 1  UTMASTG 0  ")
 
 
 def test_garbage_is_rejected() -> None:

@@ -57,7 +57,7 @@ def draw(seed: int, largest: int = LARGEST) -> tuple[str, list[Any], list[Any]]:
     """The definition, the inputs on the CPU, and for each result the exact value and its bound."""
     import torch
 
-    from tests.api.random_epilogue import RandomEpilogue
+    from tests.random_epilogue import RandomEpilogue
 
     rng = random.Random(f"fusion {seed}")
 

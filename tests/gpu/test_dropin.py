@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wsched
-from tests.dropin.definitions import BF16, BUILDERS, F32, built, inputs_of, matrix, nvf, torch
+from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, inputs_of, matrix, nvf, torch
 from wsched.doors.dropin import decision_of, uninstall
 from wsched.doors.dropin.patch import nvfusers_own
 

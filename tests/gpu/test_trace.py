@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.schedules import SCHEDULES, definition
-from wsched.trace.spans import Trace
+from wsched.trace.timeline import Trace
 
 pytestmark = pytest.mark.gpu
 

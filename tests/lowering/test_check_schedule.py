@@ -11,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.nest.lower import lower
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import plan
 from wsched.schedule.matmul import epilogue_inputs

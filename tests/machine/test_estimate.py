@@ -8,8 +8,8 @@ import pytest
 
 from lowering.kernel.text import parse_kernel
 from lowering.machine import estimate_seconds
-from tests.api.on_machine import kernel
 from tests.machine.kernels import matmul_text
+from tests.on_machine import kernel
 from tests.schedules import SCHEDULES
 
 KERNEL = parse_kernel(matmul_text())

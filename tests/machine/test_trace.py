@@ -15,7 +15,7 @@ def test_visits_of_a_ring(golden: object) -> None:
 
 def test_seed_changes_the_run_but_not_the_visits() -> None:
     runs = [run_matmul(matmul_text(), 128, 64, 128, trace=True, seed=s)[1] for s in range(3)]
-    assert len({run.counters["steps"] for run in runs}) > 1
+    assert len({run.counts["steps"] for run in runs}) > 1
     assert len({run.visits(("mbarrier.wait", "full")) for run in runs}) == 1
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.nvfuser.cases import PARITY
 from tests.nvfuser.standin import RECORDED
 from tests.nvfuser.structure import facts, wsched_structure
-from wsched.cli.definitions import Extents, kernel_for
-from wsched.cli.demo import LINEAR
+from wsched.front.sizes import Extents, kernel_for
+from wsched.importer.linear import LINEAR
 
 NOTE = Path(__file__).resolve().parents[2] / "design" / "0018-nvfuser-scheduler.md"
 

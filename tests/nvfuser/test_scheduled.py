@@ -9,7 +9,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.nvfuser.cases import COOPERATIVE, linear
-from wsched.cli.demo import LINEAR
+from wsched.importer.linear import LINEAR
 from wsched.nvfuser import from_nvfuser, schedule, to_fields, to_nvfuser
 from wsched.nvfuser.params import read_fields
 from wsched.run.input_error import InputError

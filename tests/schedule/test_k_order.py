@@ -8,8 +8,8 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import CLASSES
-from wsched.cli.demo import LINEAR
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.importer.linear import LINEAR
 from wsched.run.kernel_name import kernel_name
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.limits import require_legal

@@ -23,7 +23,7 @@ def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
         "passes/order.py": "from lowering.kernel import expr\nfrom passes import util\n",
         "passes/util.py": "",
         "passes/pipeline.py": "from passes import order\n",
-        "wsched/front/api.py": "import passes.pipeline\nfrom lowering.cuda.emit import emit\n",
+        "wsched/run/a.py": "import passes.pipeline\nfrom lowering.cuda.emit import emit\n",
     }
     assert check(tmp_path, files) == 0
     assert capsys.readouterr().out == "tree: sizes, layers and cycles are as they should be\n"
@@ -43,19 +43,43 @@ def test_a_tree_in_order_passes(tmp_path: Path, capsys: Capture) -> None:
             "lowering/kernel/a.py",
             "\ndef f():\n    import passes.b\n",
             "lowering/kernel/a.py:3: lowering.kernel.a imports passes.b "
-            "(may: lowering.kernel, lowering.ground, lowering.target) [layer]",
+            "(may: lowering.kernel, lowering.ground, lowering.target.hopper) [layer]",
         ),
         (
             "lowering/ground/errors.py",
-            "from . import hopper\n",
+            "from .. import target\n",
             "lowering/ground/errors.py:1: lowering.ground.errors imports lowering "
             "(may: lowering.ground) [layer]",
         ),
         (
             "wsched/fusion/a.py",
             "from lowering.cuda.emit import emit\n",
-            "wsched/fusion/a.py:1: wsched.fusion.a imports lowering.cuda.emit (may: wsched, "
-            "lowering.ground, lowering.target.hopper, lowering.kernel.pointwise) [layer]",
+            "wsched/fusion/a.py:1: wsched.fusion.a imports lowering.cuda.emit (may: wsched.fusion, "
+            "wsched.version, lowering.ground) [layer]",
+        ),
+        (
+            "wsched/schedule/a.py",
+            "def f():\n    from wsched.choose.problem import Problem\n",
+            "wsched/schedule/a.py:2: wsched.schedule.a imports wsched.choose.problem (may: "
+            "wsched.schedule, wsched.version, wsched.fusion, wsched.importer, lowering.ground, "
+            "lowering.target.hopper) [layer]",
+        ),
+        (
+            "wsched/fusion/a.py",
+            "import wsched\n",
+            "wsched/fusion/a.py:1: wsched.fusion.a imports wsched (may: wsched.fusion, "
+            "wsched.version, lowering.ground) [layer]",
+        ),
+        (
+            "wsched/new/a.py",
+            "import lowering.ground\n",
+            "wsched/new/a.py:1: wsched.new.a imports lowering.ground (may: nothing: it has no "
+            "layer) [layer]",
+        ),
+        (
+            "wsched/fusion/a.py",
+            "\n" * 151,
+            "half of the files have 151 lines and more (limit 150) [median]",
         ),
     ],
 )
@@ -71,31 +95,57 @@ def test_passes_may_not_import_wsched(tmp_path: Path, capsys: Capture) -> None:
     assert "passes/a.py:1: passes.a imports wsched.fusion (may: " in capsys.readouterr().out
 
 
-def test_an_import_cycle_is_named(tmp_path: Path, capsys: Capture) -> None:
-    files = {"wsched/a.py": "from wsched.b import f\n", "wsched/b.py": "from .a import g\n"}
-    assert check(tmp_path, files) == 1
-    out = capsys.readouterr().out
-    assert out in {
-        "import cycle: wsched.a -> wsched.b -> wsched.a [cycle]\n",
-        "import cycle: wsched.b -> wsched.a -> wsched.b [cycle]\n",
-    }
+def test_layers_have_one_direction() -> None:
+    assert not list(check_tree.cycles({n: set(may) for n, may in check_tree.LAYERS.items()}))
+
+
+def test_layers_are_there() -> None:
+    root = Path(check_tree.__file__).parents[1]
+    paths = [root / name.replace(".", "/") for name in check_tree.LAYERS]
+    assert [p for p in paths if not p.is_dir() and not p.with_suffix(".py").is_file()] == []
+
+
+def test_the_median_is_of_all_files(tmp_path: Path) -> None:
+    """Of two packages, ``__init__`` and tests left out."""
+    files = {"wsched/fusion/a.py": "\n" * 300, "passes/b.py": "", "wsched/fusion/c.py": "\n"}
+    others = {"wsched/fusion/__init__.py": "\n" * 300, "tests/d.py": "\n" * 300}
+    assert check(tmp_path, files | others) == 0
+    assert check(tmp_path, {"passes/b.py": "\n" * 300}) == 1
+
+
+CYCLE = "import cycle: passes.a -> passes.b -> passes.a [cycle]\n"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "def f():\n    from wsched.b import g\n",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from wsched.b import g\n",
+        "from passes.b import f\n",
+        "def f():\n    from passes.b import g\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from passes.b import g\n",
     ],
+    ids=["now", "deferred", "typing"],
 )
-def test_a_deferred_import_makes_no_cycle(tmp_path: Path, text: str) -> None:
-    assert check(tmp_path, {"wsched/a.py": text, "wsched/b.py": "import wsched.a\n"}) == 0
+def test_an_import_cycle_is_named(tmp_path: Path, capsys: Capture, text: str) -> None:
+    """However late the import is: who reads one file has to read the other first."""
+    assert check(tmp_path, {"passes/a.py": text, "passes/b.py": "from .a import g\n"}) == 1
+    assert capsys.readouterr().out == CYCLE
+
+
+def test_the_cycle_that_is_named_is_a_shortest_one(tmp_path: Path, capsys: Capture) -> None:
+    to = {"a": "cb", "b": "a", "c": "d", "d": "a", "e": "a"}
+    files = {
+        f"passes/{name}.py": "".join(f"import passes.{n}\n" for n in names)
+        for name, names in to.items()
+    }
+    assert check(tmp_path, files) == 1
+    assert capsys.readouterr().out == CYCLE
 
 
 def test_relative_imports_of_a_package_count(tmp_path: Path, capsys: Capture) -> None:
-    files = {"wsched/p/__init__.py": "from .a import f\n", "wsched/p/a.py": "from . import f\n"}
+    files = {"passes/p/__init__.py": "from .a import f\n", "passes/p/a.py": "from . import f\n"}
     assert check(tmp_path, files) == 1
-    assert "[cycle]" in capsys.readouterr().out
+    way = "passes.p -> passes.p.a -> passes.p"
+    assert capsys.readouterr().out == f"import cycle: {way} [cycle]\n"
 
 
 def test_an_exception_covers_its_fault_and_no_longer(tmp_path: Path, capsys: Capture) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.trace.test_spans import PING_PONG
-from wsched.trace.spans import Trace
+from wsched.trace.timeline import Trace
 
 
 @pytest.mark.parametrize("trace", [PING_PONG, Trace("k", "steps", ())], ids=["spans", "none"])

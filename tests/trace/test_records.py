@@ -7,7 +7,7 @@ import pytest
 
 from lowering.kernel.text import parse_kernel
 from wsched.trace.records import decode
-from wsched.trace.spans import Trace
+from wsched.trace.timeline import Trace
 
 KERNEL = parse_kernel("""
 kernel k threads 256 cluster 1 grid 1 {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wsched.trace.spans import Span, Trace
+from wsched.trace.spans import Span
+from wsched.trace.timeline import Trace
 
 
 def span(name: str, begin: float, end: float, group: int = 0, **more: Any) -> Span:

@@ -22,9 +22,9 @@ from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.tensormap import MAP_BYTES
 from lowering.ground.errors import UnsupportedError, WschedError
 from lowering.kernel.kernel import Kernel
-from wsched.cli.definitions import Extents
-from wsched.cli.demo import LINEAR
-from wsched.front import api
+from wsched.front import api, kernels
+from wsched.front.sizes import Extents
+from wsched.importer.linear import LINEAR
 from wsched.run.compiled import CompiledFusion
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def fake_kernel(definition: str, inputs: Sequence[torch.Tensor]) -> CompiledFusi
     real = api.compile(definition, inputs)
     faked = _FakeCompiled(**{f.name: getattr(real, f.name) for f in fields(real)})
     faked.__dict__["loaded"] = _FakeLoaded(real.kernel)
-    api.adopt(definition, inputs, faked)
+    kernels.adopt(definition, inputs, faked)
     return faked
 
 

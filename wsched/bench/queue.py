@@ -19,8 +19,8 @@ from typing import Any
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.hold import Held
 from wsched.bench.method.problem import Shape, parse_shapes
-from wsched.cli.demo import LINEAR
 from wsched.front import api
+from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 
 __all__ = ["HELD", "SHAPES", "main", "measure", "report", "variants"]

@@ -16,9 +16,10 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.cli.demo import LINEAR
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
+from wsched.front.known import import_fusion, recorded
+from wsched.importer.linear import LINEAR
 from wsched.run.copies import copied, copies
 
 __all__ = ["SHAPES", "main", "measure", "report"]
@@ -85,9 +86,9 @@ def _shape(m: int, n: int, k: int) -> dict[str, Any]:
     import torch
 
     x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
-    fusion = api.import_fusion(LINEAR)
+    fusion = import_fusion(LINEAR)
     kernel = api.compile(LINEAR, [x, w])
-    definition = rebuild(api.recorded(LINEAR))
+    definition = rebuild(recorded(LINEAR))
     ways = {
         "copies": lambda: copied(fusion, [x, w]),
         "wsched": lambda: kernel(x, w),

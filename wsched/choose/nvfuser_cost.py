@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wsched.choose.copy_cost import Copy, direct_us
 from wsched.choose.heuristics import ranked
 from wsched.choose.problem import Problem
 from wsched.fusion import Fusion
 from wsched.importer import Definition
-from wsched.run.copies import Copy, direct_us
 
 __all__ = [
     "NvfuserCost", "cublas_us", "host_us", "nvfuser_cost", "pointwise_us", "roofline_us",

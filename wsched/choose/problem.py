@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
+from wsched.schedule.matmul.demands import Demands
 
-__all__ = ["H200", "H200_L2_BYTES", "Problem", "epilogue_work"]
+__all__ = ["H200", "H200_L2_BYTES", "Problem", "demands", "epilogue_work"]
 
 H200, H200_L2_BYTES = "NVIDIA H200", 60 * 2**20
 """Name of the device that is planned for where there is none, and the size of its L2."""
@@ -100,6 +101,18 @@ class Problem:
         """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
         found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
         return next(found, None)
+
+
+def demands(problem: Problem) -> Demands:
+    """What the fusions that a problem stands for demand of a schedule."""
+    return Demands(
+        problem.operand,
+        problem.results,
+        problem.inputs or (),
+        problem.m_major,
+        problem.n_major,
+        problem.work > 0,
+    )
 
 
 def epilogue_work(fusion: Fusion) -> int:

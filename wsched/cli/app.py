@@ -13,24 +13,17 @@ import typer
 from typer.core import TyperGroup
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
-from wsched import __version__
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
-from wsched.cli.definitions import (
-    Extents,
-    extents_for,
-    kernel_for,
-    read_definition,
-    schedule_for,
-    write_dumps,
-)
-from wsched.front.api import import_fusion
-from wsched.front.explanation import explain_definition
+from wsched.front.explain import explain_definition
+from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
+from wsched.front.sizes import Extents, extents_for, kernel_for, read_definition, schedule_for
 from wsched.nvfuser.cli import app as plugin_app
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.version import __version__
 
 __all__ = ["app", "main"]
 
@@ -122,7 +115,7 @@ def dump(
         typer.echo(kernel.dump(stage), nl=False)
         return
     try:
-        dumps = write_dumps(kernel, folder / kernel.kernel.name)
+        dumps = kernel.dump_all(folder / kernel.kernel.name)
     except OSError as e:
         raise typer.BadParameter(f"{folder}: {e.strerror}", param_hint="--dir") from None
     for path in dumps.files:
@@ -238,7 +231,7 @@ def tiles(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a tile each.")] = False,
 ) -> None:
     """Say which tiles a definition's kernel can have, and why not the others."""
-    from wsched.choose.legal_tiles import legal_tiles, tiles_table, to_dict
+    from wsched.front.legal_tiles import legal_tiles, tiles_table, to_dict
 
     if file is None:
         choices = legal_tiles(params=_params(params))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
-from wsched.cli.definitions import Extents
+from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import MULTIPROCESSORS, run_arrays

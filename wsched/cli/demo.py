@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from wsched.cli.check import check, device, multiprocessors, random_inputs
-from wsched.cli.definitions import Extents, kernel_for, write_dumps
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents, kernel_for
+from wsched.importer.linear import LINEAR
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import side_by_side
 
-__all__ = ["LINEAR", "run_demo"]
-
-LINEAR = """\
-def nvfuser_fusion(fd : FusionDefinition) -> None :
-    tv0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    tv1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    tv2 = fd.ops.linear(tv0, tv1)
-    fd.add_output(tv2)
-"""
-"""``D[M, N] = x[M, K] · w[N, K]ᵀ`` as nvFuser prints it, less what it prints by default."""
+__all__ = ["run_demo"]
 
 EXTENTS = {"cpu": Extents(256, 512, 256), "cuda": Extents(4096, 4096, 4096)}
 """Few tiles for the machine model, but several for each CTA; a usual problem for a GPU."""
@@ -57,7 +49,7 @@ def _indented(text: str) -> str:
 
 def _stages(kernel: CompiledFusion, folder: Path) -> str:
     try:
-        dumps = write_dumps(kernel, folder)
+        dumps = kernel.dump_all(folder)
     except OSError as e:
         return f"not written, because {folder}: {e.strerror}"
     first, last = dumps.files[0].name, dumps.files[-1].name

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.files import replace_file
-from wsched.front.api import import_fusion, recorded
 from wsched.front.check import Check, check
+from wsched.front.known import import_fusion, recorded
 from wsched.fusion import Record, nest_text
 from wsched.importer import record_text
 from wsched.importer.definition import definition_text

@@ -62,7 +62,7 @@ class ParallelType(_Named):
 
     ``Bulk`` dimensions are the box of one TMA, ``Mma`` dimensions the tile of one wgmma (and its
     register fragment where the result is read). ``TIDy`` counts warpgroups, ``TIDx`` the 128
-    threads of one.
+    threads of one. ``Vectorize`` occurs only in schedules that nvFuser made.
     """
 
     Serial = "S"

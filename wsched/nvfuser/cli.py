@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from lowering.cuda.cache import default_directory
-from wsched import __version__
 from wsched.nvfuser.plugin import build_plugin
 from wsched.nvfuser.plugin_source import SMS
+from wsched.version import __version__
 
 __all__ = ["app"]
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.doors.fallback.nvfuser import rebuild
-from wsched.front.api import planned, recorded
+from wsched.front.known import recorded
+from wsched.front.problems import planned
 from wsched.nvfuser.choice import choose_params
 from wsched.nvfuser.limits import require_for
 from wsched.nvfuser.params import Fields, to_fields, write_fields

@@ -18,7 +18,6 @@ from lowering.nest.lower import lower
 from passes.dump import ALL, Dumper, dumper_from_environment
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
-from wsched import __version__
 from wsched.fusion import Fusion, ParallelType, fusion_text
 from wsched.run.arguments import Arguments, bind
 from wsched.run.copies import copied
@@ -28,6 +27,7 @@ from wsched.run.input_error import InputError
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.once import once
+from wsched.run.recorded import recorded_run
 from wsched.run.results import add_outputs, results
 from wsched.run.workspace import Workspace
 from wsched.schedule.loops import loops_text
@@ -39,12 +39,14 @@ from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
 from wsched.schedule.subdags import subdags_text, to_dot
+from wsched.trace.records import SLOTS
+from wsched.version import __version__
 
 if TYPE_CHECKING:
     import torch
 
     from lowering.cuda.launch import LoadedKernel
-    from wsched.trace.spans import Trace
+    from wsched.trace.timeline import Trace
 
 __all__ = ["STAGES", "CompiledFusion", "compile_fusion", "compile_plan"]
 
@@ -205,11 +207,10 @@ class CompiledFusion:
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
         """
-        from wsched.trace.records import record
-
         arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, out))
-        return record(self.traced, arguments)
+        loaded = None if self.simulates(arguments.device) else self.traced.loaded
+        return recorded_run(self.traced.kernel, arguments, loaded)
 
     @once
     def traced(self) -> CompiledFusion:
@@ -217,8 +218,6 @@ class CompiledFusion:
 
         It starts when the grid in front has ended: two runs write the same records.
         """
-        from wsched.trace.records import SLOTS
-
         options = replace(
             self.options,
             trace_slots=SLOTS[_loops_over_tiles(self.fusion)],

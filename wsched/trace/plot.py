@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.trace.spans import COLUMNS, Trace
+from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 
 __all__ = ["plot"]
 
@@ -17,8 +18,15 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def plot(trace: Trace, path: Path, ctas: int) -> None:
+def plot(kernel: str, unit: str, spans: Sequence[Span], path: Path, ctas: int) -> None:
     """Write a row of bars for each warpgroup of the first ``ctas`` CTAs as a PNG.
+
+    Args:
+        kernel: its name.
+        unit: of all times.
+        spans: of the run.
+        path: of the picture.
+        ctas: how many are shown.
 
     Raises:
         UnsupportedError: matplotlib is not installed.
@@ -29,22 +37,22 @@ def plot(trace: Trace, path: Path, ctas: int) -> None:
         raise UnsupportedError(
             "a plot of a trace without matplotlib", "wsched[bench]", "pip install 'wsched[bench]'"
         ) from error
-    shown = sorted({s.cta for s in trace.spans})[:ctas]
-    tracks = {key: track for key, track in trace.tracks().items() if key[0] in shown}
+    shown = sorted({s.cta for s in spans})[:ctas]
+    rows = {key: track for key, track in tracks(spans).items() if key[0] in shown}
     figure: Any = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(12, 1.4 + 0.45 * len(tracks)), layout="constrained"
+        figsize=(12, 1.4 + 0.45 * len(rows)), layout="constrained"
     )
     axes = figure.subplots()
-    for row, track in enumerate(tracks.values()):
+    for row, track in enumerate(rows.values()):
         for name in COLUMNS:  # inner spans come later and lie on top
             bars = [(s.begin, s.end - s.begin) for s in track if s.name == name]
             axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=_COLOURS[name], label=name)
-    axes.set_yticks(range(len(tracks)), [f"CTA {c} {role}[{group}]" for c, role, group in tracks])
+    axes.set_yticks(range(len(rows)), [f"CTA {c} {role}[{group}]" for c, role, group in rows])
     axes.invert_yaxis()
-    axes.set_xlabel(f"time [{trace.unit}]")
-    overlap = trace.epilogue_overlap()
+    axes.set_xlabel(f"time [{unit}]")
+    overlap = epilogue_overlap(spans)
     covered = "" if overlap is None else f": {100 * overlap:.0f} % of the epilogue under main loops"
-    axes.set_title(trace.kernel + covered, loc="left", fontsize="small")
+    axes.set_title(kernel + covered, loc="left", fontsize="small")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(COLUMNS))

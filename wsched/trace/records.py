@@ -1,58 +1,22 @@
-"""Run a traced kernel and read what its stamps recorded."""
+"""What the stamps of a traced kernel recorded, as a time line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Roles
-from wsched.run.arguments import Arguments
-from wsched.run.cpu import grid_on_cpu, run_on_cpu
-from wsched.trace.spans import Span, Trace
+from wsched.trace.spans import Span
+from wsched.trace.timeline import Trace
 
-if TYPE_CHECKING:
-    from wsched.run.compiled import CompiledFusion
-
-__all__ = ["SLOTS", "decode", "record"]
+__all__ = ["SLOTS", "decode"]
 
 SLOTS = {True: 512, False: 64}
 """Stamps of a warp, by whether its CTA has many tiles; 16 bytes each, some 14 for a tile."""
-
-
-def record(traced: CompiledFusion, arguments: Arguments) -> Trace:
-    """Run ``traced`` and read its trace buffer.
-
-    On a GPU it runs twice and the second run is read: in the first one, code and tensor maps are
-    fetched for the first time. On the machine every warp makes one step in turn.
-
-    Args:
-        traced: a kernel with stamps.
-        arguments: of the call, outputs included.
-    """
-    import torch
-
-    kernel, extents, on_cpu = traced.kernel, arguments.extents, traced.simulates(arguments.device)
-    if on_cpu:
-        grid = grid_on_cpu(kernel, extents)
-    else:
-        grid = traced.grid(extents, traced.loaded.resident_ctas(arguments.device.index))
-    buffer = kernel.traces[-1]
-    shape = (grid * kernel.splits, kernel.threads // 32, 1 + buffer.slots, 2)
-    records = torch.zeros(shape, dtype=torch.int64, device=arguments.device)
-    if not grid:
-        return decode(kernel, records.cpu().numpy(), on_machine=on_cpu)
-    matrices = arguments.matrices | {buffer.name: records}
-    if on_cpu:
-        run_on_cpu(kernel, replace(arguments, matrices=matrices), adversary="fair")
-    else:
-        launch = traced.loaded.prepare(matrices, extents, grid)
-        for _ in range(2):
-            launch()
-    return decode(kernel, records.cpu().numpy(), on_machine=on_cpu)
 
 
 @dataclass(slots=True)

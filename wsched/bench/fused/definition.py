@@ -16,7 +16,7 @@ from wsched.bench.method.operands import Operands, distance
 from wsched.bench.method.problem import DTYPES, Problem, Shape
 from wsched.bench.peers.systems import Prepared
 from wsched.doors.fallback import interpret
-from wsched.front.api import import_fusion, recorded
+from wsched.front.known import import_fusion, recorded
 from wsched.fusion import TensorBinding
 from wsched.run.arguments import new_result, torch_dtype
 from wsched.schedule.matmul.params import MatmulParams

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched import __version__
 from wsched.bench.method.problem import Problem, Shape
 from wsched.nvfuser.params import Fields, from_fields, read_fields
 from wsched.nvfuser.plugin import VARIABLE, build_plugin
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.version import __version__
 
 __all__ = ["heuristic_fields", "plugin_answer"]
 

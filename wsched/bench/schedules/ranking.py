@@ -8,8 +8,8 @@ from wsched.bench.method.problem import Shape
 from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem
-from wsched.cli.definitions import Extents
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
 from wsched.run.kernel_name import kernel_name
 from wsched.schedule.matmul.params import MatmulParams
 

@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
-from wsched import __version__
 from wsched.bench.fused.definition import problem_of
 from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
@@ -30,8 +29,9 @@ from wsched.bench.tune.worker import FINALISTS, definition_of
 from wsched.choose.tuned.entry import Entry, EntryError
 from wsched.choose.tuned.lookup import forget, untrusted, user_table
 from wsched.choose.tuned.table import TableError, add_entries, read_table
-from wsched.cli.definitions import Extents, extents_for
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents, extents_for
+from wsched.version import __version__
 
 __all__ = ["COMMAND", "device", "tune"]
 

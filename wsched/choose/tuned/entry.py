@@ -7,9 +7,8 @@ from math import isfinite
 from typing import Any, get_args, get_type_hints
 
 from lowering.ground.errors import WschedError
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType
-from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -74,7 +73,7 @@ def _params(problem: Problem, data: Any) -> MatmulParams:
         raise EntryError(f"params is {data!r}, not a dict")
     try:
         params = MatmulParams.from_dict(data)
-        require_legal_for(Demands.of_problem(problem), params)
+        require_legal_for(demands(problem), params)
     except WschedError as e:
         raise EntryError(str(e).splitlines()[0]) from None
     if why := _obstacle(problem, params):

@@ -94,10 +94,6 @@ class Graph:
             found.append(i if node.op in MATMULS else before)
         return tuple(found)
 
-    def depends(self, i: int, on: int) -> bool:
-        """Whether an operation depends on another one, or is it."""
-        return on in self.reached([i])
-
     def is_output(self, i: int) -> bool:
         """Whether a result of an operation is one of the definition."""
         return any(name in self.definition.outputs for name in self.nodes[i].results)

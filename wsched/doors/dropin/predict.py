@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.choose.copy_cost import CALL_HOST_US, COPY_HOST_US, PACK_HOST_US, copies_us
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
 from wsched.choose.problem import Problem
@@ -15,15 +16,16 @@ from wsched.doors.dropin.graph import MATMULS
 from wsched.doors.dropin.segments import Segment
 from wsched.doors.dropin.tensors import TensorType
 from wsched.doors.fallback.torch_ops import torch_dtype
-from wsched.front.api import import_fusion, problem_of
+from wsched.front.known import import_fusion
+from wsched.front.problems import problem_of
 from wsched.run.arguments import reads_in_place
-from wsched.run.copies import CALL_HOST_US, COPY_HOST_US, PACK_HOST_US, copies, copies_us
+from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 
 if TYPE_CHECKING:
     import torch
 
-    from wsched.run.copies import Copy
+    from wsched.choose.copy_cost import Copy
 
 __all__ = ["Call", "SegmentsCost", "nvfuser_us", "segments_us"]
 

@@ -1,10 +1,9 @@
-"""What a fusion, or a problem, demands of a schedule: all that decides which are legal."""
+"""What a fusion demands of a schedule: all that decides which are legal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsched.choose.problem import Problem
 from wsched.fusion import DataType, Fusion, PointwiseOp
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
@@ -42,18 +41,6 @@ class Demands:
             fusion.m_major,
             fusion.n_major,
             any(isinstance(e, PointwiseOp) for e in fusion.exprs),
-        )
-
-    @classmethod
-    def of_problem(cls, problem: Problem) -> Demands:
-        """Those of the fusions that a problem stands for."""
-        return cls(
-            problem.operand,
-            problem.results,
-            problem.inputs or (),
-            problem.m_major,
-            problem.n_major,
-            problem.work > 0,
         )
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:

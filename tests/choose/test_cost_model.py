@@ -1,0 +1,173 @@
+"""The cost model against what was measured on an H200 (tests/data, design/performance.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from math import log
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from wsched.bench.method.correlation import rank_correlation
+from wsched.bench.method.statistic import geometric_mean
+from wsched.choose.cost_model import Cost, cost
+from wsched.choose.problem import Problem
+from wsched.fusion import DataType
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import fit_stages, with_tile
+
+BF16 = DataType.BFloat16
+DATA = json.loads((Path(__file__).parents[1] / "data" / "h200_schedules.json").read_text())
+
+Measured = dict[str, tuple[float, float]]
+"""Name of a schedule -> microseconds predicted and measured."""
+
+
+@cache
+def params_of(name: str) -> MatmulParams:
+    s = DATA["schedules"][name]
+    base = MatmulParams(
+        cluster_dims=ClusterDims(*s["cluster"]),
+        grid_traversal_factor=(s["traversal"], 1),
+        programmatic_dependent_launch=s["dependent"],
+    )
+    made = with_tile(base, GemmTile(s["m"], s["n"], s["k"]), s["warpgroups"], s["ping_pong"])
+    found = fit_stages(made, BF16, (BF16,), ())
+    assert found is not None
+    return found
+
+
+@cache
+def shapes() -> dict[str, Measured]:
+    """What was predicted and measured of each shape."""
+
+    def one(shape: str, us: dict[str, float]) -> Measured:
+        m, n, k = map(int, shape.split("x"))
+        problem = Problem(m, n, k, BF16, (BF16,), 132)
+        names = [name for name in us if name in DATA["schedules"]]
+        return {name: (cost(problem, params_of(name)).us, us[name]) for name in names}
+
+    return {shape: one(shape, us) for shape, us in DATA["us"].items()}
+
+
+def ratios() -> Iterator[float]:
+    """Of the fastest schedule's time to that of the one with the least prediction."""
+    for us in shapes().values():
+        chosen = min(us.values())[1]
+        yield min(measured for _, measured in us.values()) / chosen
+
+
+def spearman(us: Measured) -> float:
+    """Rank correlation of what was predicted and measured."""
+    found = rank_correlation(*zip(*us.values(), strict=True))
+    assert found is not None
+    return found
+
+
+def test_the_least_prediction_is_close_to_the_best() -> None:
+    found = list(ratios())
+    assert len(found) >= 70
+    assert min(found) > 0.87
+    assert sum(r < 0.97 for r in found) <= 9
+    assert geometric_mean(found) > 0.985
+
+
+def test_the_order_is_right() -> None:
+    assert median(map(spearman, shapes().values())) > 0.89
+
+
+def test_the_times_are_about_right() -> None:
+    errors = [abs(log(p / m)) for us in shapes().values() for p, m in us.values()]
+    assert median(errors) < 0.07
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def costed(m: int, n: int, k: int, name: str = "p128x128", **changes: object) -> Cost:
+    problem = Problem(m, n, k, BF16, (BF16,), 132)
+    return cost(replace(problem, **changes), params_of(name))  # type: ignore[arg-type]
+
+
+def test_the_parts_add_up() -> None:
+    found = costed(8192, 8192, 8192)
+    parts = (found.launch_us, found.main_us, found.epilogue_us, found.memory_us, found.power_us)
+    assert found.us == pytest.approx(sum(parts)) and min(parts) >= 0
+    assert str(found).startswith(f"{found.us:.1f} us: start {found.launch_us:.1f}, k loops ")
+
+
+def test_one_tile_more_than_fit_is_a_round_more() -> None:
+    full, more = (costed(128 * tiles, 128, 4096) for tiles in (132, 133))
+    assert (full.rounds, more.rounds) == (1, 2)
+    assert more.main_us == pytest.approx(2 * full.main_us)
+
+
+def test_a_large_problem_is_held_by_power_and_a_small_one_is_not() -> None:
+    assert costed(8192, 8192, 8192).power_us > 0.2 * costed(8192, 8192, 8192).us
+    assert costed(512, 512, 256).power_us < 0.05 * costed(512, 512, 256).us
+
+
+def test_one_row_of_tiles_waits_for_memory() -> None:
+    found = costed(64, 8192, 8192, "w64x32")
+    assert found.us >= 2 * 8192 * 8192 / 5.95e6
+
+
+def test_ping_pong_hides_an_epilogue_that_a_cooperative_kernel_shows() -> None:
+    slower = [
+        costed(8192, 8192, 4096, name, work=17).us / costed(8192, 8192, 4096, name).us
+        for name in ("p128x128", "c128x256")
+    ]
+    assert 1 < slower[0] < slower[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("c128x256", "tensor cores"), ("p128x128", "shared memory"), ("w64x16", "copies")],
+)
+def test_what_a_step_waits_for(name: str, limit: str) -> None:
+    assert costed(8192, 8192, 8192, name).step == limit
+
+
+def test_results_of_two_types_cost_their_bytes() -> None:
+    both = costed(4096, 4096, 512, results=(BF16, DataType.Float))
+    assert both.us > costed(4096, 4096, 512).us
+
+
+def test_a_smaller_l2_reads_an_operand_again() -> None:
+    """B has 134 MB: 8 of 64 rows of tiles at a time. With an L2 that holds it, once."""
+    once = costed(8192, 8192, 8192, l2_bytes=2**30)
+    assert costed(8192, 8192, 8192).power_us > once.power_us
+
+
+def test_n_major_tiles_across_lines_cost_more_unless_a_cluster_shares_them() -> None:
+    """160 columns are two and a half lines, 192 three; 32 stay within one."""
+
+    def more(name: str) -> float:
+        return costed(8192, 8192, 512, name, n_major=True).us / costed(8192, 8192, 512, name).us
+
+    assert more("p128x160") > 1.02
+    assert more("p128x192") == more("w64x32") == 1.0
+    assert more("p128x160_21") < more("p128x160")
+
+
+def test_an_m_major_operand_is_loaded_whole() -> None:
+    few, whole = (costed(16, 4096, 4096, "w64x32", m_major=major).us for major in (False, True))
+    assert few < whole
+
+
+@pytest.mark.parametrize(("ctas", "crowded"), [(66, False), (67, True), (110, True), (111, False)])
+def test_two_kernels_in_a_row_share_more_than_half_of_the_sms_unevenly(
+    ctas: int, crowded: bool
+) -> None:
+    dependent, alone = (costed(64, 64 * ctas, 4096, n) for n in ("w64x64", "w64x64_no"))
+    assert (dependent.us > 1.2 * alone.us) is crowded
+
+
+def test_matrices_cost_their_bytes_whoever_reads_them() -> None:
+    by_tma = costed(8192, 8192, 512, matrices=(BF16,), inputs=(BF16,))
+    by_threads = costed(8192, 8192, 512, matrices=(BF16,), inputs=None)
+    assert by_tma.us == by_threads.us > costed(8192, 8192, 512).us

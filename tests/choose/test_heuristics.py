@@ -1,0 +1,132 @@
+"""The candidates of the heuristic, and what it chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.cuda import nvrtc
+from tests.epilogues import GELU, RESIDUAL
+from wsched.choose.heuristics import (
+    TILES,
+    Tile,
+    candidates,
+    choose_params,
+    ranked,
+)
+from wsched.choose.problem import Problem, epilogue_work
+from wsched.front.known import import_fusion
+from wsched.fusion import DataType
+from wsched.importer.linear import LINEAR
+from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import ClusterDims
+
+BF16 = DataType.BFloat16
+SHAPES = [(8192, 8192, 8192), (2048, 2048, 2048), (4096, 3584, 512), (16, 4096, 4096)]
+
+
+def problem(m: int, n: int, k: int, work: int = 0) -> Problem:
+    return Problem(m, n, k, BF16, (BF16,), 132, work=work)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_parameters_are_those_of_the_best(shape: tuple[int, int, int]) -> None:
+    found = candidates(problem(*shape))
+    assert choose_params(problem(*shape)) == found[0].params
+    assert [c.cost.us for c in found] == sorted(c.cost.us for c in found)
+    assert ranked(problem(*shape)) == [(c.cost.us, c.params) for c in found]
+
+
+def test_every_tile_is_a_candidate_once_for_each_cluster() -> None:
+    found = [c.params for c in candidates(problem(8192, 8192, 8192))]
+    alone = [p for p in found if p.cluster_dims == ClusterDims(1, 1)]
+    assert len(alone) == len(TILES)
+    keys = [(p.output_tile, p.warpgroups, p.ping_pong, p.cluster_dims) for p in found]
+    assert len(set(keys)) == len(keys)
+
+
+def test_no_cluster_is_larger_than_the_problem() -> None:
+    one_row = [c.params.cluster_dims for c in candidates(problem(64, 8192, 512))]
+    assert ClusterDims(1, 2) in one_row and ClusterDims(2, 1) not in one_row
+
+
+def test_an_epilogue_moves_the_choice_to_ping_pong() -> None:
+    """Where its cost shows: there the other group's main loop hides it."""
+    shape = (4096, 8192, 1024)
+    for text in (GELU, RESIDUAL):
+        work = epilogue_work(import_fusion(text))
+        assert choose_params(problem(*shape, work)).ping_pong
+
+
+def test_work() -> None:
+    assert epilogue_work(import_fusion(GELU)) >= 20
+    assert epilogue_work(import_fusion(RESIDUAL)) == 9
+
+
+@pytest.mark.parametrize("text", [LINEAR, GELU, RESIDUAL], ids=["linear", "gelu", "residual"])
+@pytest.mark.parametrize("tile", [Tile(128, 192, 2, True), Tile(128, 160, 2, True)], ids=str)
+def test_the_widest_tiles_compile_clean(text: str, tile: Tile) -> None:
+    """The candidates leave out a tile whose accumulators leave an epilogue too few registers."""
+    if nvrtc.nvrtc_version() is None:
+        pytest.skip("needs NVRTC")
+    fusion = import_fusion(text)
+    inputs = (BF16,) if text == RESIDUAL else ()
+    asked = replace(problem(4096, 4096, 4096, epilogue_work(fusion)), inputs=inputs)
+    shapes = {(c.params.output_tile.m, c.params.output_tile.n, c.params.ping_pong): c.params
+              for c in reversed(candidates(asked))}  # fmt: skip
+    params = shapes.get((tile.m, tile.n, tile.ping_pong))
+    if params is None:
+        assert tile.n == 192 and asked.work
+    else:
+        assert compile_clean(fusion, params).resources.clean
+
+
+def test_as_many_stages_as_fit() -> None:
+    for shape in SHAPES:
+        for _, params in ranked(problem(*shape)):
+            assert 3 <= params.circular_buffer_options.smem_circular_buffer_stage <= 8
+
+
+def test_results_without_room() -> None:
+    """Tile by tile: results from registers, inputs by threads; small ones have room for both."""
+    many = Problem(512, 512, 512, BF16, (DataType.Float,) * 12, 132)
+    loading = replace(many, results=(DataType.Float,) * 2, inputs=(DataType.Float,) * 3)
+
+    def ways(of: Problem, m: int, n: int) -> set[tuple[bool, bool]]:
+        sizes = ((p.output_tile, p) for _, p in ranked(of))
+        found = (p for tile, p in sizes if (tile.m, tile.n) == (m, n))
+        return {(p.use_smem_epilogue, p.epilogue_input_stages > 0) for p in found}
+
+    assert ways(many, 128, 128) == {(False, True)} and ways(many, 64, 16) == {(True, True)}
+    assert ways(replace(many, results=(BF16,)), 128, 128) == {(True, True)}
+    assert ways(loading, 128, 256) == {(True, False)} and ways(loading, 64, 64) == {(True, True)}
+
+
+@pytest.mark.parametrize(
+    ("n", "kind", "smem", "vector"),
+    [(1000, BF16, True, 2), (1004, BF16, False, 2), (1004, DataType.Float, True, 2),
+     (1001, BF16, False, 1), (1002, DataType.Float, False, 2)],
+)  # fmt: skip
+def test_rows_that_tma_does_not_store(n: int, kind: DataType, smem: bool, vector: int) -> None:
+    """Multiples of 16 bytes go through shared memory, an even number of elements by pairs."""
+    params = choose_params(Problem(512, n, 512, BF16, (kind,), 132))
+    assert params.use_smem_epilogue is smem
+    assert params.supported_vec_size.epilogue == vector
+
+
+def test_stages_take_what_the_epilogue_leaves() -> None:
+    """Ping-pong 128x128: of 226 KiB 64 KiB are four buffers of the epilogue, a stage has 32."""
+    plain = Problem(4096, 4096, 4096, BF16, (BF16,), 132)
+    stages = [
+        next(p.circular_buffer_options.smem_circular_buffer_stage for _, p in ranked(problem)
+             if p.ping_pong and p.output_tile.m == p.output_tile.n == 128)
+        for problem in (plain, replace(plain, smem_epilogue=False))
+    ]  # fmt: skip
+    assert stages == [5, 7]
+
+
+def test_the_width_of_inputs() -> None:
+    plain = Problem(512, 1024, 512, BF16, (BF16,), 132)
+    assert choose_params(replace(plain, pairs=False)).supported_vec_size.epilogue == 1
+    assert choose_params(replace(plain, pairs=False)).use_smem_epilogue

@@ -1,0 +1,7 @@
+"""The fixture ``nvfuser``: nvFuser without a GPU."""
+
+from __future__ import annotations
+
+from tests.doors.dropin.recorder import nvfuser
+
+__all__ = ["nvfuser"]

@@ -1,0 +1,137 @@
+"""Installing, nesting, and putting nvFuser's own function back."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import Any
+
+import pytest
+
+import wsched
+from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, nvf, torch
+from tests.doors.dropin.recorder import Recorder
+from wsched.doors.dropin import enabled, install, installed, uninstall
+
+
+@pytest.fixture(autouse=True)
+def clean(nvfuser: Recorder) -> Any:
+    yield
+    uninstall()
+    assert not installed()
+
+
+def function() -> Any:
+    return nvf.FusionDefinition.__dict__["execute"]
+
+
+def test_installed_and_put_back() -> None:
+    own = function()
+    install()
+    ours = function()
+    install()
+    assert function() is ours is not own and installed()
+    uninstall()
+    assert function() is own and not installed()
+    uninstall()
+    assert function() is own
+
+
+def test_definitions_made_before_and_after(nvfuser: Recorder) -> None:
+    early, inputs = built(BUILDERS["linear"]), inputs_of("linear")
+    early.execute(inputs)
+    install()
+    late = built(BUILDERS["linear"])
+    results = [fd.execute(inputs)[0] for fd in (early, late)]
+    assert len(nvfuser.calls) == 1
+    uninstall()
+    results += [fd.execute(inputs)[0] for fd in (early, late)]
+    assert len(nvfuser.calls) == 3
+    assert all(torch.equal(r, results[0]) for r in results)
+
+
+def test_blocks_nest_and_end_with_errors() -> None:
+    own = function()
+    with pytest.raises(ZeroDivisionError), enabled(), enabled():
+        assert installed()
+        1 / 0  # noqa: B018
+    assert function() is own
+    with enabled():
+        install()
+    assert installed()
+    with enabled():
+        uninstall()
+        assert installed()
+    assert function() is own
+
+
+def test_blocks_of_threads_overlap() -> None:
+    own, first, second = function(), threading.Event(), threading.Event()
+
+    def block() -> None:
+        with enabled():
+            first.set()
+            second.wait()
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    first.wait()
+    with enabled():
+        pass
+    assert installed()
+    second.set()
+    thread.join()
+    assert function() is own
+
+
+def test_somebody_elses_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = function()
+    install()
+    ours = function()
+
+    def theirs(fd: Any, inputs: Any) -> Any:
+        return ours(fd, inputs)
+
+    monkeypatch.setattr(nvf.FusionDefinition, "execute", theirs)
+    uninstall()
+    assert function() is theirs
+    monkeypatch.setattr(nvf.FusionDefinition, "execute", ours)
+    uninstall()
+    assert function() is own
+
+
+def test_it_looks_like_nvfusers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    own = inspect.signature(nvf.FusionDefinition.execute)
+    assert list(own.parameters)[:3] == ["self", "inputs", "device"]
+    with enabled():
+        replaced = nvf.FusionDefinition.execute
+        assert inspect.signature(replaced) == own
+        assert replaced.__doc__ and replaced.__name__ == "execute"
+
+
+def test_a_class_of_its_own(nvfuser: Recorder) -> None:
+    from wsched import FusionDefinition
+
+    inputs = inputs_of("linear")
+    for kind, taken in ((nvf.FusionDefinition, False), (FusionDefinition, True)):
+        nvfuser.calls.clear()
+        fd = built(BUILDERS["linear"], kind)
+        fd.execute(inputs)
+        assert (not nvfuser.calls) == taken
+    assert issubclass(FusionDefinition, nvf.FusionDefinition) and not installed()
+
+
+@pytest.mark.parametrize("also_installed", [False, True])
+def test_a_class_of_its_own_goes_to_nvfuser_once(also_installed: bool, nvfuser: Recorder) -> None:
+    if also_installed:
+        wsched.install()
+    fd = built(lambda fd: fd.add_output(fd.ops.neg(fd.define_tensor(shape=[-1]))), None)
+    own = built(
+        lambda fd: fd.add_output(fd.ops.neg(fd.define_tensor(shape=[-1]))), wsched.FusionDefinition
+    )
+    inputs = [torch.ones(3)]
+    for made in (fd, own):
+        nvfuser.calls.clear()
+        made.execute(inputs, device=None)
+        assert nvfuser.calls == [(made, inputs, {"device": None})]

@@ -1,7 +1,0 @@
-"""The fixture ``nvfuser``: nvFuser without a GPU."""
-
-from __future__ import annotations
-
-from tests.dropin.recorder import nvfuser
-
-__all__ = ["nvfuser"]

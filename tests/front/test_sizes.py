@@ -1,0 +1,130 @@
+"""What the command line shows: extents, explanations, dumps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.parse import parse_kernel
+from passes.pipeline import PASSES
+from tests.schedules import definition
+from wsched.front import explain
+from wsched.front.explain import explain_definition
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents, extents_for, kernel_for
+from wsched.run.compiled import STAGES
+from wsched.run.input_error import InputError
+
+FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)
+
+
+def test_parse() -> None:
+    assert Extents.parse("256X512x64") == Extents(256, 512, 64)
+    assert str(Extents(1, 2, 3)) == "1x2x3"
+
+
+@pytest.mark.parametrize("text", ["12", "1x2", "1x2x3x4", "axbxc", "1x-2x3", "1x2x", "\u0661x2x3"])
+def test_parse_refuses(text: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Extents.parse(text)
+    assert str(error.value) == (f"{text!r} is no problem size; write MxNxK, for example 256x512x64")
+
+
+def test_extents_come_from_the_definition() -> None:
+    assert extents_for(import_fusion(definition())) == Extents(256, 256, 512)
+    assert extents_for(import_fusion(FIXED)) == Extents(96, 256, 512)
+    assert extents_for(import_fusion(FIXED), Extents(96, 8, 8)) == Extents(96, 8, 8)
+
+
+def test_extents_against_the_definition() -> None:
+    with pytest.raises(InputError) as error:
+        extents_for(import_fusion(FIXED), Extents(32, 64, 64))
+    assert str(error.value) == "M is 32 in 32x64x64, the definition says 96"
+
+
+def test_explanation_agrees_with_the_kernel() -> None:
+    extents = Extents(512, 1024, 256)
+    whole = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 8))
+    found, kernel = whole.kernel, kernel_for(definition(), extents, 8)
+    assert found is not None and whole.route == "wsched"
+    assert (found.kernel, found.threads) == (kernel.kernel.name, kernel.kernel.threads)
+    assert found.grid == 8 and found.params == kernel.params.to_dict()
+    lines = str(whole).splitlines()
+    assert lines[0] == f"512x1024x256 on 8 multiprocessors: {kernel.kernel.name}"
+    assert all(f"  {line}" in lines for line in (*found.relation, *str(kernel.params).splitlines()))
+    assert "route on a GPU: wsched's kernel" in lines
+
+
+ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_explanation_of_a_definition_without_a_kernel(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
+    found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert found.route == ("nvfuser" if installed else "torch")
+    assert [r.what for r in found.refusals] == ["wsched", *([] if installed else ["nvfuser"])]
+    assert found.to_dict()["kernel"] is None
+
+
+def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "find_spec", lambda name: None)
+    text = ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate")
+    with pytest.raises(UnsupportedError) as error:
+        explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert str(error.value).startswith(
+        "fd.ops.frobnicate is not supported; supported: what wsched, nvFuser or torch can run. "
+        "wsched: fd.ops.frobnicate"
+    )
+
+
+KERNEL = Extents(256, 256, 128)
+
+
+def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> str:
+        raise UnsupportedError("a tool", "another", "Install it")
+
+    monkeypatch.setattr("wsched.run.compiled.compile_ptx", missing)
+    monkeypatch.setattr("lowering.cuda.sass.disassemble", missing)
+    monkeypatch.setattr("wsched.run.compiled._cache", missing)
+
+
+def test_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stage has one file, IR parses back, and what cannot be made is named."""
+    kernel = kernel_for(definition(), KERNEL)
+    no_tools(monkeypatch)
+    dumps = kernel.dump_all(tmp_path / "new")
+    reason = "a tool is not supported; supported: another. Install it"
+    assert dumps.missing == [f"ptx: {reason}", f"sass: {reason}"]
+    assert [p.stem for p in dumps.files] == [f"{i:02d}_{s}" for i, s in enumerate(STAGES)][:-2]
+    final = next(p for p in dumps.files if p.name.endswith(f"_{PASSES[-1].__name__}.ir"))
+    assert parse_kernel(final.read_text()) == kernel.kernel
+
+
+def test_dumps_run_the_passes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_for(definition(), KERNEL)
+    no_tools(monkeypatch)
+    verified = []
+    monkeypatch.setattr("passes.pipeline.verify", lambda k, _: verified.append(k))
+    kernel.dump_all(tmp_path)
+    assert len(verified) == len(PASSES) + 1
+
+
+def test_dumps_of_a_running_program_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_tools(monkeypatch)
+    monkeypatch.setenv("WSCHED_DUMP", "all")
+    monkeypatch.setenv("WSCHED_DUMP_DIR", str(tmp_path))
+    kernel = kernel_for(definition(), KERNEL)
+    dumps = kernel.dump_all(tmp_path / "again")
+    while_compiling = sorted((tmp_path / kernel.kernel.name).iterdir())
+    assert [p.name for p in while_compiling] == [p.name for p in dumps.files]
+    assert [p.read_text() for p in while_compiling] == [p.read_text() for p in dumps.files]
+    assert any("(unchanged)" in p.read_text() for p in dumps.files)

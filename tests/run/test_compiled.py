@@ -1,0 +1,133 @@
+"""A compiled fusion: its name, its threads, and devices that cannot hold its clusters."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.cuda import launch
+from lowering.cuda.nvrtc import Compiled
+from lowering.ground.errors import UnsupportedError
+from tests.cuda.fake_driver import LAUNCH, Driver, fake_torch
+from tests.run.test_once import at_once
+from tests.schedules import SCHEDULES, definition
+from wsched.choose.presets import PRESETS
+from wsched.front.known import import_fusion
+from wsched.run.arguments import Arguments
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.kernel_name import kernel_name
+from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+
+FUSION = import_fusion(definition())
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_every_schedule_has_a_name_of_its_own() -> None:
+    made = {**SCHEDULES, **PRESETS}
+    assert len(set(made.values())) == len(made)
+    names = [kernel_name(FUSION, params) for params in made.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"matmul_[a-z0-9_]+_[0-9a-f]{6}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_registers": (24, 240)},
+        {"num_registers": None},
+        {"cta_order": TileRasterizationOrder.ColumnMajor},
+        {"epilogue_stages": 1},
+    ],
+)
+def test_what_no_word_says_is_in_the_hash(change: dict[str, Any]) -> None:
+    name = kernel_name(FUSION, MatmulParams())
+    other = kernel_name(FUSION, replace(MatmulParams(), **change))
+    assert name != other
+    assert name.rpartition("_")[0] == other.rpartition("_")[0]
+
+
+def test_a_name_is_the_same_in_every_process() -> None:
+    assert kernel_name(FUSION, MatmulParams(num_registers=(40, 232))) == (
+        "matmul_bfloat16_bfloat16_128x256x64_cooperative_persistent_s4_f1_3c5131"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("stream_k", "128x128x64_cooperative_stream_k_s4_f1"),
+        ("split_3_traversal", "128x256x64_cooperative_persistent_s4_f1_split3_g8"),
+        ("split_tile_per_cta", "128x64x64_cooperative_tile_per_cta_s4_f1_split4"),
+    ],
+)
+def test_a_name_says_who_has_parts_of_tiles(schedule: str, words: str) -> None:
+    name = kernel_name(FUSION, SCHEDULES[schedule])
+    assert name.rpartition("_")[0] == f"matmul_bfloat16_bfloat16_{words}"
+
+
+# --- threads, devices -----------------------------------------------------------------------------
+
+
+class Compiler:
+    """In place of the cache of cubins: slow, and counted."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def compile(self, source: str, name: str) -> Compiled:
+        self.runs += 1
+        time.sleep(0.05)
+        return Compiled(b"cubin", "", (12, 8), 0.05)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    fake = Driver()
+    monkeypatch.setattr(launch, "driver_api", lambda: fake)
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
+    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
+    return fake
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    fake = Compiler()
+    monkeypatch.setattr("wsched.run.compiled._cache", lambda: fake)
+    return fake
+
+
+def test_threads_compile_and_load_once(driver: Driver, compiler: Compiler) -> None:
+    kernel = compile_fusion(FUSION, SCHEDULES["coop_128x64"])
+    found = at_once(lambda: kernel.loaded)
+    assert len(found) == 4 and len(set(map(id, found))) == 1
+    assert compiler.runs == 1
+    assert len(driver.named("load")) == 1
+
+
+def packed(kernel: CompiledFusion, m: int) -> object:
+    """A launch on a made-up GPU."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x, w, d = (torch.zeros(*s, dtype=torch.bfloat16) for s in ((m, 64), (128, 64), (m, 128)))
+    extents = {"M": m, "N": 128, "K": 64}
+    matrices = dict(zip((b.tensor for b in kernel.fusion.inputs), (x, w), strict=True))
+    return kernel._pack(Arguments(extents, matrices, torch.device("cuda", 0)), [d])
+
+
+def test_a_result_is_not_left_unwritten(driver: Driver, compiler: Compiler) -> None:
+    """A device on which no cluster can run would get an empty grid."""
+    kernel = compile_fusion(FUSION, SCHEDULES["cluster_2x2"])
+    driver.active_clusters = 0
+    with pytest.raises(UnsupportedError) as caught:
+        packed(kernel, 128)
+    assert str(caught.value) == (
+        f"a cluster of 4 CTAs with {kernel.kernel.shared_bytes} bytes of shared memory each on "
+        "cuda:0 (H0, 10 multiprocessors), which cannot hold one, is not supported; supported: "
+        "clusters that the device can hold. Take smaller cluster_dims"
+    )
+    packed(kernel, 0)  # nothing to write

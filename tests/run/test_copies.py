@@ -1,0 +1,127 @@
+"""Operands that TMA cannot read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import wsched
+from tests.schedules import definition, ping_pong
+from wsched.choose.copy_cost import Copy, slower_than_direct
+from wsched.front.explanation import Explanation
+from wsched.front.known import import_fusion
+from wsched.run.copies import copied, copies
+from wsched.run.layout import laid_out
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+M, N, K = 20, 24, 40
+
+
+def integers(*shape: int, seed: int = 0) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-2, 3, shape, generator=generator).to(torch.bfloat16)
+
+
+X, W = integers(M, K), integers(N, K, seed=1)
+
+UNREADABLE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "odd columns": (lambda t: t[:, :-1].contiguous(), "78 bytes from row to row"),
+    "odd base": (lambda t: torch.cat([t[:1, :1], t.reshape(1, -1)], 1)[:, 1:].view(t.shape), "2"),
+    "every second column": (lambda t: t[:, ::2], "stride 2 between neighbours"),
+    "expanded rows": (lambda t: t[:1].expand(t.shape), "0 bytes from row to row"),
+    "expanded columns": (lambda t: t[:, :1].expand(t.shape), "stride 0 between neighbours"),
+    "odd rows, by columns": (lambda t: t[:-1].T.contiguous().T, "bytes from row to row"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_copy_is_read(name: str, position: int) -> None:
+    """The result is that of the operand as it lies, and the operand stays as it is."""
+    make, reason = UNREADABLE[name]
+    odd = make((X, W)[position])
+    other = (W, X)[position][:, : odd.shape[1]].contiguous()
+    other = torch.nn.functional.pad(other, (0, -odd.shape[1] % 8))[:, : odd.shape[1]]
+    inputs = [odd, other] if position == 0 else [other, odd]
+    before = odd.clone()
+    fusion = laid_out(import_fusion(definition()), inputs)
+    (needed,) = copies(fusion, inputs)
+    assert needed.argument == f"input {position}" and reason in needed.reason
+    (out,) = wsched.compile(definition(), inputs)(*inputs)
+    assert torch.equal(out, (inputs[0].float() @ inputs[1].float().T).bfloat16())
+    assert torch.equal(odd, before)
+
+
+def test_rows_of_a_copy_are_whole_units_of_16_bytes() -> None:
+    odd = integers(M, 37)
+    fusion = import_fusion(definition())
+    copy, same = copied(fusion, [odd, W])
+    assert copy.stride() == (40, 1) and copy.shape == odd.shape and copy.data_ptr() % 16 == 0
+    assert same is W
+    assert copies(fusion, [odd, W])[0].bytes == M * (37 + 40) * 2
+
+
+def test_inputs_that_are_read_where_they_lie_are_not_touched() -> None:
+    inputs = [X, W]
+    assert copied(import_fusion(definition()), inputs) is inputs
+
+
+def test_a_bound_launch_copies_each_time() -> None:
+    x, w = integers(M, 37), integers(N, 37, seed=1)
+    launch = wsched.compile(definition(), [x, w]).bind(x, w)
+    for _ in range(2):
+        (out,) = launch()
+        assert torch.equal(out, (x.float() @ w.float().T).bfloat16())
+        x += 1
+
+
+def test_an_operand_and_a_schedule_of_ones_own() -> None:
+    x, w = integers(M, 37), integers(N, 37, seed=1)
+    (out,) = wsched.execute(definition(), [x, w], params=ping_pong(64, 64))
+    assert torch.equal(out, (x.float() @ w.float().T).bfloat16())
+
+
+def test_explained() -> None:
+    found: Explanation = wsched.explain(definition(), [integers(M, 37), integers(N, 37)])
+    assert found.route == "wsched"
+    chosen = {c.name: (c.value, c.reason) for c in found.choices}
+    assert chosen["input 0"] == (
+        "copied",
+        "74 bytes from row to row, no positive multiple of 16; the copy reads and writes 3080 "
+        "bytes",
+    )
+
+
+# --- a copy, or operands as they lie? -------------------------------------------------------------
+
+
+def test_no_copies_are_never_slower() -> None:
+    assert slower_than_direct((), 1, 1, 1, 1e9) == ""
+
+
+def test_a_large_matmul_pays_for_its_copies() -> None:
+    needed = [Copy("input 0", "odd", 4 * 8192 * 8192)] * 2
+    assert slower_than_direct(needed, 8192, 8192, 8192, 1700.0) == ""
+
+
+def test_a_large_operand_that_is_read_once_does_not() -> None:
+    """A weight of 8192 x 8192 for 16 rows: the copy alone moves twice its bytes."""
+    needed = (Copy("input 1", "odd rows", 4 * 8192 * 8191),)
+    assert slower_than_direct(needed, 16, 8192, 8191, 50.0) == (
+        "a copy of input 1 (odd rows) and the kernel are predicted to take 208.4 us, the matmul of "
+        "the operands as they lie 120.1 us"
+    )
+
+
+@pytest.mark.parametrize(("copied", "epilogue", "copies_pay"), [
+    (1, False, True), (2, False, False), (2, True, True),
+])  # fmt: skip
+def test_small_ones_are_a_question_of_the_host(
+    copied: int, epilogue: bool, copies_pay: bool
+) -> None:
+    """Two copies and a call take 22 us of it, nvFuser 19.5 without an epilogue and 25 with one."""
+    needed = [Copy("input 0", "odd", 4 * 256 * 512)] * copied
+    assert (not slower_than_direct(needed, 256, 256, 511, 4.0, epilogue)) is copies_pay

@@ -1,0 +1,58 @@
+"""Random problems on random schedules, on the machine against fp32."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
+from tests.schedules import LAYOUTS, SCHEDULES, error_limit
+
+eights = st.integers(1, 50).map(lambda n: 8 * n)
+
+
+@pytest.mark.slow
+@given(
+    name=st.sampled_from(sorted(SCHEDULES)),
+    problem=st.builds(Problem, eights, eights, eights, st.integers(1, 4)),
+    operand=st.sampled_from(["bf16", "f16"]),
+    result=st.sampled_from(["bf16", "f16", "f32"]),
+    layout=st.sampled_from(LAYOUTS),
+    integer=st.booleans(),
+    seed=st.integers(0, 1 << 16),
+)
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=os.environ.get("CI", "") not in ("", "0", "false"),
+    database=None,
+    # A failure is small already; shrinking it takes minutes.
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+def test_any_schedule_computes_any_problem(
+    name: str,
+    problem: Problem,
+    operand: str,
+    result: str,
+    layout: str,
+    integer: bool,
+    seed: int,
+) -> None:
+    params = SCHEDULES[name]
+    assume(layout[1] == "n" or params.output_tile.n % 16 == 0)  # else illegal: tests/schedules.py
+    ctas = params.cluster_dims.m * params.cluster_dims.n
+    problem = replace(problem, sms=ctas * problem.sms)
+    a, b = operands(problem, operand, seed, integer)
+    d = run(kernel(params, operand, result, layout), problem, a, b, result, seed=seed)
+    wanted = exact(a, b)
+    if integer:
+        assert np.array_equal(d, wanted.astype(NUMPY[result]))
+    else:
+        error = np.linalg.norm(d.astype(np.float32) - wanted)
+        assert error < error_limit(operand, result) * np.linalg.norm(wanted)

@@ -1,0 +1,58 @@
+"""The check of a kernel against its own fusion in fp32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowering.kernel.pointwise import OPS
+from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, epilogue
+from tests.schedules import definition
+from wsched.cli.check import check, random_inputs
+from wsched.front.sizes import Extents, kernel_for
+from wsched.importer import build_fusion, record_text
+from wsched.run.reference import FUNCTIONS, reference
+
+EXTENTS = Extents(72, 64, 40)
+SCALARS = epilogue(
+    "s: []", "c: [-1, 1] Float", "t = fd.ops.mul(y, s)", "d = fd.ops.sub(t, c)"
+)  # fmt: skip
+TEXTS = {
+    "linear": definition(), "gelu": GELU, "residual": RESIDUAL, "silu": SILU,
+    "two_outputs": TWO_OUTPUTS, "scalars": SCALARS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_right(name: str) -> None:
+    kernel = kernel_for(TEXTS[name], EXTENTS)
+    outcome = check(kernel, random_inputs(kernel.fusion, EXTENTS, 0, "cpu"))
+    assert outcome.passed and outcome.text.startswith("RIGHT: 72 x 64 ")
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsched.cli.check.find_spec", lambda name: None)
+    kernel = kernel_for(SCALARS, EXTENTS)
+    inputs: list[Any] = random_inputs(kernel.fusion, EXTENTS, 0, "cpu")
+    assert all(isinstance(x, np.ndarray) for x in inputs)
+    assert check(kernel, inputs).passed
+
+
+def test_an_epilogue_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FUNCTIONS, "silu", lambda x: x)
+    kernel = kernel_for(SILU, EXTENTS)
+    outcome = check(kernel, random_inputs(kernel.fusion, EXTENTS, 0, "cpu"))
+    assert not outcome.passed and outcome.text.startswith("WRONG: ")
+
+
+def test_the_reference_knows_every_operation() -> None:
+    assert set(FUNCTIONS) == set(OPS)
+
+
+def test_reference_of_a_row() -> None:
+    fusion = build_fusion(record_text(GELU))
+    product, row = np.zeros((2, 3), np.float32), np.array([0, 1, -1], np.float32)
+    (found,) = reference(fusion, product, {"T2": row})
+    assert found == pytest.approx(np.array([[0, 0.841192, -0.158808]] * 2), abs=1e-6)

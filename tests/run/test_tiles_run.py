@@ -1,0 +1,49 @@
+"""Unusual tiles on the machine: right with tails, whatever the layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.on_machine import NUMPY, Problem, exact, operands, run
+from tests.schedules import definition
+from wsched.front.known import import_fusion
+from wsched.run.compiled import compile_fusion
+from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.tiles import tile_choice
+
+TILES = [
+    # m, n, k, (groups, ping-pong), layout, result, cluster
+    (192, 96, 32, (3, False), "tn", "bf16", (1, 1)),
+    (192, 136, 64, (2, True), "nn", "f32", (1, 1)),
+    (128, 24, 64, (2, False), "tn", "bf16", (1, 1)),
+    (64, 24, 32, (2, True), "nn", "bf16", (1, 2)),
+    (64, 40, 32, (1, False), "tn", "f32", (1, 1)),
+    (256, 80, 32, (2, False), "tt", "bf16", (1, 1)),
+    (64, 128, 32, (1, False), "nt", "bf16", (2, 1)),
+    (128, 64, 128, (2, True), "tn", "bf16", (2, 1)),
+    (64, 64, 128, (1, False), "nt", "f32", (1, 2)),
+    (64, 72, 16, (1, False), "tn", "bf16", (1, 1)),
+    (64, 32, 96, (1, False), "nt", "bf16", (1, 1)),
+]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_integers_are_exact(
+    tile: tuple[int, int, int, tuple[int, bool], str, str, tuple[int, int]],
+) -> None:
+    m, n, k, way, layout, result, cluster = tile
+    fusion = import_fusion(definition("bf16", result, layout=layout))
+    base = MatmulParams(cluster_dims=ClusterDims(*cluster))
+    choice = tile_choice(fusion, base, GemmTile(m, n, k), *way)
+    assert choice.reason == ""
+    compiled = compile_fusion(fusion, choice.params)
+    stages = choice.params.circular_buffer_options.smem_circular_buffer_stage
+    ctas = cluster[0] * cluster[1]
+    for problem in (
+        Problem(2 * m + 8, n + 8, k + 8, ctas),
+        Problem(m - 8, 3 * n - 8, (stages + 1) * k, ctas),
+    ):
+        a, b = operands(problem, "bf16", 1, integer=True)
+        d = run(compiled, problem, a, b, result)
+        assert np.array_equal(d, exact(a, b).astype(NUMPY[result])), problem

@@ -1,0 +1,88 @@
+"""What it costs that TMA cannot address an operand where it lies: a copy, or the way without one.
+
+A copy is a pass over the operand, so where that is large and the matmul small another way may be
+faster; :func:`slower_than_direct` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Copy", "copies_us", "direct_us", "slower_than_direct"]
+
+COPY_US, COPY_BYTES_PER_US = 5.0, 1.75e6
+"""What a copy takes on the GPU: its start, and bytes read and written in a microsecond. (Rows at
+multiples of 16 bytes are copied at 4.3e6.) All constants here: ``python -m wsched.bench.unaligned``
+on an H200, design/performance.md."""
+
+DIRECT_US, DIRECT_TFLOPS, DIRECT_BYTES_PER_US = 8.0, 130.0, 1.2e6
+"""What cuBLAS takes on the GPU for operands with an odd row stride: its start, 10^12 operations in
+a second, and bytes of operands in a microsecond where they are what takes the time."""
+
+CALL_HOST_US, COPY_HOST_US = 8.0, 7.0
+"""What the host takes for a call of a kernel and for each copy in front of it. The GPU waits for
+the host where that is longer."""
+
+PACK_HOST_US = 125.0
+"""And for a call that cannot be packed once for all, because the kernel reads what each call makes
+anew: 150 us where a packed call takes 9.5 (2-core x86 machine, a driver that does nothing)."""
+
+NVFUSER_HOST_US = {False: 19.5, True: 25.0}
+"""And for nvFuser's ``execute``, by whether there is an epilogue, a kernel of its own there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of an operand.
+
+    Args:
+        argument: which input.
+        reason: why TMA cannot address it where it lies.
+        bytes: read and written by the copy.
+    """
+
+    argument: str
+    reason: str
+    bytes: int
+
+
+def copies_us(needed: Sequence[Copy]) -> float:
+    """What copies take on the GPU."""
+    return sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
+
+
+def direct_us(m: int, n: int, k: int) -> float:
+    """What cuBLAS takes on the GPU for 16-bit operands that TMA cannot read."""
+    flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
+    bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
+    return DIRECT_US + max(flops_us, bytes_us)
+
+
+def slower_than_direct(
+    needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float, epilogue: bool = False
+) -> str:
+    """Why copies and the kernel are expected to take longer than nvFuser, which copies nothing.
+
+    Args:
+        needed: the copies.
+        m: rows of A.
+        n: rows of B.
+        k: columns of both, which have 16-bit elements.
+        kernel_us: predicted time of wsched's kernel.
+        epilogue: whether something is computed from the product.
+
+    Returns:
+        The reason, or nothing if the copies pay.
+    """
+    if not needed:
+        return ""
+    wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copies_us(needed) + kernel_us)
+    other_us = max(NVFUSER_HOST_US[epilogue], direct_us(m, n, k))
+    if wsched_us <= other_us:
+        return ""
+    which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)
+    return (
+        f"a copy of {which} and the kernel are predicted to take {wsched_us:.1f} us, the "
+        f"matmul of the operands as they lie {other_us:.1f} us"
+    )

@@ -1,0 +1,100 @@
+"""Every parameter that the heuristic decides, and why it is so."""
+
+from __future__ import annotations
+
+from lowering.target.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
+from wsched.choose.problem import Problem
+from wsched.front.explanation import Choice
+from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["choices_of"]
+
+
+def choices_of(
+    params: MatmulParams, problem: Problem, why: str, grid: int, trials: tuple[str, ...]
+) -> tuple[Choice, ...]:
+    """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
+    tile, options = params.output_tile, params.circular_buffer_options
+    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
+    stage, epilogue = shared_bytes(
+        params,
+        problem.operand,
+        *problem.results,
+        inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
+        n_major=problem.n_major,
+    )
+    stages = options.smem_circular_buffer_stage
+    used = stages * stage + epilogue + BARRIER_BYTES
+    more = used + stage
+    found = [
+        Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
+               f"{params.tile_sizes.warp_tile}",
+               f"{tiles} tiles of {tile} {why}"),
+        Choice("buffering_loop_level", params.buffering_loop_level.name,
+               "each warpgroup has tiles of its own: one computes while the other stores"
+               if params.ping_pong else "the warpgroups share each tile"
+               if params.warpgroups > 1 else "one warpgroup computes each tile"),
+        Choice("mma_macro", str(params.mma_macro), "the widest wgmma that the warpgroup's tile "
+               "takes, so that shared memory is read least often"),
+        Choice("smem_circular_buffer_stage", str(stages),
+               f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
+               f"{BARRIER_BYTES} for barriers take {used} of {SHARED_BYTES} bytes of shared memory"
+               + (f", one more would take {more}" if more > SHARED_BYTES
+                  else ", more do not hide more")),
+        Choice("tiling_strategy", params.tiling_strategy.name,
+               f"{grid} CTAs loop over {tiles} tiles" if params.persistent
+               else "a CTA for each tile"),
+        Choice("splitk_factor", str(params.splitk_factor),
+               "each tile is computed by one CTA" if params.splitk_factor == 1 else
+               f"{tiles} tiles would leave SMs idle: CTAs share each and add up what they have"),
+        Choice("grid_traversal_factor", str(params.grid_traversal_factor),
+               "tiles that are visited together share operands in the L2"),
+        Choice("programmatic_dependent_launch", str(params.programmatic_dependent_launch),
+               "it starts while the kernel in front of it ends"
+               if params.programmatic_dependent_launch else
+               "CTAs that start together share what they load"),
+        Choice("cluster_dims", f"{params.cluster_dims.m}x{params.cluster_dims.n}",
+               "CTAs of a cluster share operand tiles by multicast"
+               if params.cluster_dims.m * params.cluster_dims.n > 1
+               else "each CTA loads its operands itself"),
+    ]  # fmt: skip
+    found += _store_choices(params, problem)
+    if params.batch_invariant:
+        why = "K is summed in one fixed order, so that a row's bits do not depend on M"
+        found.append(Choice("batch_invariant", "True", why))
+    if params.register_pair is not None:
+        load, compute = params.register_pair
+        tried = f"; compiled: {', '.join(trials)}" if trials else ""
+        found.append(
+            Choice("num_registers", f"{load}, {compute}",
+                   f"loads need few registers; what they give up holds accumulators{tried}")
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
+    """Why threads access what TMA accesses as a rule, and why one element at a time."""
+    found = []
+    if problem.matrices:
+        by_tma = params.loads_epilogue_inputs
+        why = "TMA loads them ahead of the epilogue" if by_tma else "threads read them: TMA cannot"
+        if problem.inputs and not by_tma:
+            why = "threads read them: their buffers leave no shared memory for the operands"
+        found.append(Choice("epilogue_input_stages", str(params.epilogue_input_stages),
+                            f"matrices of the epilogue: {why}"))  # fmt: skip
+    if not params.use_smem_epilogue:
+        why = "their buffers leave no shared memory for the operands"
+        if problem.unaligned is not None:
+            row = problem.n * problem.unaligned.bytes
+            why = (
+                f"rows of {problem.n} {problem.unaligned} elements are {row} bytes, which TMA does "
+                f"not store: no multiple of {TMA_STRIDE_ALIGN}"
+            )
+        found.append(Choice("use_smem_epilogue", "False", f"results from registers: {why}"))
+    if params.supported_vec_size.epilogue == 1:
+        odd = f"rows of {problem.n} elements, which is odd"
+        why = odd if problem.n % 2 else "an input whose rows or base are odd"
+        why = f"threads access single elements, not pairs: {why}"
+        found.append(Choice("supported_vec_size.epilogue", "1", why))
+    return found

@@ -1,0 +1,96 @@
+"""The kernels that have been made, by fusion and parameters: each is made once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wsched.choose.heuristics import choose_params
+from wsched.front.known import import_fusion
+from wsched.front.own import compile_schedule
+from wsched.front.problems import problem_of
+from wsched.fusion import Fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.input_error import InputError, require_sequence
+from wsched.run.layout import laid_out
+from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["adopt", "compile"]
+
+_Key = tuple[Fusion, MatmulParams, bool]
+"""What tells kernels apart: the last is whether the kernel is compiled to choose its registers."""
+
+_making = threading.Lock()
+"""Held while a kernel is made, and for every write to ``_kernels``."""
+
+_kernels: dict[_Key, CompiledFusion] = {}
+
+
+def compile(
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    *,
+    params: MatmulParams | None = None,
+    batch_invariant: bool = False,
+) -> CompiledFusion:
+    """The kernel for a definition and its ``inputs``; arguments as for :func:`wsched.execute`.
+
+    Kernels are kept by definition, parameters and which dimension of each operand is contiguous,
+    and serve every shape and stride: only where the heuristic chooses other parameters for other
+    shapes is another one made. On a GPU this compiles the kernel, if the parameters leave its
+    registers open: the first pair that does not spill is taken.
+    """
+    require_sequence(inputs)
+    if isinstance(definition, Schedule):
+        return compile_schedule(definition, inputs, params, batch_invariant)
+    key = _kernel_key(definition, inputs, params, batch_invariant)
+    found = _kernels.get(key)
+    if found is None:
+        with _making:
+            found = _kernels.get(key) or _kernels.setdefault(key, _make(*key))
+    return found
+
+
+def _make(fusion: Fusion, params: MatmulParams, compiled: bool) -> CompiledFusion:
+    return compile_clean(fusion, params) if compiled else compile_fusion(fusion, params)
+
+
+def _kernel_key(
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    params: MatmulParams | None,
+    batch_invariant: bool = False,
+) -> _Key:
+    fusion = laid_out(import_fusion(definition), inputs)
+    if params is None:
+        params = choose_params(problem_of(fusion, inputs, batch_invariant=batch_invariant))
+    elif not isinstance(params, MatmulParams):
+        text = f"params is a {(kind := type(params).__name__)}, not a MatmulParams"
+        raise InputError(text, "params", kind, "MatmulParams")
+    elif batch_invariant:
+        params = replace(params, batch_invariant=True)
+    return fusion, params, params.num_registers == "auto" and _on_hopper(inputs)
+
+
+def _on_hopper(inputs: Sequence[Any]) -> bool:
+    """Whether a GPU will run the kernel, so that it will be compiled anyway."""
+    device = next((t.device for t in inputs if hasattr(t, "device")), None)
+    if device is None or device.type != "cuda":
+        return False
+    import torch
+
+    return bool(torch.cuda.get_device_capability(device) == (9, 0))
+
+
+def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:
+    """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
+    key = _kernel_key(definition, inputs, None)
+    with _making:
+        _kernels[key] = kernel

@@ -1,0 +1,102 @@
+"""Which tiles a definition's kernel can have, as data and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from wsched.front.known import import_fusion
+from wsched.importer.linear import LINEAR
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.tiles import TILE_K, TileChoice, tile_choices
+
+__all__ = ["legal_tiles", "tiles_table", "to_dict"]
+
+
+def legal_tiles(
+    definition: Any = None, *, params: MatmulParams | None = None
+) -> tuple[TileChoice, ...]:
+    """Every tile in every partition, with complete parameters or the reason against it.
+
+    Tiles have 64 to 256 rows in steps of 64, 16 to 256 columns in steps of 8 and a K of 32, 64 or
+    128; one to three compute warpgroups share them, or two take turns. What is legal compiles
+    without spills; ``wsched.compile(definition, inputs, params=choice.params)`` makes the kernel.
+
+    Args:
+        definition: live, or a text: its types, layouts and epilogue decide what fits. By default a
+            linear of bf16.
+        params: what the tile does not decide, such as the cluster; its tile and stages are
+            replaced.
+
+    Raises:
+        UnsupportedError: a definition that wsched does not schedule.
+    """
+    fusion = import_fusion(LINEAR if definition is None else definition)
+    return tuple(tile_choices(fusion, params or MatmulParams()))
+
+
+def to_dict(choice: TileChoice) -> dict[str, Any]:
+    """A choice as plain data; parameters only where they are legal."""
+    tile = choice.tile
+    return {
+        "m": tile.m, "n": tile.n, "k": tile.k, "warpgroups": choice.warpgroups,
+        "ping_pong": choice.ping_pong, "legal": choice.legal, "reason": choice.reason,
+        "params": choice.params.to_dict() if choice.legal else None,
+    }  # fmt: skip
+
+
+def tiles_table(choices: Sequence[TileChoice], legal_only: bool) -> str:
+    """One line for each partition and M, or several M: the legal N for each K, and why not others.
+
+    Args:
+        choices: of :func:`legal_tiles`.
+        legal_only: leave out the reasons, and lines with nothing legal.
+    """
+    rows = [("way", "groups", "M", *(f"N at K={k}" for k in TILE_K), "why not others")]
+    merged: dict[tuple[str, ...], list[str]] = {}
+    by_row = sorted(choices, key=_row)  # stable: N and K stay in order
+    for (ping_pong, groups, m), of_row in groupby(by_row, key=_row):
+        found = list(of_row)
+        if legal_only and not any(c.legal for c in found):
+            continue
+        cells = (_ranges([c.tile.n for c in found if c.tile.k == k and c.legal]) for k in TILE_K)
+        why = "; ".join(_first_reasons(found))
+        way = "ping-pong" if ping_pong else "cooperative"
+        merged.setdefault((way, str(groups), *cells, why), []).append(str(m))
+    rows += [(*key[:2], " ".join(sizes), *key[2:]) for key, sizes in merged.items()]
+    if legal_only:
+        rows = [row[:-1] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _row(choice: TileChoice) -> tuple[bool, int, int]:
+    return choice.ping_pong, choice.warpgroups, choice.tile.m
+
+
+def _ranges(columns: Sequence[int]) -> str:
+    """``16-200 208``: neighbours are 8 apart; in a run of multiples of 16 they are 16 apart."""
+    step = 8 if any(n % 16 for n in columns) else 16
+    runs: list[list[int]] = []
+    for n in columns:
+        if runs and n - runs[-1][-1] == step:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    texts = (f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return " ".join(texts) + (" by 16" if columns and step == 16 else "") or "-"
+
+
+def _first_reasons(choices: Sequence[TileChoice]) -> Iterator[str]:
+    """The reason against the narrowest tile that has each kind of reason, at most two."""
+    seen: set[str] = set()
+    for c in sorted(choices, key=lambda c: c.tile.n):
+        kind = "".join(ch for ch in c.reason if not ch.isdigit())
+        if kind and kind not in seen and len(seen) < 2:
+            seen.add(kind)
+            whole_row = not any(other.legal for other in choices)
+            yield c.reason if whole_row else f"{c.tile.n}x{c.tile.k}: {c.reason}"
+            if whole_row:
+                return

@@ -1,0 +1,53 @@
+"""The problem that a call poses: its fusion as the operands lie in memory, extents and device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wsched.choose.problem import H200, H200_L2_BYTES, Problem
+from wsched.front.known import import_fusion
+from wsched.fusion import Fusion
+from wsched.run.arguments import extents_of, reads_pairs, tma_inputs
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.run.input_error import require_sequence
+from wsched.run.layout import laid_out
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["planned", "problem_of"]
+
+
+def planned(definition: Any, inputs: Sequence[torch.Tensor]) -> tuple[Fusion, Problem]:
+    """The fusion with the operands' order in memory, and what the heuristics plan for.
+
+    Raises:
+        InputError: the tensors do not fit the definition.
+        UnsupportedError: a definition that wsched does not schedule.
+    """
+    require_sequence(inputs)
+    fusion = laid_out(import_fusion(definition), inputs)
+    return fusion, problem_of(fusion, inputs)
+
+
+def problem_of(
+    fusion: Fusion,
+    inputs: Sequence[torch.Tensor],
+    device: torch.device | None = None,
+    *,
+    batch_invariant: bool = False,
+) -> Problem:
+    """What the heuristic plans for; on the inputs' device, unless that is given."""
+    extents = extents_of(fusion, inputs)
+    device = device or next(t.device for t in inputs if hasattr(t, "device"))
+    sms, l2_bytes, gpu = MULTIPROCESSORS, H200_L2_BYTES, H200
+    if device.type == "cuda":
+        import torch
+
+        properties = torch.cuda.get_device_properties(device)
+        sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
+        gpu = properties.name
+    loaded = tma_inputs(fusion, inputs)
+    pairs = reads_pairs(fusion, inputs, loaded is not None)
+    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant)

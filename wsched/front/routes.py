@@ -1,0 +1,114 @@
+"""Which way a definition goes: wsched's kernel, nvFuser, or torch operation by operation.
+
+The ways are tried in this order; each refusal is kept with its reason. nvFuser runs on GPUs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from wsched.choose.copy_cost import slower_than_direct
+from wsched.choose.heuristics import ranked
+from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
+from wsched.front import kernels
+from wsched.front.problems import problem_of
+from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal, Route, Run
+from wsched.importer import Definition
+from wsched.run.compiled import CompiledFusion
+from wsched.run.copies import copies
+
+__all__ = ["routes"]
+
+
+def routes(
+    definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
+) -> Generator[Route, WschedError, None]:
+    """The ways that take these inputs, best first; each knows the refusals before it.
+
+    Args:
+        definition: live, or a text.
+        recorded: its operations, or why they cannot be read.
+        inputs: as passed to ``wsched.execute``.
+
+    Yields:
+        The next route; what is sent back is the error with which it has refused to run.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+        UnsupportedError: raised in place of another route when all have refused.
+    """
+    refusals: list[Refusal] = []
+    try:
+        kernel = kernels.compile(definition, inputs)
+        kernel.admit(inputs)
+        if reason := _on_gpu(inputs) and _slower(kernel, inputs):
+            refusals.append(Refusal(WSCHED, reason))
+        else:
+            # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
+            last = yield Route(WSCHED, _kernel(kernel), kernel)
+            refusals.append(Refusal(WSCHED, str(last)))
+    except (UnsupportedError, ScheduleError) as e:
+        refusals.append(Refusal(WSCHED, str(e)))
+    if isinstance(recorded, Definition):
+        check_inputs(recorded, inputs)
+    elif not hasattr(definition, "execute"):
+        raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
+    for name, make in ((NVFUSER, _nvfuser), (TORCH, _torch)):
+        try:
+            last = yield Route(name, make(definition, recorded, inputs), None, tuple(refusals))
+        except UnsupportedError as e:
+            last = e
+        refusals.append(Refusal(name, str(last)))
+    what, supported = (
+        (last.what, last.supported)
+        if isinstance(last, UnsupportedError)
+        else (str(last), "another definition")
+    )
+    before = "; ".join(f"{r.what}: {r.reason}" for r in refusals[:-1])
+    raise UnsupportedError(what, supported, f"Refused before: {before}")
+
+
+def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
+    """Why a kernel that needs copies of operands is expected to lose against reading them."""
+    needed = copies(kernel.fusion, inputs)
+    if not needed:
+        return ""
+    problem = problem_of(kernel.fusion, inputs)
+    us = ranked(problem)[0][0]
+    work = bool(problem.work)
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
+
+
+def _kernel(kernel: CompiledFusion) -> Run:
+    return lambda _, inputs: kernel(*inputs)
+
+
+def _nvfuser(
+    definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
+) -> Run:
+    """A run of nvFuser on the live definition, or on one made again from a text."""
+    if not _on_gpu(inputs):
+        raise UnsupportedError("nvFuser on CPU tensors", "CUDA tensors")
+    if hasattr(definition, "execute"):
+        return execute
+    if isinstance(recorded, UnsupportedError):
+        raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
+    fd = rebuild(recorded)
+    return lambda _, inputs: execute(fd, inputs)
+
+
+def _torch(definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]) -> Run:
+    if isinstance(recorded, UnsupportedError):
+        raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
+    if unknown := unknown_ops(recorded):
+        raise UnsupportedError(
+            ", ".join(f"fd.ops.{op}" for op in unknown) + " by torch",
+            "the operations of wsched.doors.fallback.torch_ops",
+        )
+    return lambda _, inputs: interpret(recorded, inputs)
+
+
+def _on_gpu(inputs: Sequence[Any]) -> bool:
+    return any(getattr(getattr(t, "device", None), "type", "") == "cuda" for t in inputs)

@@ -1,0 +1,134 @@
+"""A problem by its sizes alone, ``MxNxK``, without tensors: its extents and its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lowering.target.hopper import TMA_STRIDE_ALIGN
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import Problem
+from wsched.front.known import import_fusion
+from wsched.front.own import kernel_of
+from wsched.front.schedule import Schedule, is_schedule_text
+from wsched.fusion import Fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.cpu import MULTIPROCESSORS
+from wsched.run.input_error import InputError
+from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = [
+    "DEFAULT", "Extents", "extents_for", "kernel_for", "read_definition",
+    "schedule_for",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Sizes of a problem, written ``MxNxK``."""
+
+    m: int
+    n: int
+    k: int
+
+    @staticmethod
+    def parse(text: str) -> Extents:
+        """Read ``256x512x64``.
+
+        Raises:
+            ValueError: not three non-negative integers.
+        """
+        parts = text.lower().split("x")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() for p in parts):
+            raise ValueError(f"{text!r} is no problem size; write MxNxK, for example 256x512x64")
+        return Extents(*map(int, parts))
+
+    def of(self, axis: str) -> int:
+        """Size along ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
+        return {"M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
+
+    def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
+        """The heuristic's question for these extents."""
+        n = self.of(fusion.result_axes[1])
+        types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
+        loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
+        inputs = types if loaded else None
+        extents = {axis: self.of(axis) for axis in "MNK"}
+        return Problem.of(fusion, extents, sms, inputs)
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+DEFAULT = Extents(256, 256, 512)
+"""Sizes of what neither the definition nor the user fixes: fast on the machine model."""
+
+
+def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
+    """The extents to look at: those asked for, else those that the definition fixes.
+
+    Raises:
+        InputError: the definition fixes a size that is not the one asked for.
+    """
+    fixed = {
+        axis: size
+        for b in (*fusion.inputs, *fusion.outputs)
+        for axis, size in zip(b.axes, b.sizes, strict=True)
+        if size is not None and axis != "1"
+    }
+    found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNK"))
+    for axis, size in fixed.items():
+        if found.of(axis) != size:
+            raise InputError(
+                f"{axis} is {found.of(axis)} in {found}, the definition says {size}",
+                "shape", f"{axis} {found.of(axis)}", f"{axis} {size}",
+            )  # fmt: skip
+    return found
+
+
+def kernel_for(
+    definition: Any,
+    extents: Extents,
+    sms: int = MULTIPROCESSORS,
+    params: MatmulParams | None = None,
+) -> CompiledFusion:
+    """The kernel of a schedule, or that a definition gets for a problem; needs no torch, no GPU.
+
+    Raises:
+        InputError: parameters beside a schedule.
+    """
+    if isinstance(definition, Schedule):
+        _refuse_params(params)
+        return kernel_of(definition)
+    fusion = import_fusion(definition)
+    return compile_fusion(fusion, params or choose_params(extents.problem(fusion, sms)))
+
+
+def schedule_for(
+    definition: Any,
+    extents: Extents,
+    sms: int = MULTIPROCESSORS,
+    params: MatmulParams | None = None,
+) -> Schedule:
+    """The schedule that a definition gets for a problem, call by call; a schedule as it is."""
+    if isinstance(definition, Schedule):
+        _refuse_params(params)
+        return definition
+    chosen = params or choose_params(extents.problem(import_fusion(definition), sms))
+    return Schedule.of(definition, chosen)
+
+
+def _refuse_params(params: MatmulParams | None) -> None:
+    if params is not None:
+        text = "--params beside a schedule, which has made every choice itself"
+        raise InputError(text, "params", type(params).__name__, "None")
+
+
+def read_definition(text: str) -> str | Schedule:
+    """A definition's text as it is, that of a schedule as the schedule.
+
+    Raises:
+        ScheduleError, UnsupportedError: as :meth:`wsched.front.schedule.Schedule.parse`.
+    """
+    return Schedule.parse(text) if is_schedule_text(text) else text
