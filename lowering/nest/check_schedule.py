@@ -58,6 +58,8 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
         supported = "matrices of the epilogue read from global memory there"
         raise _refused(what, supported, fusion.tensor(others[0].compute))
     _require_main_loop(fusion, acc, relation)
+    for r in relations:
+        _require_bounds(fusion.tensor(r.compute), r)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
     if relation.dynamic and not relation.warp_specialized:
@@ -80,6 +82,22 @@ def _require_parts(acc: TensorView, relation: LoadRelation) -> None:
         ):
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {acc.name}"
             raise _refused(what, "BIDx for tiles, BIDz for a constant number of parts of K", acc)
+
+
+def _require_bounds(t: TensorView, relation: LoadRelation) -> None:
+    """One predicate ends all loops, and warpgroups on TIDy either share or take turns."""
+    trimmed = [s.domain.label for s in relation.digits if s.trimmed]
+    if relation.tail is None and (trimmed or relation.entry is not None):
+        what = f"{t.name}, where {', '.join(trimmed) or 'a warpgroup with nothing to do'} ends early"
+        raise _refused(what, "one predicate that ends the outermost loop over tiles", t)
+    roles = [d for d in t.loop if d.parallel in (ParallelType.TIDy, ParallelType.TIDz)]
+    if len(roles) > 1 or any(d.parallel is ParallelType.TIDz for d in roles):
+        what = " and ".join(f"loop {d.label} [{d.parallel}]" for d in roles)
+        raise _refused(f"{what} of {t.name}", "one loop over warpgroups, on TIDy", t)
+    tiles = [s for s in relation.digits[: relation.outside] if not s.role]
+    if relation.splits > 1 and tiles and relation.tail is None:
+        what = f"{relation.splits} parts of K with tiles in turn that nothing ends"
+        raise _refused(what, "tiles of all CTAs, merged and split by their number", t)
 
 
 def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) -> None:

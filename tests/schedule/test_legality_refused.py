@@ -20,7 +20,7 @@ from tests.schedule.fusions import (
     tiled,
 )
 from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
-from wsched.schedule import Schedule, load_relation, schedule_matmul
+from wsched.schedule import Schedule, load_relation, plan_matmul
 
 
 def reversed_order(s: Schedule) -> None:
@@ -360,7 +360,7 @@ def test_dealt_out_to_others_than_ctas(
 
     monkeypatch.setattr(Schedule, "split", other)
     with pytest.raises(ScheduleError) as error:
-        schedule_matmul(linear(), PING_PONG)
+        plan_matmul(linear(), PING_PONG)
     assert (error.value.rule, error.value.why) == (
         "load-bound",
         f"{what}: that takes one split of the tiles of all CTAs, whose inner part runs on them",
