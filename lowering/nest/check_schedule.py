@@ -88,7 +88,9 @@ def _require_bounds(t: TensorView, relation: LoadRelation) -> None:
     """One predicate ends all loops, and warpgroups on TIDy either share or take turns."""
     trimmed = [s.domain.label for s in relation.digits if s.trimmed]
     if relation.tail is None and (trimmed or relation.entry is not None):
-        what = f"{t.name}, where {', '.join(trimmed) or 'a warpgroup with nothing to do'} ends early"
+        what = (
+            f"{t.name}, where {', '.join(trimmed) or 'a warpgroup with nothing to do'} ends early"
+        )
         raise _refused(what, "one predicate that ends the outermost loop over tiles", t)
     roles = [d for d in t.loop if d.parallel in (ParallelType.TIDy, ParallelType.TIDz)]
     if len(roles) > 1 or any(d.parallel is ParallelType.TIDz for d in roles):

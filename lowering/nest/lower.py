@@ -25,7 +25,6 @@ from wsched.fusion import (
     Fusion,
     IterDomain,
     IterType,
-    ParallelType,
     TensorView,
 )
 from wsched.schedule.plan import Plan

@@ -35,9 +35,7 @@ def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
     return fusion.updated((replace(t, compute_at=position),)).recorded(record)
 
 
-def check_inline_at(
-    fusion: Fusion, t: TensorView, position: int, graph: TransformGraph
-) -> Reasons:
+def check_inline_at(fusion: Fusion, t: TensorView, position: int, graph: TransformGraph) -> Reasons:
     """All reasons why ``inline_at`` would be illegal; ``graph`` is the fusion's."""
     if not 0 <= position <= len(t.loop):
         return [f"{t.name} has positions 0 to {len(t.loop)}, not {position}"]

@@ -29,9 +29,7 @@ __all__ = ["check_boxes"]
 _BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
-def check_boxes(
-    fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRelation, ...]
-) -> None:
+def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRelation, ...]) -> None:
     """Every tensor's loops inside a tile cover it exactly, box by box.
 
     Raises:
@@ -49,15 +47,26 @@ def check_boxes(
             inside = [
                 d
                 for d in t.loop
-                if d.parallel not in CTA_INDEX
-                and d.id not in mine
-                and graph.group(d) not in tile
+                if d.parallel not in CTA_INDEX and d.id not in mine and graph.group(d) not in tile
             ]
-        _check_tails(graph, t, inside)
+        _check_tails(fusion, graph, t, inside)
         _check_neighbours(graph, t)
 
 
-def _check_tails(graph: TransformGraph, t: TensorView, inside: Iterable[IterDomain]) -> None:
+def _wrote(fusion: Fusion, t: TensorView, split: Split) -> str:
+    """The call that made a split, or the split where it was not called by these labels."""
+    labels = (split.outer.label, split.inner.label)
+    made = (
+        str(r)
+        for r in reversed(fusion.history)
+        if (r.op, r.args[0]) == ("split", t.name) and dict(r.kwargs).get("labels") == labels
+    )
+    return next(made, str(split))
+
+
+def _check_tails(
+    fusion: Fusion, graph: TransformGraph, t: TensorView, inside: Iterable[IterDomain]
+) -> None:
     for d in inside:
         pending = [graph.group(d)]
         while pending:
@@ -71,7 +80,7 @@ def _check_tails(graph: TransformGraph, t: TensorView, inside: Iterable[IterDoma
             if not ends_with_tensor(graph, whole):
                 raise ScheduleError(
                     "box",
-                    str(step.transform),
+                    _wrote(fusion, t, step.transform),
                     f"{whole.label} of {t.name}, {whole.extent}, is split by "
                     f"{step.transform.factor}, which is not known to divide it: the last "
                     f"{d.label} would reach into the next {whole.label}",
@@ -106,5 +115,5 @@ def _fastest(graph: TransformGraph, g: Group, boxed: set[Group]) -> bool:
         return True
     if not isinstance(step.transform, Split):
         return False
-    outer, inner = step.outputs
+    _, inner = step.outputs
     return (g == inner or inner in boxed) and _fastest(graph, step.inputs[0], boxed)

@@ -136,8 +136,9 @@ def _relation(
 def _as_loads(sides: Sides, interval: Interval | None) -> Callable[[IterDomain], bool]:
     """Whether a loop of compute on CTAs is one of the loads'; an interval has rules of its own."""
     loops = {(sides.graph.group(d), d.parallel) for d in sides.loads[0].loop}
-    return lambda d: d.parallel in _ON_CTAS and (
-        interval is not None or (sides.graph.group(d), d.parallel) in loops
+    return lambda d: (
+        d.parallel in _ON_CTAS
+        and (interval is not None or (sides.graph.group(d), d.parallel) in loops)
     )
 
 

@@ -46,7 +46,7 @@ def check_memory(fusion: Fusion) -> None:
             t = fusion.tensor(name)
             if t.memory is not memory:
                 does = "writes" if name == e.output else "reads"
-                what = "mma" if isinstance(e, MmaOp) else e.op
+                what = e.op if isinstance(e, LoadStoreOp) else "mma"
                 raise ScheduleError(
                     "memory",
                     _wrote(fusion, "set_memory_type", name) or f"{e.output} = {e}",

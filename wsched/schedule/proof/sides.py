@@ -67,7 +67,7 @@ class Sides:
         """Index of the groups of the loads that run on CTAs, and of those merged into them."""
         first = self.loads[0]
         found: dict[Group, Expr] = {}
-        pending = [
+        pending: list[tuple[Group, Expr]] = [
             (self.graph.group(d), CTA_INDEX[d.parallel])
             for d in first.loop[: first.slice_position]
             if d.parallel in CTA_INDEX
@@ -158,7 +158,9 @@ def _sides(
 def _check_alike(sides: Sides) -> None:
     """What fills a stage together does so in the same loops."""
     graph, first = sides.graph, sides.loads[0]
-    outer = [[(graph.group(d), d.parallel) for d in t.loop[: t.slice_position]] for t in sides.loads]
+    outer = [
+        [(graph.group(d), d.parallel) for d in t.loop[: t.slice_position]] for t in sides.loads
+    ]
     for t, loops in zip(sides.loads, outer, strict=True):
         if loops != outer[0]:
             raise sides.refuse(

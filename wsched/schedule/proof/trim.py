@@ -89,7 +89,10 @@ def _bounded(graph: TransformGraph, d: Trimmed, guard: Guard, count: Expr) -> Tr
 
 
 def find_tail(
-    nest: Sequence[LoadLoop], digits: Sequence[Trimmed], above: Sequence[Guard], below: Sequence[Guard]
+    nest: Sequence[LoadLoop],
+    digits: Sequence[Trimmed],
+    above: Sequence[Guard],
+    below: Sequence[Guard],
 ) -> Tail | None:
     """The one predicate that ends all loops: only the outermost ones end early, by one guard."""
     ending = above or [g for g in below if g.group == nest[0].group]
