@@ -50,7 +50,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     """
     fusion, graph, relations = plan.fusion, plan.graph, plan.relations
     relation = plan.operands
-    require_lowerable(fusion, relations)
+    require_lowerable(plan)
     cluster = cluster_dims(plan, fusion.tensor(relation.loads[0]))
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])

@@ -202,6 +202,16 @@ def test_loads_share_one_loop() -> None:
     )
 
 
+def test_loads_that_count_the_same_share_their_loop() -> None:
+    """One goes through pairs of tiles, the other one takes them as they come."""
+    s = tiled()
+    split_tile(s, ("T6",), 2)
+    s.merge("T6", 1)
+    for tv in LOADS:
+        s.merge(tv, 1)
+    assert [n.group.label for n in load_relation(buffered(s)).nest] == ["tile", "k"]
+
+
 def test_pipelined_loads_leave_nobody_out() -> None:
     s = tiled()
     split_tile(s, (*LOADS, "T4"), 2)

@@ -49,6 +49,16 @@ def steps_of_one_tile_in_turn(s: Schedule) -> Fusion:
     return buffered(s)
 
 
+def a_turn_missed(s: Schedule) -> Fusion:
+    """Two warpgroups for each three tiles: the first one has two of them, and then the next."""
+    split_tile(s, ("T4",), 3)
+    s.split("T4", 2, 2, labels=("pair", "turn"))
+    s.parallelize("T4", 3, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+    return buffered(s)
+
+
 def threads_that_load(s: Schedule) -> Fusion:
     split_tile(s, DEALT, 2)
     s.parallelize("T4", 2, ParallelType.TIDy)
@@ -74,6 +84,7 @@ REFUSED: dict[str, Callable[[Schedule], Fusion]] = {
         steps_in_turn,
         halves_in_turn,
         steps_of_one_tile_in_turn,
+        a_turn_missed,
         threads_that_load,
         threads_that_compute,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ONE
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -90,12 +91,9 @@ def _check_tails(
 
 
 def _check_neighbours(graph: TransformGraph, t: TensorView) -> None:
-    boxed = {graph.group(d) for d in t.loop if d.parallel in _BOX}
-    for s in reversed(t.transforms):
-        if {graph.group(d) for d in s.outputs} <= boxed:
-            boxed |= {graph.group(d) for d in s.inputs}
+    boxed = _boxed(graph, t)
     for d in t.loop:
-        if d.parallel not in _BOX or d.iter_type is IterType.Broadcast:
+        if d.parallel not in _BOX or d.iter_type is IterType.Broadcast or d.extent == ONE:
             continue
         if not _fastest(graph, graph.group(d), boxed):
             raise ScheduleError(
@@ -108,12 +106,24 @@ def _check_neighbours(graph: TransformGraph, t: TensorView) -> None:
             )
 
 
-def _fastest(graph: TransformGraph, g: Group, boxed: set[Group]) -> bool:
+def _boxed(graph: TransformGraph, t: TensorView) -> frozenset[Group]:
+    """Groups that a box holds all indices of: its loops, and what these are made of or make."""
+    boxed = {graph.group(d) for d in t.loop if d.parallel in _BOX}
+    for s in reversed(t.transforms):
+        made = {graph.group(d) for d in s.outputs}
+        if made <= boxed:
+            boxed |= {graph.group(d) for d in s.inputs}
+    return frozenset(boxed)
+
+
+def _fastest(graph: TransformGraph, g: Group, boxed: frozenset[Group]) -> bool:
     """Whether neighbours in ``g`` are neighbours in a dimension, or all between them is boxed."""
     step = graph.producer(g)
     if step is None:
         return True
     if not isinstance(step.transform, Split):
-        return False
+        return all(_fastest(graph, part, boxed) for part in step.inputs if part.extent != ONE)
     _, inner = step.outputs
-    return (g == inner or inner in boxed) and _fastest(graph, step.inputs[0], boxed)
+    return (g == inner or inner in boxed or inner.extent == ONE) and _fastest(
+        graph, step.inputs[0], boxed
+    )

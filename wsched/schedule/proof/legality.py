@@ -112,7 +112,7 @@ def _relation(
     if main is not None and tiles is not None:
         _check_tiles(sides, main, loops, tiles)
     roles = count_roles(sides, loops)
-    check_turns(sides, loops, outside)
+    check_turns(sides, found, (*above, *below), outside)
     tail = find_tail(nest, found, above, below) if interval is None and entry is None else None
     return LoadRelation(
         loads=tuple(t.name for t in sides.loads),

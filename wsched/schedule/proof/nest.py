@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import Const
+from lowering.ground.expr import ONE, Const
 from wsched.fusion import (
     Fusion,
     FusionExpr,
@@ -124,11 +124,13 @@ Places = dict[tuple[Group, ParallelType], IterDomain]
 
 
 def _places(graph: TransformGraph, t: TensorView, without: IterType | None = None) -> Places:
-    """The loops on CTAs and warpgroups."""
+    """The loops on CTAs and warpgroups, of more than one iteration."""
     return {
         (graph.group(d), d.parallel): d
         for d in t.loop
-        if (d.parallel in CTA_INDEX or d.parallel in ROLES) and d.iter_type is not without
+        if (d.parallel in CTA_INDEX or d.parallel in ROLES)
+        and d.iter_type is not without
+        and d.extent != ONE
     }
 
 

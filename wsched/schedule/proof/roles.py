@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target.hopper import WARPGROUP, register_pair_problem, register_pairs
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
+from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
+from wsched.schedule.proof.trim import Trimmed
 
 __all__ = ["check_turns", "consumers", "count_roles"]
 
@@ -35,11 +38,11 @@ def count_roles(sides: Sides, digits: Sequence[StepLoop]) -> int:
             "warpgroup all of them take part in every step",
             ("WarpSpecialized(ParallelType.TIDy)",),
         )
-    if isinstance(kind, WarpSpecialized) and kind.on not in ROLES:
+    if isinstance(kind, WarpSpecialized) and kind.on not in ROLES and total > 1:
         raise sides.refuse(
             "role",
-            f"warps are specialized on {kind.on}, which counts the threads of a warpgroup: a "
-            "warpgroup that loads is one more on TIDy or TIDz",
+            f"warps are specialized on {kind.on}, where each of the {total} compute warpgroups "
+            "would get one that loads: the one for all of them is one more on TIDy or TIDz",
             tuple(f"WarpSpecialized(ParallelType.{p})" for p in ROLES),
         )
     _check_registers(sides, total)
@@ -62,30 +65,53 @@ def _constant(sides: Sides, d: IterDomain) -> int:
     return d.extent.value
 
 
-def check_turns(sides: Sides, digits: Sequence[StepLoop], outside: int) -> None:
+def check_turns(
+    sides: Sides, found: Sequence[Trimmed], guards: Sequence[Guard], outside: int
+) -> None:
     """Warpgroups that take turns do so tile by tile, one after the other.
 
     The barriers that order them let one into its main loop when the one before has left it. So in
-    the load index the role comes right above the steps of a tile, and all tiles above the role.
+    the load index the role comes right above the steps of a tile, and all tiles above the role;
+    and nobody misses a turn but at the end: what ends a role grows with every loop above it.
 
     Args:
         sides: of the edge.
-        digits: compute's loops that take part in the load index, slowest first.
+        found: compute's loops that take part in the load index, slowest first.
+        guards: what ends them.
         outside: how many of them choose the tile.
 
     Raises:
         ScheduleError: ``role``.
     """
+    digits = [t.loop for t in found]
     at = [p for p, s in enumerate(digits) if s.role]
-    if not at or at == list(range(outside - len(at), outside)):
+    if not at:
         return
+    if at != list(range(outside - len(at), outside)):
+        raise _out_of_turn(sides, digits, at, outside)
+    for guard in guards:
+        moving = [bool(t.weight(guard).terms) for t in found[:outside]]
+        if any(moving[p] for p in at) and not all(moving):
+            raise sides.refuse(
+                "role",
+                f"{guard.group.label} < {guard.group.extent} ends the turns of "
+                f"{', '.join(digits[p].domain.label for p in at)} early for each "
+                f"{digits[moving.index(False)].domain.label}: the next turn would not be that of "
+                "the next warpgroup",
+            )
+
+
+def _out_of_turn(
+    sides: Sides, digits: Sequence[StepLoop], at: Sequence[int], outside: int
+) -> ScheduleError:
+    """The order of the load loops that there has to be."""
     nest = sides.compute.loop.index
     serial = sorted((s for s in digits if not s.role), key=lambda s: nest(s.domain))
     tile = [s for s in serial if digits.index(s) < outside]
     roles = [digits[p] for p in at]
     wanted = [*tile, *roles, *(s for s in serial if s not in tile)]
     fast = ", ".join(s.domain.label for s in reversed(digits))
-    raise sides.refuse(
+    return sides.refuse(
         "role",
         f"the load index counts {fast} from fastest to slowest, but warpgroups take turns tile by "
         f"tile: {', '.join(s.domain.label for s in roles)} has to come between the tiles and the "

@@ -20,6 +20,7 @@ from wsched.fusion import (
     unmerge_index,
 )
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["CTA_INDEX", "ROLES", "Sides", "find_sides"]
@@ -156,18 +157,25 @@ def _sides(
 
 
 def _check_alike(sides: Sides) -> None:
-    """What fills a stage together does so in the same loops."""
-    graph, first = sides.graph, sides.loads[0]
-    outer = [
-        [(graph.group(d), d.parallel) for d in t.loop[: t.slice_position]] for t in sides.loads
-    ]
-    for t, loops in zip(sides.loads, outer, strict=True):
-        if loops != outer[0]:
+    """What fills a stage together does so in the same loops, on the same CTAs."""
+    first, *others = sides.loads
+    for t in others:
+        if _filled(sides, t) != _filled(sides, first):
             raise sides.refuse(
                 "load-loop",
                 f"{first.name} and {t.name} fill one stage together, but their loops left of the "
                 f"stage differ: {_names(first)} and {_names(t)}",
             )
+
+
+def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
+    """What the loops left of the stage count, slowest first, and those that are not serial."""
+    graph = sides.graph
+    left = t.loop[: t.slice_position]
+    loop = graph.group(t.loop[serial_left_of_slice(t)[0]])
+    counted, _ = load_digits(graph, loop, graph.known(sides.compute))
+    beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
+    return counted, beside
 
 
 def _names(t: TensorView) -> str:

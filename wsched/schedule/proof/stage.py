@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from lowering.ground.expr import ONE
 from wsched.fusion import IterDomain, ParallelType, Split
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
@@ -60,7 +61,7 @@ def check_bystanders(
                 f"{name} is neither in the load index {sides.load_loop.label} nor inside a stage: "
                 f"each load step would be consumed {d.extent} times",
             )
-        if d.parallel in _SERIAL and place < last:
+        if d.parallel in _SERIAL and place < last and d.extent != ONE:
             step = compute.loop[last]
             raise sides.refuse(
                 "load-cover",
