@@ -91,6 +91,11 @@ class Plan:
         """The relations of all edges."""
         return tuple(e.relation for e in self.edges)
 
+    @property
+    def counts(self) -> tuple[Expr, ...]:
+        """What counters of load steps may come to, in the CTA with the most of them."""
+        return tuple(r.most_steps for r in self.relations)
+
     def tensors(self, part: Part) -> tuple[TensorView, ...]:
         """The tensors of a part."""
         return tuple(self.fusion.tensor(name) for name in part.tensors)

@@ -167,6 +167,21 @@ class LoadRelation:
         return prod((n.stop for n in self.nest), start=ONE)
 
     @property
+    def most_steps(self) -> Expr:
+        """No counter of steps of a CTA goes higher; over extents, ``%ctaid`` and ``%nctaid``.
+
+        Shares of stream-K are counted from the first step of all tiles, and the bounds of a tile
+        and of the one behind it are looked at. Where tiles are dealt out at run time, one CTA may
+        get all of them.
+        """
+        if self.tail is not None and self.tail.dynamic:
+            return self.tail.extent * self.tail.steps
+        if self.interval is None:
+            return self.load_stop
+        share, tile = self.interval.share, self.interval.per_tile
+        return self.interval.extent + share + tile * (self.roles + 1)
+
+    @property
     def dynamic(self) -> bool:
         """Whether tiles are dealt out to CTAs at run time."""
         return self.tail is not None and self.tail.dynamic
