@@ -7,8 +7,6 @@ the nests that are dumped are the nests that run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.nest.domains import origins
@@ -16,6 +14,7 @@ from lowering.target import hopper
 from wsched.fusion import (
     Fusion,
     IterDomain,
+    IterType,
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
@@ -23,6 +22,9 @@ from wsched.fusion import (
     TensorView,
     nest_text,
 )
+from wsched.schedule.plan import Plan
+from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["LOAD_WARPS", "require_lowerable"]
@@ -30,6 +32,7 @@ __all__ = ["LOAD_WARPS", "require_lowerable"]
 LOAD_WARPS = 4
 """Warps of the load warpgroup; each fills one circular buffer."""
 
+_BOX_DIMS = 2
 _MAIN_LOOP = (
     f"one loop over k slices, then [K / 16, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, N, 16]"
 )
@@ -40,17 +43,17 @@ _STORE = (
 )
 
 
-def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None:
+def require_lowerable(plan: Plan) -> None:
     """Refuse a schedule whose main loop or epilogue has another form than the one that is built.
 
     Args:
-        fusion: the schedule.
-        relations: of its circular buffers, the operands' first.
+        plan: the schedule, proved.
 
     Raises:
         UnsupportedError: what the schedule has, what is built, and the nest in the hint.
     """
-    relation, *others = relations
+    fusion = plan.fusion
+    relation, *others = plan.relations
     acc = fusion.tensor(relation.compute)
     _require_parts(acc, relation)
     if relation.combines and others:
@@ -58,6 +61,9 @@ def require_lowerable(fusion: Fusion, relations: Sequence[LoadRelation]) -> None
         supported = "matrices of the epilogue read from global memory there"
         raise _refused(what, supported, fusion.tensor(others[0].compute))
     _require_main_loop(fusion, acc, relation)
+    for r in plan.relations:
+        _require_bounds(fusion.tensor(r.compute), r)
+        _require_one_load_loop(plan, r)
     for binding in fusion.outputs:
         _require_store(fusion, fusion.tensor(binding.tensor))
     if relation.dynamic and not relation.warp_specialized:
@@ -80,6 +86,43 @@ def _require_parts(acc: TensorView, relation: LoadRelation) -> None:
         ):
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {acc.name}"
             raise _refused(what, "BIDx for tiles, BIDz for a constant number of parts of K", acc)
+
+
+def _require_bounds(t: TensorView, relation: LoadRelation) -> None:
+    """One predicate ends all loops, and warpgroups on TIDy either share or take turns."""
+    trimmed = [s.domain.label for s in relation.digits if s.trimmed]
+    if relation.tail is None and (trimmed or relation.entry is not None):
+        what = (
+            f"{t.name}, where {', '.join(trimmed) or 'a warpgroup with nothing to do'} ends early"
+        )
+        raise _refused(what, "one predicate that ends the outermost loop over tiles", t)
+    roles = [d for d in t.loop if d.parallel in (ParallelType.TIDy, ParallelType.TIDz)]
+    if len(roles) > 1 or any(d.parallel is ParallelType.TIDz for d in roles):
+        what = " and ".join(f"loop {d.label} [{d.parallel}]" for d in roles)
+        raise _refused(f"{what} of {t.name}", "one loop over warpgroups, on TIDy", t)
+    tiles = [s for s in relation.digits[: relation.outside] if not s.role]
+    if relation.splits > 1 and tiles and relation.tail is None:
+        what = f"{relation.splits} parts of K with tiles in turn that nothing ends"
+        raise _refused(what, "tiles of all CTAs, merged and split by their number", t)
+
+
+def _require_one_load_loop(plan: Plan, relation: LoadRelation) -> None:
+    """A load loop that is one for all tensors, and passes over nothing but at its end."""
+    graph, fusion = plan.graph, plan.fusion
+    first = fusion.tensor(relation.loads[0])
+    known = graph.known(fusion.tensor(relation.compute))
+    _, cut = load_digits(graph, graph.group(relation.loop), known)
+    for t in map(fusion.tensor, relation.loads):
+        if graph.group(t.loop[serial_left_of_slice(t)[0]]) != graph.group(relation.loop):
+            raise _refused(f"other load loops of {t.name} than of {first.name}", "one for both", t)
+        inside = t.loop[t.slice_position :]
+        if len([d for d in inside if d.iter_type is not IterType.Broadcast]) != _BOX_DIMS:
+            names = ", ".join(d.label for d in inside)
+            raise _refused(f"a stage of {t.name} of {names}", "one box of rows and columns", t)
+    for group in cut:
+        if group != relation.nest[0].group and relation.interval is None:
+            what = f"a load loop that passes over indices of {group.label}"
+            raise _refused(what, "the same splits on both sides", first)
 
 
 def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) -> None:

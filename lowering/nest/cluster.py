@@ -1,31 +1,23 @@
-"""Which CTAs form a cluster: read off the domain that runs on CTAs."""
+"""Which CTAs form a cluster, in the domains of one tensor."""
 
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const, Expr
-from wsched.fusion import IterDomain, Merge, ParallelType, TensorView
+from wsched.fusion import IterDomain, TensorView
+from wsched.schedule.plan import Plan
 
 __all__ = ["cluster_dims", "cluster_size", "constant"]
 
 
-def cluster_dims(t: TensorView) -> list[IterDomain]:
-    """The cluster's dimensions, slowest first: constant inner parts merged into the CTA index.
+def cluster_dims(plan: Plan, t: TensorView) -> list[IterDomain]:
+    """The cluster's dimensions, slowest first, as a tensor has them.
 
     CTAs whose indices differ only in them are neighbours, so they can be launched as a cluster;
     the rank in the cluster is the index in their product.
     """
-    cta = t.axis_on(ParallelType.BIDx)
-    found: list[IterDomain] = []
-    at = None if cta is None else cta.id
-    while merge := next(
-        (x for x in t.transforms if isinstance(x, Merge) and x.output.id == at), None
-    ):
-        if merge.traversal or not isinstance(merge.inner.extent, Const):
-            break
-        found.insert(0, merge.inner)
-        at = merge.outer.id
-    return found
+    made = [d for s in t.transforms for d in s.outputs]
+    return [next(d for d in made if plan.graph.group(d) == g) for g in plan.cluster]
 
 
 def cluster_size(dims: list[IterDomain]) -> int:

@@ -25,7 +25,6 @@ from wsched.fusion import (
     Fusion,
     IterDomain,
     IterType,
-    ParallelType,
     TensorView,
 )
 from wsched.schedule.plan import Plan
@@ -51,8 +50,8 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     """
     fusion, graph, relations = plan.fusion, plan.graph, plan.relations
     relation = plan.operands
-    require_lowerable(fusion, relations)
-    cluster = cluster_dims(fusion.tensor(relation.loads[0]))
+    require_lowerable(plan)
+    cluster = cluster_dims(plan, fusion.tensor(relation.loads[0]))
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", RING])
     shared = Shared(namer)
@@ -69,13 +68,13 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     return Kernel(
         name=name,
         threads=128 * relation.roles,
-        grid=_grid(fusion, relation, cluster),
+        grid=_grid(plan, cluster_size(cluster)),
         params=params,
         tensor_maps=tuple(_tensor_map(fusion, t) for t in _global_tensors(fusion)),
         shared=tuple(_shared_buffer(graph, t) for t in fusion.loads),
         body=(*shared.needed((*loads, compute)), *loads, compute),
         cluster=cluster_size(cluster),
-        circular_buffers=tuple(_ring(fusion, ring, r) for ring, r in rings.items()),
+        circular_buffers=tuple(_ring(plan, ring, r) for ring, r in rings.items()),
         globals=epilogue_globals(fusion, vector),
         splits=relation.splits,
         workspaces=() if parts is None else (parts.workspace,),
@@ -111,19 +110,18 @@ def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> Non
             shared.label(f"n_{group.label}", group.extent)
 
 
-def _ring(fusion: Fusion, name: str, relation: LoadRelation) -> CircularBuffer:
+def _ring(plan: Plan, name: str, relation: LoadRelation) -> CircularBuffer:
     buffer = relation.buffer
-    consumers = relation.roles if relation.cooperative else 1
     in_flight = buffer.stages - buffer.prefetch - 1
-    shares = tuple(_share(fusion.tensor(load)) for load in relation.loads)
+    shares = tuple(_share(plan, plan.fusion.tensor(load)) for load in relation.loads)
     return CircularBuffer(
-        name, relation.loads, buffer.stages, relation.roles, consumers, in_flight,
+        name, relation.loads, buffer.stages, relation.roles, relation.consumers, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
         0 if relation.warp_specialized else buffer.prefetch,
     )  # fmt: skip
 
 
-def _share(t: TensorView) -> tuple[int, int]:
+def _share(plan: Plan, t: TensorView) -> tuple[int, int]:
     """(count, stride) of the cluster's CTAs that load the same tile of ``t``.
 
     They differ in a cluster dimension along which ``t`` is broadcast. Two such dimensions (a tensor
@@ -131,7 +129,7 @@ def _share(t: TensorView) -> tuple[int, int]:
     """
     stride = 1
     found = (1, 1)
-    for d in reversed(cluster_dims(t)):
+    for d in reversed(cluster_dims(plan, t)):
         extent = constant(d.extent, t.name)
         if d.iter_type is IterType.Broadcast and extent > 1:
             found = (extent, stride)
@@ -139,19 +137,17 @@ def _share(t: TensorView) -> tuple[int, int]:
     return found
 
 
-def _grid(fusion: Fusion, relation: LoadRelation, cluster: list[IterDomain]) -> Expr:
-    """CTAs along x: one per tile, or with a persistent schedule at most one per SM in all."""
-    cta = fusion.tensor(relation.loads[0]).axis_on(ParallelType.BIDx)
-    size = cluster_size(cluster)
-    if cta is None:
-        return ZERO + 1
-    items = relation.tail.extent if relation.tail is not None else None
-    if relation.interval is not None:
-        items = relation.interval.extent
-    if items is None:
-        return cta.extent
+def _grid(plan: Plan, size: int) -> Expr:
+    """CTAs along x: what the schedule asks for, or with a persistent one at most one per SM."""
+    if plan.grid is not None:
+        return plan.grid
+    relation = plan.operands
     resident = Var("sms") // (size * relation.splits)
-    return minimum(items, maximum(resident, 1) if relation.splits > 1 else resident) * size
+    resident = maximum(resident, 1) if relation.splits > 1 else resident
+    if relation.interval is not None:
+        return minimum(relation.interval.extent, resident) * size
+    items = resident if relation.tail is None else minimum(relation.tail.extent, resident)
+    return items * size
 
 
 def _global_tensors(fusion: Fusion) -> list[TensorView]:

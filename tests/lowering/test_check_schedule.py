@@ -16,7 +16,7 @@ from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import plan
 from wsched.schedule.matmul import epilogue_inputs
 from wsched.schedule.matmul import scheduler as matmul
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.schedule import Schedule
 
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
@@ -35,6 +35,7 @@ def refusal(
     return error.value
 
 
+ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
 MAIN_LOOP = "one loop over k slices, then [K / 16, M / 64 | Mma: 64, N, 16]"
 
 
@@ -61,9 +62,9 @@ def test_no_instruction_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_inlined(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, _inline=lambda s, names: None)
+    error = refusal(monkeypatch, ONE_TILE, _inline=lambda s, names: None)
     assert error.what == "T4 inlined at 0"
-    assert error.supported == "3: accumulated over the k slices of a tile"
+    assert error.supported == "2: accumulated over the k slices of a tile"
 
 
 def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +73,9 @@ def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> No
             s.inline_at(tv, 1)
         s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
 
-    error = refusal(monkeypatch, _inline=inline)
+    error = refusal(monkeypatch, ONE_TILE, _inline=inline)
     assert error.what == "T8 inlined at 1"
-    assert error.supported == "at least 4: stored chunk by chunk"
+    assert error.supported == "at least 3: stored chunk by chunk"
 
 
 def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +101,8 @@ def test_tiles_on_other_ctas(monkeypatch: pytest.MonkeyPatch, dimension: Paralle
         tile(s, tv, params)
         s.parallelize(tv, 0, dimension)
 
-    error = refusal(monkeypatch, _tile=other)
-    assert error.what == f"loop cta %nctaid.x [{dimension}] of T4"
+    error = refusal(monkeypatch, ONE_TILE, _tile=other)
+    assert error.what == f"loop cta ceildiv(M, 128) * ceildiv(N, 256) [{dimension}] of T4"
     assert error.supported == PARTS
 
 
@@ -170,9 +171,10 @@ def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> 
             s.inline_at(tv, 1)
         s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
 
-    error = refusal(monkeypatch, DIRECT, _inline=inline)
+    one = replace(DIRECT, tiling_strategy=TilingStrategy.OneTilePerCTA)
+    error = refusal(monkeypatch, one, _inline=inline)
     assert error.what == "T8 inlined at 1"
-    assert error.supported == "at least 4: stored chunk by chunk"
+    assert error.supported == "at least 3: stored chunk by chunk"
 
 
 # --- matrices that the epilogue reads -------------------------------------------------------------

@@ -159,16 +159,16 @@ ILLEGAL: dict[str, tuple[int, Callable[[Schedule], None], str, str, tuple[str, .
         1,
         compute_deals_tiles,
         "load-index",
-        "the load index tile·k = (i42 * %nctaid.x + %ctaid.x) * ceildiv(K, 64) + i35 starts at "
-        "%ctaid.x * ceildiv(K, 64), not at 0",
+        "loop cta of T4 steps the load index and runs on BIDx; only serial loops and warpgroups on "
+        "TIDy or TIDz can follow it",
         BOTH_SIDES,
     ),
     "compute_splits_k": (
         1,
         compute_splits_k,
         "load-index",
-        "the load index tile·k = i41 * ceildiv(K, 64) + (%ctaid.z * ceildiv(ceildiv(K, 64), 2) + "
-        "i43) starts at %ctaid.z * ceildiv(ceildiv(K, 64), 2), not at 0",
+        "loop part of T4 steps the load index and runs on BIDz; only serial loops and warpgroups "
+        "on TIDy or TIDz can follow it",
         BOTH_SIDES,
     ),
     "compute_deals_rows": (

@@ -20,6 +20,7 @@ from wsched.schedule import (
     ClusterDims,
     MatmulParams,
     TileRasterizationOrder,
+    plan_matmul,
     schedule_matmul,
 )
 
@@ -133,11 +134,11 @@ def test_reductions_stay_on_the_accumulator(name: str) -> None:
 
 def test_the_proof_runs_on_every_schedule() -> None:
     with pytest.raises(ScheduleError) as error:
-        schedule_matmul(
+        plan_matmul(
             linear(),
             replace(PING_PONG, circular_buffering_strategy=CircularBufferingStrategy.Pipelined),
         )
     assert error.value.rule == "role"
     with pytest.raises(ScheduleError) as error:
-        schedule_matmul(linear(), replace(COOPERATIVE, num_registers=(40, 240)))
+        plan_matmul(linear(), replace(COOPERATIVE, num_registers=(40, 240)))
     assert error.value.rule == "registers"

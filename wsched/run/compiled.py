@@ -21,6 +21,7 @@ from passes.pipeline import PASSES, run_passes, steps
 from wsched.fusion import Fusion, ParallelType, fusion_text
 from wsched.run.arguments import Arguments, bind
 from wsched.run.copies import copied
+from wsched.run.counts import require_countable
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key
 from wsched.run.input_error import InputError
@@ -248,6 +249,7 @@ class CompiledFusion:
 
             return simulate
         grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
+        require_countable(self.plan, arguments.extents, grid)
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
 
     def _results(

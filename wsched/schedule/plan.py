@@ -13,9 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lowering.ground.expr import Expr
 from wsched.fusion import Fusion, TensorView, inputs_of
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.box import check_boxes
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
 from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.proof.nest import (
+    check_inlining,
+    check_memory,
+    check_places,
+    check_storage,
+)
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Edge", "Part", "Plan", "plan"]
@@ -61,12 +70,16 @@ class Plan:
         graph: its transform graph.
         parts: producers in front of consumers.
         edges: the operands' first.
+        cluster: dimensions of the cluster, slowest first; empty without one.
+        grid: CTAs along x, None for as many as there is place and work for.
     """
 
     fusion: Fusion
     graph: TransformGraph
     parts: tuple[Part, ...]
     edges: tuple[Edge, ...]
+    cluster: tuple[Group, ...]
+    grid: Expr | None
 
     @property
     def operands(self) -> LoadRelation:
@@ -78,6 +91,11 @@ class Plan:
         """The relations of all edges."""
         return tuple(e.relation for e in self.edges)
 
+    @property
+    def counts(self) -> tuple[Expr, ...]:
+        """What counters of load steps may come to, in the CTA with the most of them."""
+        return tuple(r.most_steps for r in self.relations)
+
     def tensors(self, part: Part) -> tuple[TensorView, ...]:
         """The tensors of a part."""
         return tuple(self.fusion.tensor(name) for name in part.tensors)
@@ -87,10 +105,20 @@ def plan(fusion: Fusion) -> Plan:
     """Cut a complete schedule into parts and prove every edge.
 
     Raises:
-        ScheduleError: the schedule is illegal (see :mod:`wsched.schedule.proof.legality`).
+        ScheduleError: the schedule is illegal; ``rule`` is one of those of
+            :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
+            ``place``, ``storage``, ``box``, ``grid``.
     """
     graph = TransformGraph(fusion)
+    check_memory(fusion)
     relations = load_relations(fusion, graph)
+    loads = tuple(fusion.tensor(name) for name in relations[0].loads)
+    cluster = find_cluster(graph, loads)
+    check_grid(fusion, cluster)
+    check_inlining(fusion, graph)
+    check_places(fusion, graph)
+    check_storage(fusion)
+    check_boxes(fusion, graph, relations)
     parts = tuple(_parts(fusion, relations))
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}
     names = ["ring", *(f"aux{n or ''}" for n in range(len(relations) - 1))]
@@ -98,7 +126,7 @@ def plan(fusion: Fusion) -> Plan:
         Edge(name, place[r.loads[0]], place[r.compute], r)
         for name, r in zip(names, relations, strict=True)
     )
-    return Plan(fusion, graph, parts, edges)
+    return Plan(fusion, graph, parts, edges, cluster, grid_of(loads))
 
 
 def _parts(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from wsched.fusion import Fusion, IterType, Record, TensorView, WarpSpecialized
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 from wsched.schedule.proof.graph import TransformGraph
 
-__all__ = ["check_inline_at", "inline_at"]
+__all__ = ["check_inline_at", "deepest_inlining", "inline_at"]
 
 
 def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
@@ -28,14 +28,15 @@ def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
     """
     record = Record("inline_at", (tv, position))
     t = find(fusion, tv, record)
-    reasons = check_inline_at(fusion, t, position)
-    deepest = () if not reasons else _deepest(fusion, t)
+    graph = TransformGraph(fusion)
+    reasons = check_inline_at(fusion, t, position, graph)
+    deepest = () if not reasons else deepest_inlining(fusion, t, graph)
     refuse("inline", record, reasons, t, deepest)
     return fusion.updated((replace(t, compute_at=position),)).recorded(record)
 
 
-def check_inline_at(fusion: Fusion, t: TensorView, position: int) -> Reasons:
-    """All reasons why ``inline_at`` would be illegal."""
+def check_inline_at(fusion: Fusion, t: TensorView, position: int, graph: TransformGraph) -> Reasons:
+    """All reasons why ``inline_at`` would be illegal; ``graph`` is the fusion's."""
     if not 0 <= position <= len(t.loop):
         return [f"{t.name} has positions 0 to {len(t.loop)}, not {position}"]
     reasons: Reasons = []
@@ -53,7 +54,6 @@ def check_inline_at(fusion: Fusion, t: TensorView, position: int) -> Reasons:
         for d in t.loop[:position]
         if d.iter_type is IterType.Reduction
     ]
-    graph = TransformGraph(fusion)
     for c in fusion.consumers(t.name):
         reasons += _differences(graph, t, c, position)
     return reasons
@@ -72,9 +72,9 @@ def _differences(graph: TransformGraph, t: TensorView, c: TensorView, position: 
     return []
 
 
-def _deepest(fusion: Fusion, t: TensorView) -> tuple[str, ...]:
-    """The largest legal position, if there is one."""
+def deepest_inlining(fusion: Fusion, t: TensorView, graph: TransformGraph) -> tuple[str, ...]:
+    """The call with the largest legal position, if there is one."""
     for position in range(len(t.loop), -1, -1):
-        if not check_inline_at(fusion, t, position):
+        if not check_inline_at(fusion, t, position, graph):
             return (str(Record("inline_at", (t.name, position))),)
     return ()

@@ -20,6 +20,7 @@ from wsched.fusion import (
     IterDomain,
     Merge,
     Split,
+    TensorView,
     Transform,
     inputs_of,
     merge_index,
@@ -80,6 +81,10 @@ class TransformGraph:
             for leader in sorted({self._find(d) for d in domains})
         }
         self.steps = tuple(self._steps(transforms))
+        self._producers: dict[Group, Step] = {}
+        for step in self.steps:
+            for g in step.outputs:
+                self._producers.setdefault(g, step)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -92,7 +97,12 @@ class TransformGraph:
 
     def producer(self, g: Group) -> Step | None:
         """The transform that makes a group, None for a logical dimension."""
-        return next((s for s in self.steps if g in s.outputs), None)
+        return self._producers.get(g)
+
+    def known(self, t: TensorView) -> frozenset[Group]:
+        """The groups of a tensor's dimensions, of its loops and of all between them."""
+        made = (d for s in t.transforms for d in s.outputs)
+        return frozenset(map(self.group, (*t.logical, *made)))
 
     def networkx(self) -> nx.DiGraph:
         """Groups and transforms as a directed graph; a node's ``kind`` is "group" or "step"."""

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
-from lowering.ground.expr import Expr, Var
+from lowering.ground.expr import ONE, Expr, Var
 from wsched.fusion import CircularBuffer, IterDomain, WarpSpecialized
+from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import Interval
 
-__all__ = ["LoadRelation", "StepLoop", "Tail"]
+__all__ = ["LoadLoop", "LoadRelation", "StepLoop", "Tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLoop:
+    """One loop of the nest that the load loop is: ``for group in 0 .. stop``.
+
+    Args:
+        group: what it counts.
+        weight: load steps of an iteration: the product of the stops of the loops inside it.
+        stop: number of iterations of this CTA, over extents, ``%ctaid`` and ``%nctaid``; the same
+            at all indices of the loops outside it.
+    """
+
+    group: Group
+    weight: Expr
+    stop: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +38,21 @@ class StepLoop:
         var: its index, ``Var(domain.name)``.
         coefficient: load steps between two of its iterations.
         role: whether its iterations are run by different warpgroups.
+        stop: number of its iterations, over extents, ``%ctaid``, ``%nctaid``, the variables of
+            roles and those of slower step loops. Of a role its extent: what a role does not have
+            ends its serial loops early (or see ``LoadRelation.entry``).
     """
 
     domain: IterDomain
     var: Var
     coefficient: Expr
     role: bool
+    stop: Expr
+
+    @property
+    def trimmed(self) -> bool:
+        """Whether it may end before its extent."""
+        return self.stop != self.domain.extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +97,18 @@ class LoadRelation:
         compute: name of the tensor that consumes them: the mma's, or a copy in registers.
         loop: the load loop (of the first load tensor).
         index: the load index over compute's loop variables.
-        steps: compute's loops that take part, outermost first.
+        nest: the load loop as loops of its own, slowest first; their indices count the same steps.
+        digits: compute's loops that take part in the index, slowest first.
+        outside: how many of ``digits`` choose what is accumulated or read, the tile: the others
+            run within one of them.
+        steps: the same loops as ``digits``, in the order of compute's nest, outermost first.
         buffer: stages, prefetch and type, the same for all loads.
         roles: number of compute warpgroups.
-        tail: the predicate that bounds both sides, None where all shares are full.
+        consumers: how many of them take each step.
+        tail: the predicate that bounds both sides where one does, None where all shares are full
+            or loops end early one within another.
+        entry: what must hold for a role to have anything to compute, over its variable; None where
+            it always has or its loops' bounds say so.
         interval: of the merged loop that this CTA runs with stream-K; the load index and that of
             compute's tile loop then count from its start.
         splits: CTAs (BIDz) that each run a part of K and add up what they have.
@@ -83,10 +118,15 @@ class LoadRelation:
     compute: str
     loop: IterDomain
     index: Expr
+    nest: tuple[LoadLoop, ...]
+    digits: tuple[StepLoop, ...]
+    outside: int
     steps: tuple[StepLoop, ...]
     buffer: CircularBuffer
     roles: int
+    consumers: int
     tail: Tail | None
+    entry: Expr | None = None
     interval: Interval | None = None
     splits: int = 1
 
@@ -122,7 +162,24 @@ class LoadRelation:
         """Number of load steps of a CTA."""
         if self.interval is not None:
             return self.interval.load_stop - self.interval.start
-        return self.loop.extent if self.tail is None else self.tail.load_stop
+        if self.tail is not None:
+            return self.tail.load_stop
+        return prod((n.stop for n in self.nest), start=ONE)
+
+    @property
+    def most_steps(self) -> Expr:
+        """No counter of steps of a CTA goes higher; over extents, ``%ctaid`` and ``%nctaid``.
+
+        Shares of stream-K are counted from the first step of all tiles, and the bounds of a tile
+        and of the one behind it are looked at. Where tiles are dealt out at run time, one CTA may
+        get all of them.
+        """
+        if self.tail is not None and self.tail.dynamic:
+            return self.tail.extent * self.tail.steps
+        if self.interval is None:
+            return self.load_stop
+        share, tile = self.interval.share, self.interval.per_tile
+        return self.interval.extent + share + tile * (self.roles + 1)
 
     @property
     def dynamic(self) -> bool:
@@ -132,6 +189,8 @@ class LoadRelation:
     def __str__(self) -> str:
         loads = ", ".join(self.loads)
         kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
+        if not self.cooperative and self.consumers > 1:
+            kind = f"{self.consumers} compute warpgroups"
         label = self.loop.label if self.interval is None else self.interval.merged.label
         lines = [
             f"{loads}: {label} = {self.index}",
@@ -140,10 +199,8 @@ class LoadRelation:
                 for s in self.steps
             ),
             f"  each step is consumed by {kind} of {self.roles}",
+            *self._ends(),
         ]
-        if self.tail is not None:
-            index = f"dealt[{self.tail.item}]" if self.tail.dynamic else self.tail.index
-            lines.append(f"  while {index} < {self.tail.extent}")
         if self.interval is not None:
             share, index = self.interval.share, self.interval.index
             begin = index * Var("share")
@@ -152,3 +209,11 @@ class LoadRelation:
         if self.splits > 1:
             lines.append(f"  the parts of {self.splits} CTAs are added up")
         return "\n".join(lines) + "\n"
+
+    def _ends(self) -> list[str]:
+        """The predicate that ends all loops, or the bound of each that ends early."""
+        lines = [] if self.entry is None else [f"  where {self.entry}"]
+        if self.tail is not None:
+            index = f"dealt[{self.tail.item}]" if self.tail.dynamic else self.tail.index
+            return [*lines, f"  while {index} < {self.tail.extent}"]
+        return lines + [f"  {s.var} < {s.stop}" for s in self.digits if s.trimmed]

@@ -1,0 +1,54 @@
+"""Boxes and fragments: they end with the tile, and hold neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import ScheduleError
+from tests.schedule.fusions import LOADS
+from tests.schedule.whole import EPILOGUE, Tiling, whole
+from wsched.fusion import ParallelType
+from wsched.schedule import Schedule, plan
+
+
+def one_each(s: Schedule, tv: str) -> None:
+    """A CTA for each tile."""
+    s.merge(tv, 0, label="tiles")
+    s.parallelize(tv, 0, ParallelType.BIDx)
+
+
+def keep(s: Schedule, tv: str) -> None:
+    """The load loop is k alone."""
+
+
+def every_other_row(s: Schedule, tv: str) -> None:
+    """Two warpgroups with every other row of a tile each."""
+    one_each(s, tv)
+    if tv not in LOADS:
+        s.split(tv, s.axis(tv, "Mi"), 2, labels=("Mi", "odd"))
+        s.reorder(tv, {s.axis(tv, "odd"): 1})
+        s.parallelize(tv, 1, ParallelType.TIDy)
+
+
+TILINGS = {
+    "chunks_of_48": Tiling(one_each, keep, chunk=48, inline=1),
+    "rows_of_40": Tiling(one_each, keep, size=(96, 64, 64), rows=40, inline=2),
+    "every_other_row": Tiling(every_other_row, keep, size=(128, 64, 64), inline=2),
+}
+
+
+@pytest.mark.parametrize("name", TILINGS)
+def test_refused(name: str, golden: object) -> None:
+    s = whole(TILINGS[name])
+    with pytest.raises(ScheduleError) as error:
+        plan(s.fusion)
+    assert str(error.value) == golden
+
+
+def test_what_ends_with_the_tensor_may_be_cut() -> None:
+    """Tiles need not divide the matrices: behind their ends nothing is read or written."""
+    s = whole(Tiling(one_each, keep, inline=1))
+    assert [str(s.tensor(tv).loop[0].extent) for tv in EPILOGUE] == [
+        "ceildiv(M, 64) * ceildiv(N, 64)"
+    ] * 3
+    plan(s.fusion)

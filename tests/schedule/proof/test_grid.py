@@ -1,0 +1,84 @@
+"""The grid is what the schedule says, and a cluster shares what it loads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ExprLike, Special
+from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, linear
+from tests.schedule.whole import Tiling, result, whole
+from wsched.fusion import ParallelType
+from wsched.schedule import ClusterDims, MatmulParams, Schedule, plan, plan_matmul
+
+CTAS = Special("nctaid.x")
+
+
+def dealt_to(ctas: ExprLike, parallel: ParallelType = ParallelType.BIDx) -> Tiling:
+    """Every n-th tile to each of ``ctas``."""
+
+    def tiles(s: Schedule, tv: str) -> None:
+        s.merge(tv, 0, label="tiles")
+        s.split(tv, 0, ctas, labels=("tile", "cta"))
+        s.reorder(tv, {1: 0})
+        s.parallelize(tv, 0, parallel)
+
+    return Tiling(tiles, lambda s, tv: s.merge(tv, 1), size=(128, 64, 64), rows=64)
+
+
+def test_a_constant_grid() -> None:
+    p = plan(whole(dealt_to(4)).fusion)
+    assert (str(p.grid), p.cluster) == ("4", ())
+    for m in (100, 128 * 7):
+        got, wanted = result(p, m, 72, 72, sms=2)
+        assert (got == wanted).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["twice_as_many", "a_few_less", "pairs_without_a_cluster", "on_another_axis"]
+)
+def test_refused(name: str, golden: object) -> None:
+    tilings = {
+        "twice_as_many": dealt_to(CTAS * 2),
+        "a_few_less": dealt_to(CTAS - 1),
+        "pairs_without_a_cluster": dealt_to(CTAS // 2 * 2),
+        "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
+    }
+    with pytest.raises(ScheduleError) as error:
+        plan(whole(tilings[name]).fusion)
+    assert str(error.value) == golden
+
+
+@pytest.mark.parametrize(
+    ("params", "grid"),
+    [
+        (COOPERATIVE, None),
+        (NON_PERSISTENT, "ceildiv(M, 128) * ceildiv(N, 256)"),
+        (replace(COOPERATIVE, cluster_dims=ClusterDims(2, 1)), None),
+        (
+            replace(NON_PERSISTENT, cluster_dims=ClusterDims(1, 2)),
+            "ceildiv(M, 128) * ceildiv(ceildiv(N, 256), 2) * 2",
+        ),
+    ],
+)
+def test_grids_of_the_scheduler(params: MatmulParams, grid: str | None) -> None:
+    p = plan_matmul(linear(), params)
+    assert (None if p.grid is None else str(p.grid)) == grid
+    dims = params.cluster_dims
+    wanted = (dims.m, dims.n) if dims.m * dims.n > 1 else ()
+    assert tuple(int(str(g.extent)) for g in p.cluster) == wanted
+
+
+def test_neighbours_that_share_nothing_are_no_cluster() -> None:
+    """Four tiles in a row, of all tiles: no operand is the same for all four."""
+
+    def tiles(s: Schedule, tv: str) -> None:
+        s.merge(tv, 0, label="tiles")
+        s.split(tv, 0, 4, labels=("four", "one"))
+        s.merge(tv, 0, label="cta")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+
+    p = plan(whole(Tiling(tiles, lambda s, tv: None, size=(128, 64, 64), rows=64, inline=2)).fusion)
+    assert p.cluster == ()

@@ -1,0 +1,160 @@
+"""The rest of the nest: what stands around the edges keeps to the loops that were proved.
+
+The relations tie each ring to the tensor that reads it. What is computed from there on must be
+computed where its inputs are: between the memories that a copy is made for, in the loops that both
+share where one is inlined into the other, by the same CTA and the same warpgroup, a tile at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ONE, Const
+from wsched.fusion import (
+    Fusion,
+    FusionExpr,
+    IterDomain,
+    IterType,
+    LoadStoreOp,
+    LoadStoreOpType,
+    MemoryType,
+    MmaOp,
+    ParallelType,
+    Record,
+    TensorView,
+    nest_text,
+)
+from wsched.schedule.primitives.inline_at import check_inline_at, deepest_inlining
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
+
+__all__ = ["check_inlining", "check_memory", "check_places", "check_storage"]
+
+_SHARED, _LOCAL = MemoryType.Shared, MemoryType.Local
+_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+
+
+def check_memory(fusion: Fusion) -> None:
+    """Copies and sums run between the memories that they are made for.
+
+    Raises:
+        ScheduleError: ``memory``.
+    """
+    for e in fusion.exprs:
+        for name, memory in _memories(fusion, e):
+            t = fusion.tensor(name)
+            if t.memory is not memory:
+                does = "writes" if name == e.output else "reads"
+                what = e.op if isinstance(e, LoadStoreOp) else "mma"
+                raise ScheduleError(
+                    "memory",
+                    _wrote(fusion, "set_memory_type", name) or f"{e.output} = {e}",
+                    f"{what} {does} {memory} memory, {name} is in {t.memory} memory",
+                    (str(Record("set_memory_type", (name, memory))),),
+                    nest_text(t),
+                )
+
+
+def _memories(fusion: Fusion, e: FusionExpr) -> Iterator[tuple[str, MemoryType]]:
+    """The tensors of an expression that have to be in a certain memory, and in which."""
+    match e:
+        case MmaOp():
+            yield e.output, _LOCAL
+        case LoadStoreOp(op=LoadStoreOpType.LdMatrix):
+            yield from ((e.input, _SHARED), (e.output, _LOCAL))
+        case LoadStoreOp(op=LoadStoreOpType.StMatrix):
+            yield from ((e.input, _LOCAL), (e.output, _SHARED))
+        case LoadStoreOp(op=LoadStoreOpType.CpAsyncBulkTensorTile):
+            loads = fusion.tensor(e.input).memory is MemoryType.Global
+            yield (e.output if loads else e.input), _SHARED
+
+
+def _wrote(fusion: Fusion, op: str, name: str) -> str:
+    """The last call of a primitive on a tensor; empty if there was none."""
+    return next((str(r) for r in reversed(fusion.history) if (r.op, r.args[0]) == (op, name)), "")
+
+
+def check_inlining(fusion: Fusion, graph: TransformGraph) -> None:
+    """Inlined tensors still share the loops of what reads them, whatever was done since.
+
+    Raises:
+        ScheduleError: ``inline``.
+    """
+    for t in fusion.tensors:
+        reasons = check_inline_at(fusion, t, t.compute_at, graph) if t.compute_at else []
+        if reasons:
+            wrote = _wrote(fusion, "inline_at", t.name)
+            legal = deepest_inlining(fusion, t, graph)
+            raise ScheduleError("inline", wrote, "; ".join(reasons), legal, nest_text(t))
+
+
+def _held(fusion: Fusion) -> Iterator[TensorView]:
+    """Tensors that are made and read by the same warps: all but inputs, results and rings."""
+    for e in fusion.exprs:
+        t = fusion.tensor(e.output)
+        if t.memory is not MemoryType.Global and t.circular_buffer is None:
+            yield t
+
+
+def check_places(fusion: Fusion, graph: TransformGraph) -> None:
+    """What a tensor is computed from is held by the CTA and the warpgroup that compute it.
+
+    A loop on CTAs or warpgroups must be one of both; only a sum that CTAs add up (BIDz) ends.
+
+    Raises:
+        ScheduleError: ``place``.
+    """
+    for t in _held(fusion):
+        mine = _places(graph, t, IterType.Reduction)
+        for reader in fusion.consumers(t.name):
+            theirs = _places(graph, reader)
+            if mine.keys() != theirs.keys():
+                raise ScheduleError(
+                    "place",
+                    f"{reader.name} = {fusion.definition(reader.name)}",
+                    f"{t.name} is computed on {_names(mine)}, {reader.name}, which reads it, on "
+                    f"{_names(theirs)}: what a CTA or a warpgroup holds no other one can read",
+                    (f"split and parallelize {reader.name} as {t.name}",),
+                    f"{nest_text(t)}\n{nest_text(reader)}",
+                )
+
+
+Places = dict[tuple[Group, ParallelType], IterDomain]
+
+
+def _places(graph: TransformGraph, t: TensorView, without: IterType | None = None) -> Places:
+    """The loops on CTAs and warpgroups, of more than one iteration."""
+    return {
+        (graph.group(d), d.parallel): d
+        for d in t.loop
+        if (d.parallel in CTA_INDEX or d.parallel in ROLES)
+        and d.iter_type is not without
+        and d.extent != ONE
+    }
+
+
+def _names(places: Places) -> str:
+    return ", ".join(f"{d.label} [{d.parallel}]" for d in places.values()) or "no such loop"
+
+
+def check_storage(fusion: Fusion) -> None:
+    """What a tensor holds at a time has a size that is known when the kernel is made.
+
+    Raises:
+        ScheduleError: ``storage``.
+    """
+    for t in _held(fusion):
+        for d in t.loop[t.compute_at :]:
+            runs = d.parallel in CTA_INDEX or d.parallel in ROLES
+            if runs or d.iter_type is IterType.Reduction or isinstance(d.extent, Const):
+                continue
+            raise ScheduleError(
+                "storage",
+                _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+                f"{t.name} would hold all of loop {d.label}, whose extent {d.extent} is not known "
+                f"when the kernel is made: what it holds is computed inside of {t.compute_at} of "
+                "its loops",
+                (str(Record("inline_at", (t.name, t.loop.index(d) + 1))),),
+                nest_text(t),
+            )

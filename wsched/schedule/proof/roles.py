@@ -1,0 +1,132 @@
+"""Compute warpgroups: how many there are, who takes which steps, and with how many registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import Const
+from lowering.target.hopper import WARPGROUP, register_pair_problem, register_pairs
+from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
+from wsched.schedule.proof.bounds import Guard
+from wsched.schedule.proof.relation import StepLoop
+from wsched.schedule.proof.sides import ROLES, Sides
+from wsched.schedule.proof.trim import Trimmed
+
+__all__ = ["check_turns", "consumers", "count_roles"]
+
+
+def count_roles(sides: Sides, digits: Sequence[StepLoop]) -> int:
+    """Number of compute warpgroups.
+
+    Args:
+        sides: of the edge.
+        digits: compute's loops that take part in the load index.
+
+    Raises:
+        ScheduleError: ``role``, ``registers``.
+    """
+    loops = _role_loops(sides)
+    total = prod(_constant(sides, d) for d in loops)
+    kind = sides.buffer.type
+    dealing = [s.domain.label for s in digits if s.role]
+    if isinstance(kind, Pipelined) and dealing:
+        raise sides.refuse(
+            "role",
+            f"{dealing[0]} deals load steps out to warpgroups that also load: without a load "
+            "warpgroup all of them take part in every step",
+            ("WarpSpecialized(ParallelType.TIDy)",),
+        )
+    if isinstance(kind, WarpSpecialized) and kind.on not in ROLES and total > 1:
+        raise sides.refuse(
+            "role",
+            f"warps are specialized on {kind.on}, where each of the {total} compute warpgroups "
+            "would get one that loads: the one for all of them is one more on TIDy or TIDz",
+            tuple(f"WarpSpecialized(ParallelType.{p})" for p in ROLES),
+        )
+    _check_registers(sides, total)
+    return total
+
+
+def consumers(sides: Sides, digits: Sequence[StepLoop]) -> int:
+    """How many warpgroups take each step: those that share what it is for."""
+    dealing = {s.domain.id for s in digits}
+    return prod(_constant(sides, d) for d in _role_loops(sides) if d.id not in dealing)
+
+
+def _role_loops(sides: Sides) -> list[IterDomain]:
+    return [d for d in sides.compute.loop if d.parallel in ROLES]
+
+
+def _constant(sides: Sides, d: IterDomain) -> int:
+    if not isinstance(d.extent, Const):
+        raise sides.refuse("role", f"the number of warpgroups {d.extent} is not a constant")
+    return d.extent.value
+
+
+def check_turns(
+    sides: Sides, found: Sequence[Trimmed], guards: Sequence[Guard], outside: int
+) -> None:
+    """Warpgroups that take turns do so tile by tile, one after the other.
+
+    The barriers that order them let one into its main loop when the one before has left it. So in
+    the load index the role comes right above the steps of a tile, and all tiles above the role;
+    and nobody misses a turn but at the end: what ends a role grows with every loop above it.
+
+    Args:
+        sides: of the edge.
+        found: compute's loops that take part in the load index, slowest first.
+        guards: what ends them.
+        outside: how many of them choose the tile.
+
+    Raises:
+        ScheduleError: ``role``.
+    """
+    digits = [t.loop for t in found]
+    at = [p for p, s in enumerate(digits) if s.role]
+    if not at:
+        return
+    if at != list(range(outside - len(at), outside)):
+        raise _out_of_turn(sides, digits, at, outside)
+    for guard in guards:
+        moving = [bool(t.weight(guard).terms) for t in found[:outside]]
+        if any(moving[p] for p in at) and not all(moving):
+            raise sides.refuse(
+                "role",
+                f"{guard.group.label} < {guard.group.extent} ends the turns of "
+                f"{', '.join(digits[p].domain.label for p in at)} early for each "
+                f"{digits[moving.index(False)].domain.label}: the next turn would not be that of "
+                "the next warpgroup",
+            )
+
+
+def _out_of_turn(
+    sides: Sides, digits: Sequence[StepLoop], at: Sequence[int], outside: int
+) -> ScheduleError:
+    """The order of the load loops that there has to be."""
+    nest = sides.compute.loop.index
+    serial = sorted((s for s in digits if not s.role), key=lambda s: nest(s.domain))
+    tile = [s for s in serial if digits.index(s) < outside]
+    roles = [digits[p] for p in at]
+    wanted = [*tile, *roles, *(s for s in serial if s not in tile)]
+    fast = ", ".join(s.domain.label for s in reversed(digits))
+    return sides.refuse(
+        "role",
+        f"the load index counts {fast} from fastest to slowest, but warpgroups take turns tile by "
+        f"tile: {', '.join(s.domain.label for s in roles)} has to come between the tiles and the "
+        "steps of a tile",
+        ("merge the load loops as " + "·".join(s.domain.label for s in wanted),),
+    )
+
+
+def _check_registers(sides: Sides, roles: int) -> None:
+    """The pair after ``setmaxnreg``: down for load, up for compute, no more than the CTA has."""
+    kind = sides.buffer.type
+    if isinstance(kind, Pipelined) or kind.num_registers is None:
+        return
+    threads = WARPGROUP * (roles + 1)
+    problem = register_pair_problem(threads, *kind.num_registers)
+    if problem:
+        legal = tuple(f"num_registers={pair}" for pair in register_pairs(threads))
+        raise sides.refuse("registers", problem, legal or ("num_registers=None",))

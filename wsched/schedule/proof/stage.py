@@ -1,0 +1,96 @@
+"""Inside a stage: every step is consumed once, by all that compute it together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from lowering.ground.expr import ONE
+from wsched.fusion import IterDomain, ParallelType, Split
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.relation import StepLoop
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
+
+__all__ = ["check_bystanders", "check_cta_loops"]
+
+_SERIAL = (ParallelType.Serial, ParallelType.Unroll, ParallelType.Mma, ParallelType.Bulk)
+
+
+def check_cta_loops(sides: Sides) -> None:
+    """A CTA loads what it computes: loops of the loads on CTAs are compute's on the same ones.
+
+    Raises:
+        ScheduleError: ``load-cover``.
+    """
+    graph, first, compute = sides.graph, sides.loads[0], sides.compute
+    runs = {(graph.group(d), d.parallel) for d in compute.loop if d.parallel in CTA_INDEX}
+    for d in first.loop[: first.slice_position]:
+        if d.parallel is not ParallelType.Serial and (graph.group(d), d.parallel) not in runs:
+            raise sides.refuse(
+                "load-cover",
+                f"loop {d.label} [{d.parallel}] of {first.name} is no loop of {compute.name} on "
+                "the same CTAs",
+            )
+
+
+def check_bystanders(
+    sides: Sides, digits: Sequence[StepLoop], on_ctas: Callable[[IterDomain], bool]
+) -> None:
+    """Every loop of compute that takes no part in the load index is on the loads' CTAs, or inside
+    a stage; there it is serial, inside all that step, or shared out to warpgroups.
+
+    Args:
+        sides: of the edge.
+        digits: compute's loops that take part in the load index.
+        on_ctas: whether a loop of compute runs on CTAs as it has to.
+
+    Raises:
+        ScheduleError: ``load-cover``, ``role``.
+    """
+    graph, compute = sides.graph, sides.compute
+    inside = [determined(graph, map(graph.group, t.loop[t.slice_position :])) for t in sides.loads]
+    stepping = {s.domain.id: s for s in digits}
+    last = max((p for p, d in enumerate(compute.loop) if _serial(stepping, d)), default=-1)
+    for place, d in enumerate(compute.loop):
+        group = graph.group(d)
+        if d.id in stepping or on_ctas(d):
+            continue
+        name = f"loop {d.label} [{d.parallel}] of {compute.name}"
+        if not all(group in found for found in inside):
+            raise sides.refuse(
+                "load-cover",
+                f"{name} is neither in the load index {sides.load_loop.label} nor inside a stage: "
+                f"each load step would be consumed {d.extent} times",
+            )
+        if d.parallel in _SERIAL and place < last and d.extent != ONE:
+            step = compute.loop[last]
+            raise sides.refuse(
+                "load-cover",
+                f"{name} lies inside a stage, but outside loop {step.label}, which steps through "
+                f"stages: each load step would be wanted {d.extent} times",
+                (f"reorder {compute.name} so that {d.label} is right of {step.label}",),
+            )
+        if d.parallel not in (*_SERIAL, *ROLES, *CTA_INDEX):
+            raise sides.refuse(
+                "role",
+                f"{name} runs inside a stage, which warpgroups consume as a whole; what they share "
+                "is dealt out on TIDy or TIDz",
+            )
+
+
+def _serial(stepping: dict[int, StepLoop], d: IterDomain) -> bool:
+    return d.id in stepping and not stepping[d.id].role
+
+
+def determined(graph: TransformGraph, known: Iterable[Group]) -> frozenset[Group]:
+    """All groups whose index follows from those of ``known``."""
+    found = set(known)
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for step in graph.steps:
+            if isinstance(step.transform, Split) and step.transform.dynamic:
+                continue
+            inputs, outputs = set(step.inputs), set(step.outputs)
+            if inputs <= found or outputs <= found:
+                found |= inputs | outputs
+    return frozenset(found)
