@@ -84,7 +84,12 @@ def main(argv: list[str]) -> int:
         if said.fault is not None or said.cautious or options.only is not None:
             found.append(_report(fusion, said, n))
     found.sort(key=lambda r: (r["fault"] is None, len(r["calls"])))
+    if options.only is not None:
+        print("\n".join([*found[0]["calls"], *found[0]["loops"]]))
     options.out.write_text(json.dumps({"seed": options.seed, "found": found}, indent=1))
+    for r in found:
+        if r["fault"] is not None:
+            print(f"{r['n']:6} {r['fault'].splitlines()[0][:160]}")
     for title, counter in (("", counts), ("refused though legal", cautious), ("missing", missing)):
         print(title)
         for what, times in counter.most_common(25):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import Verdict, judge, tile_of
 from tests.legality.walk import NotJudged
@@ -20,9 +20,9 @@ class Outcome:
 
     Args:
         oracle: the verdict; None where the oracle has no opinion.
-        refused: the rule that refused it, None if it was accepted.
+        refused: the rule that the proof refused it by, None if it was accepted.
         why: the refusal's text, or what is not supported.
-        unsupported: whether there is no lowering for it.
+        unsupported: whether there is no lowering for it, or no memory of such a shape.
         wrong: what went wrong on the machine, or in the proof itself.
     """
 
@@ -74,10 +74,8 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
         return Outcome(verdict, wrong=f"the proof fails: {type(e).__name__}: {e}")
     try:
         kernel = compiled(made)
-    except UnsupportedError as e:
+    except (UnsupportedError, ScheduleError) as e:
         return Outcome(verdict, why=str(e), unsupported=True)
-    except ScheduleError as e:
-        return Outcome(verdict, e.rule, e.why)
     except Exception as e:
         return Outcome(verdict, wrong=f"the lowering fails: {type(e).__name__}: {e}")
     if verdict is not None and verdict.why is not None:
@@ -85,8 +83,8 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
     for problem in problems(tile_of(fusion)):
         try:
             wrong = run_wrong(fusion, kernel, problem, seed)
-        except WschedError as e:
-            wrong = f"{type(e).__name__}: {str(e).splitlines()[0]} in {problem}"
+        except Exception as e:  # of the machine, or of a kernel that it cannot even start
+            wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
         if wrong is not None:
             return Outcome(verdict, wrong=wrong)
     return Outcome(verdict)

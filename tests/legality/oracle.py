@@ -27,7 +27,7 @@ from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_
 from tests.legality.regions import check_computed, check_sums
 from tests.legality.rings import Needs, Places, Steps, check_ring
 from tests.legality.walk import NoWorld, NotJudged, Walk, World, roots
-from wsched.fusion import Fusion, IterType, ParallelType, Split
+from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
 
 __all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]
 
@@ -106,6 +106,8 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
             _check(parts, world, stepping)
     except Illegal as why:
         return Verdict(f"{why} ({world})", isinstance(why, Shapeless))
+    except NoWorld as why:
+        return Verdict(f"{why} ({world})")
     return Verdict()
 
 
@@ -123,46 +125,61 @@ def _check(parts: Parts, world: World, stepping: dict[str, set[int]]) -> None:
 
 
 def worlds(parts: Parts) -> Iterator[World]:
-    """Few and many tiles on fewer and more CTAs, with grids that the loops on CTAs allow."""
+    """Few and many tiles on fewer and more CTAs, with grids that the loops on CTAs allow.
+
+    Raises:
+        Illegal: there is none.
+    """
     tile = _tile(parts)
     dealt = any(
         isinstance(s, Split) and s.dynamic for t in parts.fusion.tensors for s in t.transforms
     )
-    found = 0
-    for n, (m, columns, k) in enumerate(_TILES):
+    sizes = []
+    for n, counts in enumerate(_TILES):
         # Tails along all dimensions in every other world.
-        sizes = (m, columns, k)
-        M, N, K = (
-            max(count * size - (n % 2) * (size // 2 + 3), 1) if count else 0
-            for count, size in zip(sizes, tile, strict=True)
+        cut = [(n % 2) * (size // 2 + 3) for size in tile]
+        m, columns, k = (
+            max(count * size - less, 1) if count else 0
+            for count, size, less in zip(counts, tile, cut, strict=True)
         )
-        for deal in (0, n + 1) if dealt else (0,):
-            for world in _on_grids(parts, M, N, K, deal, n):
-                found += 1
-                yield world
-    if not found:
-        raise Illegal("no grid has the extents of the loops on CTAs")
+        sizes += [World(m, columns, k, 1, deal) for deal in ((0, n + 1) if dealt else (0,))]
+    if _follows_grid(parts):
+        fits = [g for g in _GRIDS if all(_fits(parts, replace(w, grid=g)) for w in sizes)]
+        if not fits:
+            raise Illegal("no grid has the extents of the loops on CTAs")
+        # At most two of them for each size.
+        for n, w in enumerate(sizes):
+            yield from (replace(w, grid=g) for g in {fits[n % len(fits)], fits[-n % len(fits)]})
+        return
+    for w in sizes:
+        yield replace(w, grid=_extents(parts, replace(w, grid=_MANY))[0])
 
 
-def _on_grids(parts: Parts, m: int, n: int, k: int, deal: int, turn: int) -> Iterator[World]:
-    """At most two grids that fit."""
-    given = {
-        Walk(t, World(m, n, k, _MANY)).extent(d)
-        for t in (*parts.loads, *parts.computed)
-        if (d := t.axis_on(ParallelType.BIDx)) is not None
-    }
-    fits = []
-    for grid in sorted({*_GRIDS, *given, 1}):
-        world = World(m, n, k, grid, deal)
-        try:
-            x = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))[0]
-        except Illegal:
-            x = grid  # which is told when it is enumerated
-        except NoWorld:
-            continue
-        if x == grid:
-            fits.append(world)
-    yield from (fits[(turn + i) % len(fits)] for i in range(min(2, len(fits))))
+def _on_ctas(parts: Parts) -> list[tuple[TensorView, IterDomain]]:
+    """The loops on BIDx."""
+    tensors = (*parts.loads, *parts.computed)
+    return [(t, d) for t in tensors if (d := t.axis_on(ParallelType.BIDx)) is not None]
+
+
+def _follows_grid(parts: Parts) -> bool:
+    """Whether there are as many CTAs as are launched, not as many as the problem has of something.
+
+    ``%nctaid.x`` is a number like any other then: an extent that it happens to equal in some
+    problems is not the grid's.
+    """
+    return any("%nctaid.x" in str(d.extent) for _, d in _on_ctas(parts))
+
+
+def _extents(parts: Parts, world: World) -> list[int]:
+    """Different extents of the loops on BIDx, or that of one CTA."""
+    return sorted({Walk(t, world).extent(d) for t, d in _on_ctas(parts)} or {1})
+
+
+def _fits(parts: Parts, world: World) -> bool:
+    try:
+        return world.grid in _extents(parts, world)
+    except NoWorld:
+        return False
 
 
 def tile_of(fusion: Fusion) -> tuple[int, int, int]:
