@@ -31,10 +31,7 @@ def ask(seed: int | str, n: int) -> tuple[Fusion, Outcome]:
 
 
 def _kind(said: Outcome) -> str:
-    if said.oracle is None:
-        legal = "not judged"
-    else:
-        legal = "legal" if said.legal else "illegal"
+    legal = "not judged" if said.oracle is None else "legal" if said.legal else "illegal"
     if said.fault is not None:
         return f"{legal}, FAULT"
     if said.refused is not None:

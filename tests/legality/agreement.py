@@ -83,6 +83,8 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
     for problem in problems(tile_of(fusion)):
         try:
             wrong = run_wrong(fusion, kernel, problem, seed)
+        except UnsupportedError as e:
+            return Outcome(verdict, why=str(e), unsupported=True)
         except Exception as e:  # of the machine, or of a kernel that it cannot even start
             wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
         if wrong is not None:

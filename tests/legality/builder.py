@@ -16,7 +16,7 @@ from wsched.fusion import (
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["ON_TIDY", "P", "Matmul", "matmul"]
+__all__ = ["ON_TIDY", "Matmul", "P", "matmul"]
 
 P = ParallelType
 ON_TIDY = WarpSpecialized(P.TIDy)

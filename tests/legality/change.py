@@ -44,7 +44,9 @@ def _scope(rng: Random, start: Fusion, history: History, at: int) -> list[int]:
     """The call on one tensor, on one side, or on all."""
     everywhere = _same(history, at)
     loads = {t.name for t in start.loads}
-    side = [p for p in everywhere if (history[p].args[0] in loads) is (history[at].args[0] in loads)]
+    side = [
+        p for p in everywhere if (history[p].args[0] in loads) is (history[at].args[0] in loads)
+    ]
     return rng.choice(([at], side, side, everywhere, everywhere))
 
 
@@ -66,7 +68,9 @@ def _repeat(rng: Random, start: Fusion, history: History) -> History:
 def _move(rng: Random, start: Fusion, history: History) -> History:
     """Two calls on one tensor exchanged."""
     at = _pick(rng, history, _LOOPS)
-    other = next((p for p in range(at + 1, len(history)) if history[p].args[0] == history[at].args[0]), at)
+    other = next(
+        (p for p in range(at + 1, len(history)) if history[p].args[0] == history[at].args[0]), at
+    )
     swapped = list(history)
     swapped[at], swapped[other] = swapped[other], swapped[at]
     return tuple(swapped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowering.ground.expr import Const
-from tests.legality.parts import TIDS, Illegal, Parts, Shapeless
+from tests.legality.parts import TIDS, Illegal, Parts, Shapeless, constant
 from wsched.fusion import (
     CastOp,
     LoadStoreOp,
@@ -45,7 +45,9 @@ def _memories(parts: Parts) -> None:
             if way not in _COPIES[e.op]:
                 raise Illegal(f"{e.op} does not copy from {way[0]} to {way[1]} memory")
         if isinstance(e, CastOp | PointwiseOp) and f.tensor(e.output) in parts.computed:
-            names = [e.input] if isinstance(e, CastOp) else [x for x in e.inputs if isinstance(x, str)]
+            names = (
+                [e.input] if isinstance(e, CastOp) else [x for x in e.inputs if isinstance(x, str)]
+            )
             for name in names:
                 if f.tensor(name).memory is _SHARED and name in {t.name for t in parts.loads}:
                     raise Illegal(f"{e.output} computes with {name}, which is in shared memory")
@@ -67,6 +69,9 @@ def _rings(parts: Parts) -> None:
     on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
     if len({type(k) for k in kinds}) > 1 or len(on) > 1:
         raise Illegal("rings are filled by different warps")
+    for t in parts.computed:
+        roles = tuple(d for d in t.loop if d.parallel in TIDS)
+        constant(roles, f"the warpgroups of {t.name}")
     counted = any(t.axis_on(axis) is not None for t in parts.computed for axis in TIDS)
     if ParallelType.TIDx in on and counted:
         raise Illegal("warpgroups are counted on other axes than the load warpgroup's")

@@ -1,6 +1,8 @@
-"""Schedules that must be refused, each with one fault; ``sound`` is the same without it.
+"""Schedules with one fault each; all were accepted once, and were then a deadlock or wrong.
 
-The faults were all accepted once, and were then a deadlock or a wrong result.
+``ILLEGAL`` are so by what they mean. ``TRIMMED`` mean something, but only a kernel that cuts off
+the loops of one side where the other's end, or that is launched on the grid they say, does it:
+they are refused or run right. ``SOUND`` are the same without the fault.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from wsched.fusion import Fusion, MemoryType, WarpSpecialized
 from wsched.schedule import Schedule
 
-__all__ = ["ILLEGAL", "SOUND", "cooperative", "ping_pong"]
+__all__ = ["ILLEGAL", "SOUND", "TRIMMED", "cooperative", "ping_pong"]
 
 CTAS = Special("nctaid.x")
 
@@ -118,20 +120,47 @@ def _load_in_registers(s: Schedule) -> None:
 SOUND: dict[str, Callable[[], Fusion]] = {
     "cooperative": cooperative,
     "ping_pong": ping_pong,
-    "k in two levels on the compute side, not divided": lambda: cooperative(k_split=(2, 2)),
 }
 
-ILLEGAL: dict[str, Callable[[], Fusion]] = {
+TRIMMED: dict[str, Callable[[], Fusion]] = {
     "(a) odd rows of tiles between two groups": lambda: ping_pong(compute_only=True),
-    "(b) ping-pong loaded tile·k·group": lambda: ping_pong("tile k group"),
-    "(c) ping-pong loaded group·tile·k": lambda: ping_pong("group tile k"),
-    "(d) tiles split by nctaid * 2": lambda: cooperative(CTAS * Const(2)),
-    "(e) specialized on TIDx, groups on TIDy": lambda: cooperative(
-        on=replace(ON_TIDY, on=P.TIDx)
-    ),
-    "(g) a row loop outside k": lambda: cooperative(rows="outside"),
-    "(h) a loop on CTAs made serial": lambda: _after(_serial_cta),
-    "(h) loops reordered": lambda: _after(_reordered),
-    "(h) a load set to local": lambda: _after(_load_in_registers),
+    "(d) tiles split by 4": lambda: cooperative(Const(4)),
+    "(f) k split by 3 by the compute side": lambda: cooperative(k_split=(0, 3)),
+    "(f) k split by 3 by the loads": lambda: cooperative(k_split=(3, 0)),
+    "k split by 3 by both": lambda: cooperative(k_split=(3, 3)),
 }
-"""By the letters of the list that they come from."""
+
+_NOT_LOADED = "takes other steps than are loaded"
+
+ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
+    "(b) ping-pong loaded tile·k·group": (
+        lambda: ping_pong("tile k group"),
+        "a role's turn is not the next of the loads",
+    ),
+    "(c) ping-pong loaded group·tile·k": (
+        lambda: ping_pong("group tile k"),
+        "a role's turn is not the next of the loads",
+    ),
+    "(d) tiles split by nctaid * 2": (
+        lambda: cooperative(CTAS * Const(2)),
+        "no grid has the extents of the loops on CTAs",
+    ),
+    "(e) specialized on TIDx, groups on TIDy": (
+        lambda: cooperative(on=replace(ON_TIDY, on=P.TIDx)),
+        "warpgroups are counted on other axes than the load warpgroup's",
+    ),
+    "(g) a row loop outside k": (lambda: cooperative(rows="outside"), _NOT_LOADED),
+    "(h) a loop on CTAs made serial": (
+        lambda: _after(_serial_cta),
+        "T8 is computed in loop cta of T5, which is cta",
+    ),
+    "(h) loops reordered": (
+        lambda: _after(_reordered),
+        "T8 is computed in loop cta of T5, which is tile",
+    ),
+    "(h) a load set to local": (
+        lambda: _after(_load_in_registers),
+        "CpAsyncBulkTensorTile does not copy from Global to Local memory",
+    ),
+}
+"""With a part of the reason. The letters are those of the list that they come from."""

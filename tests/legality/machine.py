@@ -83,5 +83,7 @@ def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str 
     for b in fusion.outputs:
         got, right = arrays[b.tensor], wanted.astype(NUMPY[b.dtype])
         if not np.array_equal(got, right):
-            return f"{int(np.sum(got != right))} of {got.size} elements of {b.tensor} are wrong in {p}"
+            return (
+                f"{int(np.sum(got != right))} of {got.size} elements of {b.tensor} are wrong in {p}"
+            )
     return None

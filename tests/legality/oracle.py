@@ -3,8 +3,9 @@
 The meaning of a schedule that is enumerated: a tensor's nest runs all its loops. An iteration
 *exists* if each index that was split with a tail is in range, loops inside a stage or a box taken
 at 0: the box touches the tensor. Tails of one dimension alone may also be run through, on all
-sides: what is loaded there is zero and nothing is stored. A loop on BIDx, BIDy or BIDz is one CTA each, one on TIDy or TIDz
-one warpgroup each (a role), the others run in order. Legal is what, in every world,
+sides: what is loaded there is zero and nothing is stored. A loop on BIDx, BIDy or BIDz is one CTA
+each, one on TIDy or TIDz one warpgroup each (a role), the others run in order. Legal is what, in
+every world,
 
 - loads in one serial loop, in each CTA, the boxes that each role of the reader takes, in its order:
   all roles all of them, or run by run in turns (a run is a main loop: order barriers demand it);
@@ -26,7 +27,7 @@ from tests.legality.hardware import check_hardware
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_on
 from tests.legality.regions import check_computed, check_sums
 from tests.legality.rings import Needs, Places, Steps, check_ring
-from tests.legality.walk import NoWorld, NotJudged, Walk, World, roots
+from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
 
 __all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]

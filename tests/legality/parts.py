@@ -9,14 +9,24 @@ from lowering.ground.expr import Const
 from tests.legality.walk import Walk, World
 from wsched.fusion import Fusion, IterDomain, IterType, MemoryType, ParallelType, TensorView
 
-__all__ = ["BIDS", "BOX", "TIDS", "Illegal", "Parts", "Shapeless", "constant", "extents_on", "serial"]
+__all__ = [
+    "BIDS",
+    "BOX",
+    "TIDS",
+    "Illegal",
+    "Parts",
+    "Shapeless",
+    "constant",
+    "extents_on",
+    "serial",
+]
 
 BIDS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 TIDS = (ParallelType.TIDy, ParallelType.TIDz)
 BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
-class Illegal(Exception):  # noqa: N818: a verdict
+class Illegal(Exception):  # noqa: N818
     """The schedule is illegal, and why."""
 
 

@@ -45,7 +45,7 @@ class Rects:
 
 
 def rects(t: TensorView, world: World, within: frozenset[int], summed: bool = False) -> Rects:
-    """The boxes of a tensor; ``within`` are loops inside a stage. Sums' loops only if ``summed``."""
+    """The boxes of a tensor, ``within`` a stage; one for each part of a sum if ``summed``."""
     walk = Walk(t, world)
     inner = tuple(d for d in t.loop if d.parallel in BOX)
     constant(inner, f"a fragment of {t.name}")
@@ -128,7 +128,10 @@ def check_computed(parts: Parts, world: World, sizes: Place, within: frozenset[i
     """
     found = {t.name: rects(t, world, within) for t in parts.computed}
     cells = _Cells(found.values(), world)
-    places = [1 if axis is BIDS[2] and parts.splits_k else n for axis, n in zip(_ROLES, sizes, strict=True)]
+    places = [
+        1 if axis is BIDS[2] and parts.splits_k else n
+        for axis, n in zip(_ROLES, sizes, strict=True)
+    ]
     for t in parts.computed:
         if t.memory is not MemoryType.Global:
             inner = (d for d in t.loop[t.compute_at :] if d.parallel not in (*_ROLES, *BOX))
@@ -201,4 +204,6 @@ def _written_once(t: TensorView, r: Rects, cells: _Cells, places: list[int]) -> 
         times = sum(1 for _ in _spread(place, places))
         count[cells.of(low, high)] += times
     if np.any(count != 1):
-        raise Illegal(f"elements of {t.name} are written {sorted(set(count.reshape(-1).tolist()))} times")
+        raise Illegal(
+            f"elements of {t.name} are written {sorted(set(count.reshape(-1).tolist()))} times"
+        )

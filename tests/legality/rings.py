@@ -28,7 +28,9 @@ class Steps:
         """The boxes of each step of a CTA; the loads run one loop together."""
         each = [x.sequence(cta) for x in self.loads]
         if any(len(s) != len(each[0]) for s in each):
-            lengths = ", ".join(f"{x.t.name} {len(s)}" for x, s in zip(self.loads, each, strict=True))
+            lengths = ", ".join(
+                f"{x.t.name} {len(s)}" for x, s in zip(self.loads, each, strict=True)
+            )
             raise Illegal(f"the loads of one stage have different steps: {lengths} at CTA {cta}")
         if any([at for at, _ in s] != [at for at, _ in each[0]] for s in each):
             raise Illegal(f"the loads of one stage skip different steps at CTA {cta}")
@@ -127,7 +129,7 @@ class Needs:
         return found
 
     def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int) -> list[Any]:
-        """``(run, boxes)`` in order; a run is an iteration of the serial loops left of ``prefix``."""
+        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``."""
         order = serial(self.free)
         last = max((p for p, d in enumerate(order) if d.id in stepping), default=-1)
         within = [d for d in self.t.loop if d.id not in stepping and d.parallel not in BIDS]
@@ -152,17 +154,13 @@ class Places:
     roles: tuple[int, ...]
 
 
-def check_ring(
-    needs: Needs, steps: Steps, stepping: set[int], prefix: int, places: Places
-) -> None:
+def check_ring(needs: Needs, steps: Steps, stepping: set[int], prefix: int, places: Places) -> None:
     """Each role takes each step in order, or they take turns, a run each.
 
     Raises:
         Illegal: otherwise.
     """
-    dealing = [
-        d is not None and d.id in stepping for d in (needs.t.axis_on(axis) for axis in TIDS)
-    ]
+    dealing = [d is not None and d.id in stepping for d in (needs.t.axis_on(axis) for axis in TIDS)]
     load = steps.loads[0].t
     assert load.circular_buffer is not None
     specialized = isinstance(load.circular_buffer.type, WarpSpecialized)

@@ -60,7 +60,7 @@ class _Scratch:
     def _tiles(self) -> list[str]:
         """Loops over tiles and CTAs; the labels of the serial ones."""
         rng, m = self.rng, self.m
-        kind = rng.choice("dealt dealt dealt dealt one rows columns".split())
+        kind = rng.choice(["dealt", "dealt", "dealt", "dealt", "one", "rows", "columns"])
         if kind in ("rows", "columns"):
             cta, tile = ("Mo", "No") if kind == "columns" else ("No", "Mo")
             m.run(m.every, cta, P.BIDx)
@@ -138,7 +138,7 @@ class _Scratch:
         """Maybe k in two levels, on both sides or one; the loads' loops over k."""
         if not self.maybe(0.3):
             return "k"
-        m, who = self.m, self.rng.choice("load compute both".split())
+        m, who = self.m, self.rng.choice(["load", "compute", "both"])
         factor, outer = self.rng.choice((2, 3)), self.maybe(0.3)
         if who != "load":
             m.split((m.acc,), "k", factor, "ko ki", outer=outer)

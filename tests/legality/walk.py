@@ -25,11 +25,11 @@ MAX_POINTS = 400_000
 Values = dict[int, Any]
 
 
-class NotJudged(Exception):  # noqa: N818: no error, but an answer
+class NotJudged(Exception):  # noqa: N818
     """The oracle has no opinion of this schedule."""
 
 
-class NoWorld(Exception):  # noqa: N818: no error, but an answer
+class NoWorld(Exception):  # noqa: N818
     """No kernel runs on such a grid."""
 
 
@@ -150,9 +150,7 @@ class Walk:
         v = self.back(loops)
         return [v[d.id] for d in self.t.logical]
 
-    def exists(
-        self, loops: Values, within: Iterable[IterDomain], summed: bool = True
-    ) -> Any:
+    def exists(self, loops: Values, within: Iterable[IterDomain], summed: bool = True) -> Any:
         """Which iterations exist: every index that was split is in range.
 
         Args:
