@@ -72,9 +72,8 @@ def _rings(parts: Parts) -> None:
     for t in parts.computed:
         roles = tuple(d for d in t.loop if d.parallel in TIDS)
         constant(roles, f"the warpgroups of {t.name}")
-    counted = any(t.axis_on(axis) is not None for t in parts.computed for axis in TIDS)
-    if ParallelType.TIDx in on and counted:
-        raise Illegal("warpgroups are counted on other axes than the load warpgroup's")
+    if ParallelType.TIDx in on:
+        raise Illegal("TIDx counts the threads of a warpgroup, the load warpgroup is another one")
 
 
 def _fragment(parts: Parts) -> None:

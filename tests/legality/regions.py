@@ -59,6 +59,8 @@ def rects(t: TensorView, world: World, within: frozenset[int], summed: bool = Fa
     points = len(next(iter(mesh.values())))
     taken = [d for d in t.loop if d in inner or (d.id in within and d.parallel not in BIDS)]
     exists = walk.exists(mesh, taken, summed)
+    if not np.all(walk.spans(mesh, inner, sizes) | ~exists):
+        raise Shapeless(f"a fragment of {t.name} is not everywhere a box")
     at = walk.coordinates(mesh)
     kept = [p for p, d in enumerate(t.logical) if summed or d.iter_type is not IterType.Reduction]
     ends = [walk.extents[t.logical[p].id] for p in kept]

@@ -63,6 +63,8 @@ class _Loaded:
             np.searchsorted(low, corner[p]) for p, low in zip(self.dims, self.lows, strict=True)
         ]
         self.exists = self.walk.exists(self.mesh, self.inside)
+        if not np.all(self.walk.spans(self.mesh, self.inside, sizes) | ~self.exists):
+            raise Shapeless(f"a stage of {t.name} is not everywhere a box")
 
     def sequence(self, cta: Cta) -> list[tuple[int, tuple[int, ...]]]:
         """Place in the loop and box of each existing step."""
@@ -110,6 +112,7 @@ class Needs:
         self.free = tuple(d for d in reader.loop if d not in self.fragment)
         self.mesh = self.walk.mesh(self.free)
         at = self.walk.coordinates(self.mesh)
+        self.spans = self.walk.spans(self.mesh, self.fragment, sizes)
         self.boxes, self.fits = [], np.ones(len(at[0]), bool)
         for load in steps.loads:
             numbers, fits = load.boxes(at, sizes)
@@ -136,6 +139,8 @@ class Needs:
         exists = self.walk.exists(self.mesh, within)
         here = _at(self.free, self.mesh, BIDS, cta) & _at(self.free, self.mesh, TIDS, role)
         here &= exists
+        if not np.all(self.spans | ~here):
+            raise Shapeless(f"a fragment of {self.t.name} is not everywhere a box")
         if np.any(here & ~self.fits):
             raise Illegal(f"{self.t.name} needs what lies in no one stage")
         for d in order[last + 1 :]:

@@ -186,6 +186,13 @@ class Walk:
         points = int(np.prod([self.extent(d) for d in inner], dtype=np.int64))
         return sizes if int(np.prod(sizes, dtype=np.int64)) == points else None
 
+    def spans(self, loops: Values, inner: Sequence[IterDomain], sizes: tuple[int, ...]) -> Any:
+        """Which iterations cover a box of these sizes with some loops."""
+        last = loops | {d.id: np.full_like(loops[d.id], self.extent(d) - 1) for d in inner}
+        ends = zip(self.coordinates(loops), self.coordinates(last), sizes, strict=True)
+        fits = [high - low + 1 == size for low, high, size in ends]
+        return np.logical_and.reduce(fits)
+
 
 def roots(t: TensorView, d: IterDomain) -> frozenset[int]:
     """Positions of the logical dimensions that a domain comes from."""
