@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ground.expr import Const
+from lowering.ground.expr import ONE, Const
 from tests.legality.parts import TIDS, Illegal, Parts, Shapeless, constant
 from wsched.fusion import (
     CastOp,
@@ -70,10 +70,11 @@ def _rings(parts: Parts) -> None:
     if len({type(k) for k in kinds}) > 1 or len(on) > 1:
         raise Illegal("rings are filled by different warps")
     for t in parts.computed:
-        roles = tuple(d for d in t.loop if d.parallel in TIDS)
-        constant(roles, f"the warpgroups of {t.name}")
-    if ParallelType.TIDx in on:
-        raise Illegal("TIDx counts the threads of a warpgroup, the load warpgroup is another one")
+        constant(tuple(d for d in t.loop if d.parallel in TIDS), f"the warpgroups of {t.name}")
+    roles = [d for t in parts.computed for axis in TIDS if (d := t.axis_on(axis)) is not None]
+    counted = any(d.extent != ONE for d in roles)
+    if ParallelType.TIDx in on and counted:
+        raise Illegal("warpgroups are counted on other axes than the load warpgroup's")
 
 
 def _fragment(parts: Parts) -> None:

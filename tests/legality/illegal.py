@@ -147,7 +147,7 @@ ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
     ),
     "(e) specialized on TIDx, groups on TIDy": (
         lambda: cooperative(on=replace(ON_TIDY, on=P.TIDx)),
-        "TIDx counts the threads of a warpgroup",
+        "warpgroups are counted on other axes than the load warpgroup's",
     ),
     "(g) a row loop outside k": (lambda: cooperative(rows="outside"), _NOT_LOADED),
     "(h) a loop on CTAs made serial": (

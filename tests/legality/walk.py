@@ -133,8 +133,9 @@ class Walk:
         table, things = self.tables[step.input.id], self.extents[step.input.id]
         if not table.size:
             return np.full_like(count, things)
-        got = table[taker, np.minimum(count, table.shape[1] - 1)]
-        return np.where(count < table.shape[1], got, things)
+        takers, most = table.shape
+        got = table[np.minimum(taker, takers - 1), np.minimum(count, most - 1)]
+        return np.where((taker < takers) & (count < most), got, things)
 
     def _unmerge(self, step: Merge, flat: Any) -> tuple[Any, Any]:
         wide = max(self.extents[step.inner.id], 1)
