@@ -1,0 +1,98 @@
+"""Many random schedules: ``python -m tests.legality --count 5000 --seed S``.
+
+Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. Faults are written to a file as
+JSON, with the calls that make the schedule, and so are refusals of what is legal, by their rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from rich.progress import track
+
+from tests.legality.agreement import Outcome, outcome
+from tests.legality.draws import draw
+from wsched.fusion import Fusion, history_text
+from wsched.schedule.loops import side_by_side
+
+__all__ = ["ask"]
+
+
+def ask(seed: int | str, n: int) -> tuple[Fusion, Outcome]:
+    """The n-th draw of a seed, and what is said of it."""
+    fusion = draw(Random(f"{seed}:{n}"))
+    return fusion, outcome(fusion, seed=n)
+
+
+def _kind(said: Outcome) -> str:
+    legal = "not judged" if said.oracle is None else "legal" if said.legal else "illegal"
+    if said.fault is not None:
+        return f"{legal}, FAULT"
+    if said.refused is not None:
+        return f"{legal}, refused"
+    return f"{legal}, {'no lowering' if said.unsupported else 'runs'}"
+
+
+def _report(fusion: Fusion, said: Outcome, n: int) -> dict[str, Any]:
+    return {
+        "n": n,
+        "fault": said.fault,
+        "refused": said.refused,
+        "why": said.why,
+        "oracle": None if said.oracle is None else said.oracle.why,
+        "loops": _loops(fusion),
+        "calls": history_text(fusion).splitlines(),
+    }
+
+
+def _loops(fusion: Fusion) -> list[str]:
+    try:
+        return side_by_side(fusion).splitlines()
+    except Exception as e:
+        return [f"{type(e).__name__}: {e}"]
+
+
+def main(argv: list[str]) -> int:
+    """Draw, count, write down; 1 if there are faults."""
+    parser = argparse.ArgumentParser(prog="python -m tests.legality", description=__doc__)
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--only", type=int, help="the one draw to repeat")
+    parser.add_argument("--out", type=Path, default=Path("legality.json"))
+    options = parser.parse_args(argv)
+    numbers = range(options.count) if options.only is None else [options.only]
+    counts: Counter[str] = Counter()
+    cautious: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
+    found = []
+    for n in track(numbers, "schedules"):
+        fusion, said = ask(options.seed, n)
+        counts[_kind(said)] += 1
+        if said.cautious:
+            cautious[f"{said.refused}: {said.why}"[:120]] += 1
+        if said.unsupported and said.legal:
+            missing[said.why.splitlines()[0][:120]] += 1
+        if said.fault is not None or said.cautious or options.only is not None:
+            found.append(_report(fusion, said, n))
+    found.sort(key=lambda r: (r["fault"] is None, len(r["calls"])))
+    if options.only is not None:
+        print("\n".join([*found[0]["calls"], *found[0]["loops"]]))
+    options.out.write_text(json.dumps({"seed": options.seed, "found": found}, indent=1))
+    for r in found:
+        if r["fault"] is not None:
+            print(f"{r['n']:6} {r['fault'].splitlines()[0][:160]}")
+    for title, counter in (("", counts), ("refused though legal", cautious), ("missing", missing)):
+        print(title)
+        for what, times in counter.most_common(25):
+            print(f"{times:6} {what}")
+    return int(any(r["fault"] for r in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

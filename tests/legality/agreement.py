@@ -1,0 +1,92 @@
+"""What the proof, the oracle and the machine say of one schedule, and whether they agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.legality.machine import compiled, problems, run_wrong
+from tests.legality.oracle import Verdict, judge, tile_of
+from tests.legality.walk import NotJudged
+from wsched.fusion import Fusion
+from wsched.schedule.plan import plan
+
+__all__ = ["Outcome", "outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was said.
+
+    Args:
+        oracle: the verdict; None where the oracle has no opinion.
+        refused: the rule that the proof refused it by, None if it was accepted.
+        why: the refusal's text, or what is not supported.
+        unsupported: whether there is no lowering for it, or no memory of such a shape.
+        wrong: what went wrong on the machine, or in the proof itself.
+    """
+
+    oracle: Verdict | None
+    refused: str | None = None
+    why: str = ""
+    unsupported: bool = False
+    wrong: str | None = None
+
+    @property
+    def legal(self) -> bool:
+        """Whether the oracle finds it legal."""
+        return self.oracle is not None and self.oracle.why is None
+
+    @property
+    def ran(self) -> bool:
+        """Whether there is a kernel."""
+        return self.refused is None and not self.unsupported
+
+    @property
+    def fault(self) -> str | None:
+        """What must not happen: an illegal schedule accepted, or a wrong result.
+
+        Shapes that no kernel has may be left to the lowering.
+        """
+        if self.wrong is not None or self.refused is not None or self.oracle is None:
+            return self.wrong
+        if self.oracle.why is None or (self.oracle.shape and self.unsupported):
+            return None
+        return f"accepted, but illegal: {self.oracle.why}"
+
+    @property
+    def cautious(self) -> bool:
+        """Whether it was refused though legal."""
+        return self.refused is not None and self.legal
+
+
+def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
+    """Ask all three."""
+    try:
+        verdict = judge(fusion)
+    except NotJudged:
+        verdict = None
+    try:
+        made = plan(fusion)
+    except ScheduleError as e:
+        return Outcome(verdict, e.rule, e.why)
+    except Exception as e:
+        return Outcome(verdict, wrong=f"the proof fails: {type(e).__name__}: {e}")
+    try:
+        kernel = compiled(made)
+    except (UnsupportedError, ScheduleError) as e:
+        return Outcome(verdict, why=str(e), unsupported=True)
+    except Exception as e:
+        return Outcome(verdict, wrong=f"the lowering fails: {type(e).__name__}: {e}")
+    if verdict is not None and verdict.why is not None:
+        return Outcome(verdict)
+    for problem in problems(tile_of(fusion)):
+        try:
+            wrong = run_wrong(fusion, kernel, problem, seed)
+        except UnsupportedError as e:
+            return Outcome(verdict, why=str(e), unsupported=True)
+        except Exception as e:  # of the machine, or of a kernel that it cannot even start
+            wrong = f"{type(e).__name__}: {str(e)[:200]} in {problem}"
+        if wrong is not None:
+            return Outcome(verdict, wrong=wrong)
+    return Outcome(verdict)

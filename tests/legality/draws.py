@@ -1,0 +1,93 @@
+"""Random schedules: of both sides, by primitives, over a small world.
+
+Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
+with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. A draw
+is the calls that made it, so that it can be written down and made again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from lowering.ground.errors import ScheduleError
+from tests.legality.change import change
+from tests.legality.scratch import from_nothing
+from tests.schedules import cooperative, definition, dynamic, ping_pong, pipelined, split_k
+from wsched.fusion import Fusion, Record
+from wsched.importer import build_fusion, record_text
+from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.scheduler import schedule_matmul
+from wsched.schedule.primitives.replay import replay
+
+__all__ = ["draw", "made", "unscheduled"]
+
+_TRIES = 20
+
+
+def unscheduled() -> Fusion:
+    """What all draws schedule."""
+    return build_fusion(record_text(definition()))
+
+
+def made(history: tuple[Record, ...]) -> Fusion:
+    """The schedule that these calls make.
+
+    Raises:
+        ScheduleError: a primitive refuses its call.
+    """
+    return replay(unscheduled(), history)
+
+
+def draw(rng: Random) -> Fusion:
+    """A complete schedule, legal or not."""
+    start = _built_in(rng) if rng.random() < 0.35 else from_nothing(rng)
+    changes = rng.choice((0, 0, 1, 1, 2)) if start.history else 0
+    for _ in range(changes):
+        start = _changed(rng, start)
+    return start
+
+
+def _changed(rng: Random, start: Fusion) -> Fusion:
+    """One change that no primitive refuses; none if that is not found soon."""
+    for _ in range(_TRIES):
+        try:
+            return made(change(rng, start))
+        except ScheduleError:
+            continue
+    return start
+
+
+def _built_in(rng: Random) -> Fusion:
+    """A schedule of the built-in scheduler, with a small tile."""
+    while True:
+        try:
+            return schedule_matmul(unscheduled(), _params(rng))
+        except ScheduleError:
+            continue
+
+
+def _params(rng: Random) -> MatmulParams:
+    n, k = rng.choice((32, 64, 128)), rng.choice((16, 32, 64))
+    traversal = rng.choice(((1, 1), (1, 1), (2, 1), (3, 1)))
+    if rng.random() < 0.4:
+        found = ping_pong(64, n, k, stages=3, traversal=traversal)
+    else:
+        found = cooperative(
+            rng.choice((64, 128, 192)),
+            n,
+            k,
+            stages=3,
+            groups=1,
+            registers=None,
+            traversal=traversal,
+            persistent=rng.random() < 0.8,
+            order=rng.choice(tuple(TileRasterizationOrder)),
+            cluster=rng.choice(((1, 1), (1, 1), (1, 1), (2, 1), (1, 2))),
+        )
+        if rng.random() < 0.5:
+            found = cooperative(128, n, k, stages=3, groups=2, traversal=traversal)
+        if rng.random() < 0.2:
+            return pipelined(found)
+    if rng.random() < 0.2:
+        return split_k(found, rng.choice((2, 3)))
+    return dynamic(found) if rng.random() < 0.15 else found

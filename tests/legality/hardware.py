@@ -1,0 +1,87 @@
+"""What no index says: memories, who loads, the shapes of wgmma's fragments."""
+
+from __future__ import annotations
+
+from lowering.ground.expr import ONE, Const
+from tests.legality.parts import TIDS, Illegal, Parts, Shapeless, constant
+from wsched.fusion import (
+    CastOp,
+    LoadStoreOp,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    PointwiseOp,
+    WarpSpecialized,
+)
+
+__all__ = ["check_hardware"]
+
+_LOCAL, _SHARED, _GLOBAL = MemoryType.Local, MemoryType.Shared, MemoryType.Global
+_COPIES = {
+    LoadStoreOpType.CpAsyncBulkTensorTile: {(_GLOBAL, _SHARED), (_SHARED, _GLOBAL)},
+    LoadStoreOpType.LdMatrix: {(_SHARED, _LOCAL)},
+    LoadStoreOpType.StMatrix: {(_LOCAL, _SHARED)},
+}
+"""Memories (from, to) of the copies that go between two memories only."""
+
+
+def check_hardware(parts: Parts) -> None:
+    """Refuse what the hardware has not.
+
+    Raises:
+        Illegal: the first fault.
+    """
+    _memories(parts)
+    _rings(parts)
+    _fragment(parts)
+
+
+def _memories(parts: Parts) -> None:
+    f = parts.fusion
+    for e in f.exprs:
+        out = f.tensor(e.output).memory
+        if isinstance(e, LoadStoreOp) and e.op in _COPIES:
+            way = f.tensor(e.input).memory, out
+            if way not in _COPIES[e.op]:
+                raise Illegal(f"{e.op} does not copy from {way[0]} to {way[1]} memory")
+        if isinstance(e, CastOp | PointwiseOp) and f.tensor(e.output) in parts.computed:
+            names = (
+                [e.input] if isinstance(e, CastOp) else [x for x in e.inputs if isinstance(x, str)]
+            )
+            for name in names:
+                if f.tensor(name).memory is _SHARED and name in {t.name for t in parts.loads}:
+                    raise Illegal(f"{e.output} computes with {name}, which is in shared memory")
+    loads = {t.name for t in parts.loads}
+    for name in (f.mma.a, f.mma.b):
+        if name not in loads or f.tensor(name).memory is not _SHARED:
+            raise Illegal(f"operand {name} is not loaded into shared memory")
+    if parts.acc.memory is not _LOCAL:
+        raise Illegal("the accumulator is not in registers")
+
+
+def _rings(parts: Parts) -> None:
+    kinds = set()
+    for loads, reader in parts.edges:
+        buffers = {t.circular_buffer for t in loads}
+        if len(buffers) != 1 or None in buffers:
+            raise Illegal(f"what {reader.name} reads is not circular-buffered alike")
+        kinds |= {b.type for b in buffers if b is not None}
+    on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
+    if len({type(k) for k in kinds}) > 1 or len(on) > 1:
+        raise Illegal("rings are filled by different warps")
+    for t in parts.computed:
+        constant(tuple(d for d in t.loop if d.parallel in TIDS), f"the warpgroups of {t.name}")
+    roles = [d for t in parts.computed for axis in TIDS if (d := t.axis_on(axis)) is not None]
+    counted = any(d.extent != ONE for d in roles)
+    if ParallelType.TIDx in on and counted:
+        raise Illegal("warpgroups are counted on other axes than the load warpgroup's")
+
+
+def _fragment(parts: Parts) -> None:
+    sizes = [d.extent for d in parts.acc.loop if d.parallel is ParallelType.Mma]
+    numbers = [d.value for d in sizes if isinstance(d, Const)]
+    bytes_of_k = 32
+    k = bytes_of_k // parts.fusion.tensor(parts.fusion.mma.a).dtype.bytes
+    legal = len(sizes) == len(numbers) == 3 and (numbers[0], numbers[2]) == (64, k)
+    if not legal or numbers[1] % 8 or numbers[1] > 256:
+        raise Shapeless(f"{' x '.join(map(str, sizes))} is no wgmma")

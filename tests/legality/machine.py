@@ -1,0 +1,89 @@
+"""A schedule compiled and run on the machine: results against NumPy, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.machine import run_kernel
+from lowering.nest.lower import lower
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
+from wsched.fusion import DataType, Fusion
+from wsched.schedule.plan import Plan, plan
+
+__all__ = ["NUMPY", "Problem", "compiled", "problems", "run_wrong"]
+
+NUMPY: dict[DataType, Any] = {
+    DataType.BFloat16: ml_dtypes.bfloat16,
+    DataType.Half: np.float16,
+    DataType.Float: np.float32,
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Extents, and SMs to run on."""
+
+    m: int
+    n: int
+    k: int
+    sms: int
+
+
+def problems(tile: tuple[int, int, int]) -> tuple[Problem, ...]:
+    """Odd extents with fewer and with more CTAs than tiles; K of no, one and many slices."""
+    m, n, k = tile
+    return (
+        Problem(2 * m + 9, n + 8, 2 * k + 8, 2),
+        Problem(m - 7, 2 * n + 8, 4 * k, 5),
+        Problem(4 * m + 1, n, k + 8, 3),
+        Problem(m + 1, n + 8, 0, 2),
+    )
+
+
+def compiled(scheduled: Plan | Fusion) -> Kernel:
+    """The kernel of a schedule.
+
+    Raises:
+        ScheduleError: it is illegal.
+        UnsupportedError: there is no lowering for it.
+    """
+    made = plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
+    return run_passes(lower(made, "drawn"), LoweringOptions(store_buffers=1))
+
+
+def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str | None:
+    """What is wrong with a run of ``D = A B^T (+ R)``, None if nothing is.
+
+    Operands are small integers, so that sums are exact in any order. The results are NaN before.
+
+    Raises:
+        WschedError: the machine stops, in a deadlock for instance.
+    """
+    rng = np.random.default_rng(seed)
+    size = {"M": p.m, "N": p.n, "K": p.k}
+    arrays, values = {}, []
+    for b in fusion.inputs:
+        shape = [size[x] for x in b.axes]
+        values.append(rng.integers(-2, 3, shape).astype(NUMPY[b.dtype]))
+        arrays[b.tensor] = values[-1]
+    wanted = values[0].astype(np.float32) @ values[1].astype(np.float32).T
+    for residual in values[2:]:
+        wanted = wanted + residual.astype(np.float32)
+    for b in fusion.outputs:
+        arrays[b.tensor] = np.full((p.m, p.n), np.nan, NUMPY[b.dtype])
+    grid = evaluate(kernel.grid, size | {"sms": p.sms})
+    run_kernel(kernel, arrays, size, grid, seed=seed)
+    for b in fusion.outputs:
+        got, right = arrays[b.tensor], wanted.astype(NUMPY[b.dtype])
+        if not np.array_equal(got, right):
+            return (
+                f"{int(np.sum(got != right))} of {got.size} elements of {b.tensor} are wrong in {p}"
+            )
+    return None

@@ -1,0 +1,213 @@
+"""Whether a schedule is legal, decided by enumeration in small worlds.
+
+The meaning of a schedule that is enumerated: a tensor's nest runs all its loops. An iteration
+*exists* if each index that was split with a tail is in range, loops inside a stage or a box taken
+at 0: the box touches the tensor. Tails of one dimension alone may also be run through, on all
+sides: what is loaded there is zero and nothing is stored. A loop on BIDx, BIDy or BIDz is one CTA
+each, one on TIDy or TIDz one warpgroup each (a role), the others run in order. Legal is what, in
+every world,
+
+- loads in one serial loop, in each CTA, the boxes that each role of the reader takes, in its order:
+  all roles all of them, or run by run in turns (a run is a main loop: order barriers demand it);
+- sums all of K for each element, each part of K once, in an accumulator of constant size;
+- reads, in the epilogue, what the same role holds at the same iteration of shared loops;
+- writes each element of each result once;
+- runs on a grid that has the extents of the loops on CTAs.
+
+Tiles that are dealt out at run time are enumerated in turn and in a random assignment. Load steps
+dealt out to CTAs (stream-K) are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tests.legality.hardware import check_hardware
+from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_on
+from tests.legality.regions import check_computed, check_sums
+from tests.legality.rings import Needs, Places, Steps, check_ring
+from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
+from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
+
+__all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]
+
+_TILES = (
+    (1, 1, 1), (3, 1, 2), (2, 3, 3), (3, 3, 1), (1, 4, 5), (3, 5, 0), (5, 2, 4), (4, 2, 7),
+)  # fmt: skip
+"""Tiles along M and N, slices of K."""
+
+_GRIDS = (1, 2, 3, 4, 5, 8)
+_MANY = 64
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the oracle says.
+
+    Args:
+        why: why it is illegal, with the world that shows it; None if it is legal.
+        shape: whether only a shape is to blame: what no kernel has, whatever its indices.
+    """
+
+    why: str | None = None
+    shape: bool = False
+
+
+def why_illegal(fusion: Fusion) -> str | None:
+    """Why a complete schedule is illegal, with the world that shows it; None if it is legal.
+
+    Raises:
+        NotJudged: the schedule is outside what is enumerated.
+    """
+    return judge(fusion).why
+
+
+def judge(fusion: Fusion) -> Verdict:
+    """Whether a complete schedule is legal.
+
+    Raises:
+        NotJudged: the schedule is outside what is enumerated.
+    """
+    parts = Parts(fusion)
+    try:
+        check_hardware(parts)
+        _refuse_stream_k(parts)
+        small = list(worlds(parts))
+    except Illegal as why:
+        return Verdict(str(why), isinstance(why, Shapeless))
+    found = []
+    for through in _ways(parts):
+        found.append(_verdict(parts, [replace(world, through=through) for world in small]))
+        if found[-1].why is None:
+            return found[-1]
+    return found[0]
+
+
+def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
+    """Dimensions whose tails are run through: none, or M and N, or all; once if none has any."""
+    tails = any(
+        isinstance(s, Split) and s.input not in t.logical and len(roots(t, s.input)) == 1
+        for t in (*parts.loads, *parts.computed)
+        for s in t.transforms
+    )
+    ways = (frozenset[int](), frozenset({0, 1}), frozenset({0, 1, 2}))
+    return ways if tails else ways[:1]
+
+
+def _verdict(parts: Parts, small: list[World]) -> Verdict:
+    stepping: dict[str, set[int]] = {}
+    world: World | None = None
+    try:
+        for world in small:
+            for loads, reader in parts.edges:
+                found = Needs(reader, Steps(loads, world), world).stepping()
+                stepping.setdefault(reader.name, set()).update(found)
+        for world in small:
+            _check(parts, world, stepping)
+    except Illegal as why:
+        return Verdict(f"{why} ({world})", isinstance(why, Shapeless))
+    except NoWorld as why:
+        return Verdict(f"{why} ({world})")
+    return Verdict()
+
+
+def _check(parts: Parts, world: World, stepping: dict[str, set[int]]) -> None:
+    ctas = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))
+    roles = extents_on(parts, world, TIDS, parts.computed)
+    places, prefix = Places(ctas, roles), parts.acc.compute_at
+    for loads, reader in parts.edges:
+        steps = Steps(loads, world)
+        check_ring(Needs(reader, steps, world), steps, stepping[reader.name], prefix, places)
+    moving = stepping[parts.acc.name]
+    within = frozenset(d.id for d in parts.acc.loop if d.id not in moving)
+    check_sums(parts, world, within)
+    check_computed(parts, world, (*ctas, *roles), within)
+
+
+def worlds(parts: Parts) -> Iterator[World]:
+    """Few and many tiles on fewer and more CTAs, with grids that the loops on CTAs allow.
+
+    Raises:
+        Illegal: there is none.
+    """
+    tile = _tile(parts)
+    dealt = any(
+        isinstance(s, Split) and s.dynamic for t in parts.fusion.tensors for s in t.transforms
+    )
+    sizes = []
+    for n, counts in enumerate(_TILES):
+        # Tails along all dimensions in every other world.
+        cut = [(n % 2) * (size // 2 + 3) for size in tile]
+        m, columns, k = (
+            max(count * size - less, 1) if count else 0
+            for count, size, less in zip(counts, tile, cut, strict=True)
+        )
+        sizes += [World(m, columns, k, 1, deal) for deal in ((0, n + 1) if dealt else (0,))]
+    if _follows_grid(parts):
+        fits = [g for g in _GRIDS if all(_fits(parts, replace(w, grid=g)) for w in sizes)]
+        if not fits:
+            raise Illegal("no grid has the extents of the loops on CTAs")
+        # At most two of them for each size.
+        for n, w in enumerate(sizes):
+            yield from (replace(w, grid=g) for g in {fits[n % len(fits)], fits[-n % len(fits)]})
+        return
+    for w in sizes:
+        yield replace(w, grid=_extents(parts, replace(w, grid=_MANY))[0])
+
+
+def _on_ctas(parts: Parts) -> list[tuple[TensorView, IterDomain]]:
+    """The loops on BIDx."""
+    tensors = (*parts.loads, *parts.computed)
+    return [(t, d) for t in tensors if (d := t.axis_on(ParallelType.BIDx)) is not None]
+
+
+def _follows_grid(parts: Parts) -> bool:
+    """Whether there are as many CTAs as are launched, not as many as the problem has of something.
+
+    ``%nctaid.x`` is a number like any other then: an extent that it happens to equal in some
+    problems is not the grid's.
+    """
+    return any("%nctaid.x" in str(d.extent) for _, d in _on_ctas(parts))
+
+
+def _extents(parts: Parts, world: World) -> list[int]:
+    """Different extents of the loops on BIDx, or that of one CTA."""
+    return sorted({Walk(t, world).extent(d) for t, d in _on_ctas(parts)} or {1})
+
+
+def _fits(parts: Parts, world: World) -> bool:
+    try:
+        return world.grid in _extents(parts, world)
+    except NoWorld:
+        return False
+
+
+def tile_of(fusion: Fusion) -> tuple[int, int, int]:
+    """Rows, columns and depth of what one load step brings."""
+    return _tile(Parts(fusion))
+
+
+def _tile(parts: Parts) -> tuple[int, int, int]:
+    """Sizes of the boxes of the operands."""
+    sizes = [1, 1, 1]
+    operands = (parts.fusion.mma.a, parts.fusion.mma.b)
+    for t in parts.loads:
+        if t.name in operands:
+            walk = Walk(t, World(1, 1, 1, _MANY))
+            box = walk.box(t.loop[t.slice_position :]) or (1, 1, 1)
+            sizes = [
+                max(s, b) if d.iter_type is not IterType.Broadcast else s
+                for s, b, d in zip(sizes, box, t.logical, strict=True)
+            ]
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _refuse_stream_k(parts: Parts) -> None:
+    """Loads whose CTAs are dealt out what mixes K with the tiles."""
+    for t in parts.loads:
+        d = t.axis_on(ParallelType.BIDx)
+        if d is not None and len(t.logical) == 3:
+            found = roots(t, d)
+            if 2 in found and len(found) > 1:
+                raise NotJudged("load steps are dealt out to CTAs")

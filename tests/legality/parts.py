@@ -1,0 +1,109 @@
+"""What the oracle reads off a fusion before it counts anything: who loads, who computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from lowering.ground.expr import Const
+from tests.legality.walk import Walk, World
+from wsched.fusion import Fusion, IterDomain, IterType, MemoryType, ParallelType, TensorView
+
+__all__ = [
+    "BIDS",
+    "BOX",
+    "TIDS",
+    "Illegal",
+    "Parts",
+    "Shapeless",
+    "constant",
+    "extents_on",
+    "serial",
+]
+
+BIDS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
+TIDS = (ParallelType.TIDy, ParallelType.TIDz)
+BOX = (ParallelType.Bulk, ParallelType.Mma)
+
+
+class Illegal(Exception):  # noqa: N818
+    """The schedule is illegal, and why."""
+
+
+class Shapeless(Illegal):
+    """What one stage or fragment holds has no shape that a kernel could have."""
+
+
+def serial(loops: tuple[IterDomain, ...]) -> tuple[IterDomain, ...]:
+    """Loops that one warp runs in order."""
+    return tuple(d for d in loops if d.parallel not in (*BIDS, *TIDS, *BOX))
+
+
+def constant(loops: tuple[IterDomain, ...], what: str) -> None:
+    """Refuse loops whose number is known at run time only."""
+    for d in loops:
+        if not isinstance(d.extent, Const):
+            raise Shapeless(f"{what}: loop {d.label} of {d.extent} has no constant size")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A fusion cut at its loads."""
+
+    fusion: Fusion
+
+    @cached_property
+    def acc(self) -> TensorView:
+        """The accumulator."""
+        return self.fusion.tensor(self.fusion.mma.output)
+
+    @cached_property
+    def loads(self) -> tuple[TensorView, ...]:
+        """Tensors that TMA fills from global memory."""
+        return self.fusion.loads
+
+    @cached_property
+    def computed(self) -> tuple[TensorView, ...]:
+        """What the compute warps make, in order."""
+        loads = {t.name for t in self.loads}
+        made = [self.fusion.tensor(e.output) for e in self.fusion.exprs]
+        outputs = {b.tensor for b in self.fusion.outputs}
+        return tuple(
+            t
+            for t in made
+            if t.name not in loads and (t.memory is not MemoryType.Global or t.name in outputs)
+        )
+
+    @cached_property
+    def edges(self) -> tuple[tuple[tuple[TensorView, ...], TensorView], ...]:
+        """Loads that fill stages together, and the tensor that reads them."""
+        found: dict[str, list[TensorView]] = {}
+        for t in self.loads:
+            for reader in self.fusion.consumers(t.name):
+                found.setdefault(reader.name, []).append(t)
+        return tuple((tuple(ts), self.fusion.tensor(name)) for name, ts in found.items())
+
+    @cached_property
+    def splits_k(self) -> bool:
+        """Whether CTAs along z have parts of K."""
+        z = self.acc.axis_on(ParallelType.BIDz)
+        return z is not None and z.iter_type is IterType.Reduction
+
+
+def extents_on(
+    parts: Parts, world: World, axes: tuple[ParallelType, ...], tensors: tuple[TensorView, ...]
+) -> tuple[int, ...]:
+    """Number of CTAs or warpgroups along each axis, the same on all tensors that have a loop there.
+
+    Raises:
+        Illegal: two tensors want different numbers.
+    """
+    found = []
+    for axis in axes:
+        sizes = {
+            Walk(t, world).extent(d): t.name for t in tensors if (d := t.axis_on(axis)) is not None
+        }
+        if len(sizes) > 1:
+            raise Illegal(f"different extents on {axis}: {sizes} in {world}")
+        found.append(next(iter(sizes), 1))
+    return tuple(found)

@@ -1,0 +1,212 @@
+"""A ring by enumeration: the boxes that are loaded, and those that each role needs, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import Any
+
+import numpy as np
+
+from tests.legality.parts import BIDS, BOX, TIDS, Illegal, Shapeless, constant, serial
+from tests.legality.walk import Walk, World
+from wsched.fusion import IterDomain, IterType, ParallelType, TensorView, WarpSpecialized
+
+__all__ = ["Needs", "Steps", "check_ring"]
+
+Cta = tuple[int, ...]
+
+
+class Steps:
+    """The steps of the loads that fill one ring, as numbers of boxes."""
+
+    def __init__(self, loads: tuple[TensorView, ...], world: World) -> None:
+        self.of = {t.name: _Loaded(t, world) for t in loads}
+        self.loads = tuple(self.of.values())
+
+    def sequence(self, cta: Cta) -> list[tuple[int, ...]]:
+        """The boxes of each step of a CTA; the loads run one loop together."""
+        each = [x.sequence(cta) for x in self.loads]
+        if any(len(s) != len(each[0]) for s in each):
+            lengths = ", ".join(
+                f"{x.t.name} {len(s)}" for x, s in zip(self.loads, each, strict=True)
+            )
+            raise Illegal(f"the loads of one stage have different steps: {lengths} at CTA {cta}")
+        if any([at for at, _ in s] != [at for at, _ in each[0]] for s in each):
+            raise Illegal(f"the loads of one stage skip different steps at CTA {cta}")
+        return [sum((boxes for _, boxes in step), ()) for step in zip(*each, strict=True)]
+
+
+class _Loaded:
+    """One load."""
+
+    def __init__(self, t: TensorView, world: World) -> None:
+        self.t, self.walk = t, Walk(t, world)
+        left, self.inside = t.loop[: t.slice_position], t.loop[t.slice_position :]
+        constant(self.inside, f"a stage of {t.name}")
+        for d in left:
+            if d.parallel not in (*BIDS, ParallelType.Serial) and self.walk.extent(d) != 1:
+                raise Illegal(f"loop {d.label} [{d.parallel}] of {t.name} is run by nobody")
+        sizes = self.walk.box(self.inside)
+        if sizes is None:
+            raise Shapeless(f"a stage of {t.name} is no box")
+        self.dims = [p for p, d in enumerate(t.logical) if d.iter_type is not IterType.Broadcast]
+        self.sizes = [sizes[p] for p in self.dims]
+        self.left = left
+        self.mesh = self.walk.mesh(left)
+        corner = self.walk.coordinates(self.mesh)
+        self.lows = [np.unique(corner[p]) for p in self.dims]
+        for low, size in zip(self.lows, self.sizes, strict=True):
+            if np.any(np.diff(low) < size):
+                raise Shapeless(f"the boxes of {t.name} overlap")
+        self.number = [
+            np.searchsorted(low, corner[p]) for p, low in zip(self.dims, self.lows, strict=True)
+        ]
+        self.exists = self.walk.exists(self.mesh, self.inside)
+        if not np.all(self.walk.spans(self.mesh, self.inside, sizes) | ~self.exists):
+            raise Shapeless(f"a stage of {t.name} is not everywhere a box")
+
+    def sequence(self, cta: Cta) -> list[tuple[int, tuple[int, ...]]]:
+        """Place in the loop and box of each existing step."""
+        chosen = self.exists & _at(self.left, self.mesh, BIDS, cta)
+        step = next((d for d in self.left if d.parallel is ParallelType.Serial), None)
+        places = self.mesh[step.id][chosen] if step else np.zeros(int(chosen.sum()), np.int64)
+        boxes = zip(*(n[chosen].tolist() for n in self.number), strict=True)
+        return list(zip(places.tolist(), boxes, strict=True))
+
+    def boxes(self, coordinates: list[Any], sizes: tuple[int, ...]) -> tuple[list[Any], Any]:
+        """Number of the box that each need begins in, along each dimension, and whether it ends
+        there too.
+        """
+        numbers, fits = [], np.ones(len(coordinates[0]), bool)
+        for p, low, size in zip(self.dims, self.lows, self.sizes, strict=True):
+            at = np.searchsorted(low, coordinates[p], "right") - 1
+            start = low[np.maximum(at, 0)] if len(low) else np.full_like(at, -(1 << 40))
+            fits &= (at >= 0) & (coordinates[p] + sizes[p] <= start + size)
+            numbers.append(at)
+        return numbers, fits
+
+
+def _at(
+    loops: tuple[IterDomain, ...], mesh: dict[int, Any], axes: tuple[ParallelType, ...], at: Cta
+) -> Any:
+    """Which iterations run at a place; a loop that there is not runs everywhere."""
+    chosen = np.ones(len(next(iter(mesh.values()))), bool)
+    for axis, index in zip(axes, at, strict=True):
+        for d in loops:
+            if d.parallel is axis:
+                chosen &= mesh[d.id] == index
+    return chosen
+
+
+class Needs:
+    """The stages that the reader of a ring needs, iteration by iteration."""
+
+    def __init__(self, reader: TensorView, steps: Steps, world: World) -> None:
+        self.t, self.walk = reader, Walk(reader, world)
+        self.fragment = tuple(d for d in reader.loop if d.parallel in BOX)
+        constant(self.fragment, f"a fragment of {reader.name}")
+        sizes = self.walk.box(self.fragment)
+        if sizes is None:
+            raise Shapeless(f"a fragment of {reader.name} is no box")
+        self.free = tuple(d for d in reader.loop if d not in self.fragment)
+        self.mesh = self.walk.mesh(self.free)
+        at = self.walk.coordinates(self.mesh)
+        self.spans = self.walk.spans(self.mesh, self.fragment, sizes)
+        self.boxes, self.fits = [], np.ones(len(at[0]), bool)
+        for load in steps.loads:
+            numbers, fits = load.boxes(at, sizes)
+            self.boxes += numbers
+            self.fits &= fits
+
+    def stepping(self) -> set[int]:
+        """Loops that change the stage."""
+        shape = [self.walk.extent(d) for d in self.free]
+        found = set()
+        for axis, d in enumerate(self.free):
+            for n in self.boxes:
+                there = n.reshape(shape)
+                first = np.take(there, [0], axis) if there.size else there
+                if np.any(there != first):
+                    found.add(d.id)
+        return found
+
+    def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int) -> list[Any]:
+        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``."""
+        order = serial(self.free)
+        last = max((p for p, d in enumerate(order) if d.id in stepping), default=-1)
+        within = [d for d in self.t.loop if d.id not in stepping and d.parallel not in BIDS]
+        exists = self.walk.exists(self.mesh, within)
+        here = _at(self.free, self.mesh, BIDS, cta) & _at(self.free, self.mesh, TIDS, role)
+        here &= exists
+        if not np.all(self.spans | ~here):
+            raise Shapeless(f"a fragment of {self.t.name} is not everywhere a box")
+        if np.any(here & ~self.fits):
+            raise Illegal(f"{self.t.name} needs what lies in no one stage")
+        for d in order[last + 1 :]:
+            here &= self.mesh[d.id] == 0
+        outer = [d for d in serial(self.t.loop[:prefix]) if self.walk.extent(d) > 1]
+        runs = list(zip(*(self.mesh[d.id][here].tolist() for d in outer), strict=True))
+        boxes = list(zip(*(b[here].tolist() for b in self.boxes), strict=True))
+        return list(zip(runs or [()] * len(boxes), boxes, strict=True))
+
+
+@dataclass(frozen=True)
+class Places:
+    """CTAs and roles of a world."""
+
+    ctas: tuple[int, ...]
+    roles: tuple[int, ...]
+
+
+def check_ring(needs: Needs, steps: Steps, stepping: set[int], prefix: int, places: Places) -> None:
+    """Each role takes each step in order, or they take turns, a run each.
+
+    Raises:
+        Illegal: otherwise.
+    """
+    dealing = [d is not None and d.id in stepping for d in (needs.t.axis_on(axis) for axis in TIDS)]
+    load = steps.loads[0].t
+    assert load.circular_buffer is not None
+    specialized = isinstance(load.circular_buffer.type, WarpSpecialized)
+    if any(dealing) and not specialized:
+        raise Illegal("roles have steps of their own, and all of them load")
+    for cta in product(*map(range, places.ctas)):
+        wanted = steps.sequence(cta)
+        taken = {
+            role: needs.sequence(cta, role, stepping, prefix)
+            for role in product(*map(range, places.roles))
+        }
+        where = f"{needs.t.name} at CTA {cta}"
+        if not any(dealing):
+            for role, got in taken.items():
+                if [box for _, box in got] != wanted:
+                    raise Illegal(f"{where}, role {role} takes other steps than are loaded")
+            continue
+        turns: dict[Cta, list[Any]] = {}
+        for role, got in taken.items():
+            turn = tuple(r for r, deals in zip(role, dealing, strict=True) if deals)
+            if turns.setdefault(turn, got) != got:
+                raise Illegal(f"{where}: roles of turn {turn} take different steps")
+        _take_turns(turns, wanted, where)
+
+
+def _take_turns(turns: dict[Cta, list[Any]], wanted: list[tuple[int, ...]], where: str) -> None:
+    """The roles partition the steps, run by run, 0, 1, .., 0, 1, ..."""
+    # z is slower than y in the number of a warpgroup.
+    order = sorted(turns, key=lambda turn: turn[::-1])
+    queues = {
+        turn: [(run, [box for _, box in steps]) for run, steps in groupby(got, key=lambda s: s[0])]
+        for turn, got in turns.items()
+    }
+    at, n = 0, 0
+    while any(queues.values()):
+        queue = queues[order[n % len(order)]]
+        if not queue:
+            raise Illegal(f"{where}: the roles do not take turns")
+        _, run = queue.pop(0)
+        if wanted[at : at + len(run)] != run:
+            raise Illegal(f"{where}: a role's turn is not the next of the loads")
+        at, n = at + len(run), n + 1
+    if at != len(wanted):
+        raise Illegal(f"{where}: {len(wanted) - at} steps are taken by nobody")
