@@ -6,9 +6,7 @@ Hypothesis gives: its own choices would be mostly the first of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,15 +20,7 @@ from wsched.fusion import history_text
 
 DRAWS = 60
 
-OPEN = pytest.mark.xfail(reason="accepted, and then wrong")
 
-
-def cases(names: Iterable[str], opened: Iterable[str]) -> list[Any]:
-    """Parameters, those marked that are still to be mended."""
-    return [pytest.param(n, marks=[OPEN] if n[:3] in opened else []) for n in names]
-
-
-@OPEN
 @settings(max_examples=DRAWS, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
@@ -55,12 +45,12 @@ def test_a_draw_is_made_again_from_its_calls() -> None:
         assert made(fusion.history) == fusion
 
 
-@pytest.mark.parametrize("name", cases(ILLEGAL, ("(d)", "(e)", "(g)", "(h)")))
+@pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal_is_refused(name: str) -> None:
     assert outcome(ILLEGAL[name][0]()).refused is not None
 
 
-@pytest.mark.parametrize("name", cases(TRIMMED, ("(a)", "(d)")))
+@pytest.mark.parametrize("name", TRIMMED)
 def test_trimmed_is_refused_or_right(name: str) -> None:
     said = outcome(TRIMMED[name]())
     assert said.legal
