@@ -25,6 +25,7 @@ from wsched.fusion import (
 from wsched.schedule.plan import Plan
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
+from wsched.schedule.proof.grid import counts_ctas
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["LOAD_WARPS", "require_lowerable"]
@@ -101,7 +102,8 @@ def _require_bounds(t: TensorView, relation: LoadRelation) -> None:
         what = " and ".join(f"loop {d.label} [{d.parallel}]" for d in roles)
         raise _refused(f"{what} of {t.name}", "one loop over warpgroups, on TIDy", t)
     tiles = [s for s in relation.digits[: relation.outside] if not s.role]
-    if relation.splits > 1 and tiles and relation.tail is None:
+    dealt = relation.tail is not None and not counts_ctas(relation.tail.extent)
+    if relation.splits > 1 and tiles and not dealt:
         what = f"{relation.splits} parts of K with tiles in turn that nothing ends"
         raise _refused(what, "tiles of all CTAs, merged and split by their number", t)
 

@@ -29,6 +29,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.grid import counts_ctas
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["lower"]
@@ -146,8 +147,9 @@ def _grid(plan: Plan, size: int) -> Expr:
     resident = maximum(resident, 1) if relation.splits > 1 else resident
     if relation.interval is not None:
         return minimum(relation.interval.extent, resident) * size
-    items = resident if relation.tail is None else minimum(relation.tail.extent, resident)
-    return items * size
+    if relation.tail is None or counts_ctas(relation.tail.extent):
+        return resident * size
+    return minimum(relation.tail.extent, resident) * size
 
 
 def _global_tensors(fusion: Fusion) -> list[TensorView]:

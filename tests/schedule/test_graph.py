@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from lowering.ground.expr import Special, Var, evaluate
+from lowering.ground.expr import Const, Expr, Special, Var, ceildiv, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
+from wsched.fusion import IterDomain, Split
 from wsched.schedule import Schedule, TransformGraph, schedule_matmul, split
+from wsched.schedule.proof.graph import divides
 
 
 def test_logical_dimensions_are_mapped_through_broadcast_and_mma() -> None:
@@ -29,6 +31,43 @@ def test_equal_transforms_are_mapped_different_ones_are_not() -> None:
     s.split("T5", 0, 64)
     graph = TransformGraph(s.fusion)
     assert graph.group(s.tensor("T4").loop[0]) != graph.group(s.tensor("T5").loop[0])
+
+
+def test_a_merge_that_undoes_a_split_is_its_input() -> None:
+    """Where the split divides; else it is that and what the split added."""
+    s = Schedule(linear())
+    s.split("T4", 0, 128)
+    s.split("T4", 1, 32)
+    s.merge("T4", 1)
+    s.merge("T4", 0)
+    graph = TransformGraph(s.fusion)
+    t = s.tensor("T4")
+    (m, _), whole = t.transforms[0].outputs, graph.group(t.loop[0])
+    inner = t.transforms[0].outputs[1]
+    assert graph.group(t.transforms[2].outputs[0]) == graph.group(inner)
+    assert graph.padded(whole) == graph.group(t.logical[0])
+    assert whole != graph.group(t.logical[0])
+    assert graph.padded(graph.group(inner)) is None and graph.padded(graph.group(m)) is None
+
+
+def test_what_divides() -> None:
+    ctas = Special("nctaid.x")
+    tiles = ceildiv(Var("M"), 128)
+    found = {
+        (str(extent), str(factor)): divides(Split(IterDomain(0, extent, "x"), *parts(factor)))
+        for extent, factor in (
+            (Const(64), Const(16)), (Const(64), Const(48)), (tiles * 4, Const(2)),
+            (tiles * 4 + 2, Const(4)), (tiles * ctas, ctas), (tiles, Const(1)), (tiles, ctas),
+        )
+    }  # fmt: skip
+    assert [key for key, whole in found.items() if whole] == [
+        ("64", "16"), ("ceildiv(M, 128) * 4", "2"), ("ceildiv(M, 128) * %nctaid.x", "%nctaid.x"),
+        ("ceildiv(M, 128)", "1"),
+    ]  # fmt: skip
+
+
+def parts(factor: Expr) -> tuple[IterDomain, IterDomain]:
+    return IterDomain(1, Const(1), "o"), IterDomain(2, factor, "i")
 
 
 def test_index_is_composed_from_parts() -> None:

@@ -70,17 +70,6 @@ def load_merges_ctas(s: Schedule) -> None:
         s.merge(tv, 0)
 
 
-def regrouped_tiles(s: Schedule) -> None:
-    for tv in (*LOADS, "T4"):
-        s.split(tv, 1, 2)
-        s.merge(tv, 1)
-        s.split(tv, 1, 3)
-    s.parallelize("T4", 2, ParallelType.TIDy)
-    for tv in LOADS:
-        s.merge(tv, 1)
-        s.merge(tv, 1)
-
-
 TILES = "ceildiv(M, 128) * ceildiv(N, 256)"
 
 ILLEGAL: dict[str, tuple[Callable[[Schedule], None], str, str, tuple[str, ...]]] = {
@@ -128,12 +117,6 @@ ILLEGAL: dict[str, tuple[Callable[[Schedule], None], str, str, tuple[str, ...]]]
         "loop cta of T4 steps the load index and runs on BIDx; only serial loops and warpgroups on "
         "TIDy or TIDz can follow it",
         ("parallelize the loop over CTAs on both sides, leave it out of the merge",),
-    ),
-    "regrouped_tiles": (
-        regrouped_tiles,
-        "load-bound",
-        f"tiles < {TILES} does not follow from the load index",
-        (),
     ),
 }
 

@@ -105,6 +105,23 @@ def test_neighbouring_tiles_in_turn() -> None:
     assert [evaluate(r.load_stop, {**env, "%ctaid.x": cta}) for cta in (0, 1)] == [4, 3]
 
 
+def test_tiles_in_pairs_and_in_triples() -> None:
+    """Pairs merged again, with the one that a split added; then triples: one count all along."""
+    s = tiled()
+    for tv in (*LOADS, "T4"):
+        s.split(tv, 1, 2)
+        s.merge(tv, 1)
+        s.split(tv, 1, 3, labels=("tile", "group"))
+    s.parallelize("T4", 2, ParallelType.TIDy)
+    for tv in LOADS:
+        s.merge(tv, 1)
+        s.merge(tv, 1)
+    r = load_relation(buffered(s))
+    assert nest(r) == {"tileo·tilei": ("ceildiv(K, 64)", MINE), "k": ("1", "ceildiv(K, 64)")}
+    left = f"max({TILES} - (%ctaid.x + %nctaid.x * {r.digits[1].var}), 0)"
+    assert stops(r)["tile"] == f"ceildiv({left}, %nctaid.x * 3)"
+
+
 def rows(factor: int, loads: bool) -> LoadRelation:
     """CTAs along N, rows of tiles in turn; ``factor`` warpgroups take turns with them."""
     s = cached()

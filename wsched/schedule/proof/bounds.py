@@ -20,8 +20,8 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum, select
 from lowering.ground.poly import Poly, linear_in, poly
 from wsched.fusion import Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.splits import divides, ends_with_tensor, is_outer_of
+from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.proof.splits import ends_with_tensor, is_outer_of
 
 __all__ = ["Guard", "guards_above", "guards_below", "load_stops"]
 
@@ -73,10 +73,13 @@ def guards_above(
     inside = {graph.group(d): ZERO for d in load.loop[load.slice_position :]}
     known: dict[Group, Expr] = {**inside, **ctas, **names}
     made = {graph.group(t.input): t for t in load.transforms if isinstance(t, Split)}
+    padded = {graph.padded(g): g for g in graph.known(load)}
 
     def index(g: Group) -> Expr | None:
         if g in known or g not in made:
             return known.get(g)
+        if g in padded and (e := index(padded[g])) is not None:
+            return e
         outer, inner = (index(graph.group(d)) for d in made[g].outputs)
         return None if outer is None or inner is None else outer * made[g].inner.extent + inner
 

@@ -20,10 +20,10 @@ from wsched.fusion import (
     TensorView,
     nest_text,
 )
-from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.graph import Group, TransformGraph, divides
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX
-from wsched.schedule.proof.splits import divides, ends_with_tensor
+from wsched.schedule.proof.splits import ends_with_tensor
 
 __all__ = ["check_boxes"]
 
@@ -110,7 +110,7 @@ def _boxed(graph: TransformGraph, t: TensorView) -> frozenset[Group]:
     """Groups that a box holds all indices of: its loops, and what these are made of or make."""
     boxed = {graph.group(d) for d in t.loop if d.parallel in _BOX}
     for s in reversed(t.transforms):
-        made = {graph.group(d) for d in s.outputs}
+        made = {graph.group(d) for d in s.outputs if d.extent != ONE}
         if made <= boxed:
             boxed |= {graph.group(d) for d in s.inputs}
     return frozenset(boxed)

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import ONE
 from lowering.ground.poly import Poly, poly
 from wsched.fusion import Merge, Split, TensorView
-from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.splits import divides
+from wsched.schedule.proof.graph import Group, TransformGraph, divides
 
 __all__ = ["STEP", "Digit", "Digits", "compute_digits", "load_digits"]
 

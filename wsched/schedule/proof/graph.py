@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lowering.ground.expr import Expr
+from lowering.ground.expr import Const, Expr
+from lowering.ground.poly import poly
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
@@ -30,7 +31,7 @@ from wsched.fusion import (
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Group", "Step", "TransformGraph"]
+__all__ = ["Group", "Step", "TransformGraph", "divides"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,16 @@ class TransformGraph:
         """The transform that makes a group, None for a logical dimension."""
         return self._producers.get(g)
 
+    def padded(self, g: Group) -> Group | None:
+        """The group whose two parts ``g`` merges in order, with those behind its end; if any."""
+        merge = self.producer(g)
+        if merge is None or not isinstance(merge.transform, Merge) or merge.transform.traversal:
+            return None
+        outer, inner = map(self.producer, merge.inputs)
+        if outer is None or outer is not inner or outer.outputs != merge.inputs:
+            return None
+        return outer.inputs[0]
+
     def known(self, t: TensorView) -> frozenset[Group]:
         """The groups of a tensor's dimensions, of its loops and of all between them."""
         made = (d for s in t.transforms for d in s.outputs)
@@ -160,11 +171,18 @@ class TransformGraph:
         return a != b
 
     def _map_equal(self, transforms: list[Transform]) -> bool:
-        """Map the results of equal transforms of mapped domains; whether anything was new."""
+        """Map the results of equal transforms of mapped domains, and a merge that undoes a split
+        without a tail to its input; whether anything was new.
+        """
         first: dict[object, Transform] = {}
+        whole: dict[tuple[int, ...], int] = {}
         new = False
         for t in transforms:
             sources = tuple(self._find(d.id) for d in t.inputs)
+            if isinstance(t, Split) and divides(t):
+                whole[tuple(self._find(d.id) for d in t.outputs)] = sources[0]
+            elif isinstance(t, Merge) and not t.traversal and sources in whole:
+                new |= self._union(whole[sources], t.output.id)
             how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
             other = first.setdefault((type(t), sources, how), t)
             for a, b in zip(other.outputs, t.outputs, strict=True):
@@ -176,9 +194,20 @@ class TransformGraph:
         for t in transforms:
             inputs = tuple(self.group(d) for d in t.inputs)
             outputs = tuple(self.group(d) for d in t.outputs)
-            if (inputs, outputs) not in seen:
+            undone = isinstance(t, Merge) and (outputs, inputs) in seen
+            if (inputs, outputs) not in seen and not undone:
                 seen.add((inputs, outputs))
                 yield Step(t, inputs, outputs)
+
+
+def divides(t: Split) -> bool:
+    """Whether a split is known to leave no tail: each term of the extent is a multiple."""
+    terms = poly(t.input.extent).terms
+    match t.factor:
+        case Const(factor):
+            return all(n % factor == 0 for _, n in terms)
+        case factor:
+            return all(factor in monomial for monomial, _ in terms)
 
 
 def _domains(fusion: Fusion) -> Iterator[tuple[int, IterDomain]]:

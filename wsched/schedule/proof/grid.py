@@ -11,7 +11,7 @@ from wsched.fusion import Fusion, IterType, Merge, ParallelType, TensorView, nes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX
 
-__all__ = ["check_grid", "cluster_size", "find_cluster", "grid_of"]
+__all__ = ["check_grid", "cluster_size", "counts_ctas", "find_cluster", "grid_of"]
 
 _CTAS = Special("nctaid.x")
 
@@ -63,7 +63,7 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
     legal = _CTAS if size == 1 else _CTAS // size * size
     for t in fusion.tensors:
         for d in t.loop:
-            if d.parallel not in CTA_INDEX or not _counts_ctas(d.extent):
+            if d.parallel not in CTA_INDEX or not counts_ctas(d.extent):
                 continue
             if d.parallel is ParallelType.BIDx and same(d.extent, legal):
                 continue
@@ -91,8 +91,9 @@ def grid_of(loads: Sequence[TensorView]) -> Expr | None:
     cta = loads[0].axis_on(ParallelType.BIDx)
     if cta is None:
         return Const(1)
-    return None if _counts_ctas(cta.extent) else cta.extent
+    return None if counts_ctas(cta.extent) else cta.extent
 
 
-def _counts_ctas(e: Expr) -> bool:
-    return e == _CTAS or any(map(_counts_ctas, children(e)))
+def counts_ctas(e: Expr) -> bool:
+    """Whether an expression depends on the number of CTAs along x."""
+    return e == _CTAS or any(map(counts_ctas, children(e)))
