@@ -54,15 +54,15 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
     sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
     if sorted(sections) != ["compute", "load"] or len(rings) > 1:
         raise InternalError("interleave_loads", f"sections are {sorted(sections)}")
-    loop = sections["load"].body[0]
-    if len(sections["load"].body) != 1 or not isinstance(loop, For):
+    *lets, loop = sections["load"].body
+    if not all(isinstance(s, Let) for s in lets) or not isinstance(loop, For):
         raise InternalError("interleave_loads", "the load section is not one loop")
     compute, ring = sections["compute"], rings[0]
     names = Names(kernel)
     head = replace(loop, stop=minimum(ring.prefetch, loop.stop), body=_elected(loop.body))
     body = _ahead(compute.body, loop, ring, names)
     role = Role(
-        "compute", 0, 4 * compute.groups, (If(_warp_0(), (head,)), *body), compute.group
+        "compute", 0, 4 * compute.groups, (*lets, If(_warp_0(), (head,)), *body), compute.group
     )  # fmt: skip
     kept = [s for s in kernel.body if not isinstance(s, Section)]
     threads = compute.groups * hopper.WARPGROUP

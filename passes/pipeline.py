@@ -20,7 +20,6 @@ from passes.allocate_shared import allocate_shared
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
 from passes.clip_boxes import clip_boxes
-from passes.delinearize import delinearize
 from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.dump import Dumper
 from passes.expect_tx import expect_tx
@@ -58,7 +57,6 @@ PASSES: tuple[Pass, ...] = (
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     queue_tiles,  # where tiles are handed out at run time: counter, words and their barriers
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
-    delinearize,  # the load side's tile*k loop, taken apart where it is only executed
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop

@@ -23,8 +23,8 @@ producer waits with the other parity than the readers, so that nobody arrives fi
 not for it, so that every wait is met and no CTA has left while it may still be signalled: all roles
 end in a sync of the CTA or cluster.
 
-After ``expect_tx``, before ``delinearize`` and ``step_stages`` (stages of the queue are stepped
-through like those of the operands).
+After ``expect_tx``, before ``step_stages`` (stages of the queue are stepped through like those of
+the operands).
 """
 
 from __future__ import annotations

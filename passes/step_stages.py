@@ -7,7 +7,7 @@ moves ``m`` carries (stage, parity); a step of one adds one with carry, and a lo
 iterations skip steps (ping-pong: the other group's) adds ``skip % stages`` and
 ``skip // stages % 2`` with carry, both computed once before the loops.
 
-After ``delinearize`` (both sides are nests over tile and k).
+After ``allocate_mbarriers``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ and, without a tile, ``drain`` (the wait for the last stores) and ``cta``. The l
 both clocks, the second time with the SM, so that clocks of different SMs can be compared. Nothing
 is in flight at a stamp, so that wgmmas are not serialized by one.
 
-After ``delinearize`` (the load side has a loop for each tile), before ``step_stages`` (barriers
-still name their step).
+After ``order_pingpong`` (whose turns it stamps), before ``step_stages`` (barriers still name their
+step).
 """
 
 from __future__ import annotations

@@ -1,296 +1,265 @@
-"""The compute section: tile and k loops, the matrix product, and the epilogue by column chunks."""
+"""The compute section: the nest of what is computed, walked from its root to its leaves.
+
+Each loop of the tree becomes what runs its iterations: a CTA, a warpgroup, a loop of the kernel, or
+nothing, where a statement stands for all of them at once. At each leaf a rule gives the statements.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lowering.ground.dtypes import DType
-from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum, substitute
-from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import (
-    Body,
-    Carry,
-    Consume,
-    For,
-    Frag,
-    FragFill,
-    Let,
-    MmaTile,
-    Section,
-    SmemRef,
-)
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary
+from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, Section
+from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import constant
-from lowering.nest.domains import origins, roots
-from lowering.nest.epilogue import EpilogueLowering
+from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
-from lowering.nest.queue import DealtTiles
-from lowering.nest.scope import CTA_INDEX, Indices, Shared
-from wsched.fusion import (
-    Fusion,
-    IterDomain,
-    IterType,
-    ParallelType,
-    TensorView,
-)
-from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.interval import Interval
+from lowering.nest.place import Place
+from lowering.nest.registers import Registers
+from lowering.nest.roles import ON_WARPGROUPS, Warpgroups
+from lowering.nest.rules import rule_for
+from lowering.nest.scope import CTA_INDEX, Scopes, indices
+from lowering.nest.tile import tile_of
+from lowering.nest.work import InTurn
+from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
+from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
+from wsched.schedule.plan import Part, Plan
+from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
 
-__all__ = ["ComputeLowering", "accumulators"]
+__all__ = ["compute_section"]
 
 
-def accumulators(fusion: Fusion, relation: LoadRelation) -> FragmentType:
-    """What one warpgroup holds of the accumulator."""
-    acc = fusion.tensor(relation.compute)
-    rows, cols = (
-        _inside(relation, acc, [x for x in acc.loop if origins(acc, x) == {d.id}])
-        for d in acc.stored
-    )
-    return FragmentType(DType.F32, rows, cols)
-
-
-def _inside(relation: LoadRelation, acc: TensorView, domains: list[IterDomain]) -> int:
-    """Product of the extents of domains that are neither stepped through nor parallel."""
-    stepping = {s.domain.id for s in relation.steps}
-    total = 1
-    for d in domains:
-        outside = d.parallel in CTA_INDEX or d.parallel is ParallelType.TIDy
-        if d.id not in stepping and not outside:
-            total *= constant(d.extent, f"{acc.name}: {d.label}")
-    return total
-
-
-@dataclass(frozen=True, slots=True)
-class _MainLoop:
-    """The loop over k slices: its bounds, and what its variable says.
+def compute_section(
+    plan: Plan,
+    part: Part,
+    rings: Mapping[str, tuple[str, LoadRelation]],
+    work: InTurn,
+    accumulator: Accumulator,
+    partials: PartialResults | None,
+) -> Section:
+    """What computes.
 
     Args:
-        var: the variable.
-        start: its first value.
-        stop: the value behind the last.
-        step: the load step that an iteration consumes.
-        lets: what stands in front of it.
-    """
+        plan: the schedule.
+        part: which of its parts.
+        rings: name and relation of each circular buffer that it reads, by the tensors in it.
+        work: where tiles come from.
+        accumulator: what it adds up.
+        partials: where parts of tiles go, if there are any.
 
-    var: Var
-    start: Expr
-    stop: Expr
-    step: Expr
-    lets: tuple[Let, ...] = ()
+    Raises:
+        UnsupportedError: no rule covers what stands at a leaf, or runs a loop.
+    """
+    return _Walk(plan, rings, work, accumulator, partials).section(part)
 
 
 @dataclass
-class ComputeLowering:
-    """Builds the compute section of one fusion.
+class _Walk:
+    """The place in the tree, with what is known there.
 
     Args:
-        fusion: scheduled.
-        relations: what ties its two sides, by circular buffer.
-        graph: its transform graph.
-        shared: names that both sections use.
-        ring: name of the operands' circular buffer.
-        partials: where parts of tiles go, if there are any.
-        dealt: tiles that are dealt out at run time, None where they are in turn.
-        known: index of the groups that compute's loops run over.
-        vars: the relation's loop variables in terms of the section's.
+        known: index of the groups of the loops around.
+        vars: the accumulator's step loops in the variables of the section.
+        again: for each loop around that it is summed over, whether this is not its first trip.
+        covered: groups of the loops around that a statement stands for.
+        registers: the tensors in registers.
     """
 
-    fusion: Fusion
-    relations: Mapping[str, LoadRelation]
-    graph: TransformGraph
-    shared: Shared
-    ring: str
-    partials: PartialResults | None = None
-    dealt: DealtTiles | None = None
+    plan: Plan
+    rings: Mapping[str, tuple[str, LoadRelation]]
+    work: InTurn
+    accumulator: Accumulator
+    partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)
     vars: dict[Var, Expr] = field(default_factory=dict)
+    again: Expr = FALSE
+    covered: frozenset[Group] = frozenset()
 
-    @property
-    def relation(self) -> LoadRelation:
-        """The operands'."""
-        return self.relations[self.ring]
+    def __post_init__(self) -> None:
+        graph, self.namer = self.plan.graph, self.work.shared.namer
+        self.graph = graph
+        self.scopes = Scopes(self.work.shared)
+        self.registers = Registers(self.namer)
+        self.warpgroups = Warpgroups.of(self.accumulator.tensor)
+        self.steps = {graph.group(s.domain): s for s in self.accumulator.steps}
+        self.group = Var(self.namer.new("group"))
+        self.found: dict[tuple[tuple[Group, Expr], ...], dict[Group, Expr]] = {}
 
-    def section(self) -> Section:
-        """The whole section, for ``relation.roles`` warpgroups."""
-        acc = self.fusion.tensor(self.relation.compute)
-        group = Var(self.shared.namer.new("group"))
-        tiles, slices = self._loops(acc, group)
-        kind = accumulators(self.fusion, self.relation)
-        zero, total = (Frag(self.shared.namer.new(n), kind) for n in ("zero", "total"))
-        interval = self.relation.interval
-        if tiles is None:
-            body, _ = self._tile(acc, self._slices(slices), group, ZERO, zero, total)
-        else:
-            # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
-            before, last = (Frag(self.shared.namer.new(n), kind) for n in ("before", "last"))
-            carry = Carry(before, zero, last)
-            if interval is not None:
-                loops = tiles, slices
-                body = (self._tiles_of_interval(acc, interval, loops, group, carry, before, total),)
-            else:
-                inner, end = self._tile(
-                    acc, self._slices(slices), group, self._ordinal(tiles, group), before, total
-                )
-                body = (self._loop(tiles, inner, carry, end),)
+    def section(self, part: Part) -> Section:
+        """The whole section."""
+        accumulator, relation = self.accumulator, self.plan.operands
+        nodes = nest(self.plan.fusion, self.graph, part.tensors)
+        # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
+        zero = Frag(self.namer.new("zero"), accumulator.kind)
+        self.registers.hold(accumulator.tile, zero)
+        self.scopes.enter(self.group)
+        for d in accumulator.tensor.loop:
+            if d.parallel in ON_WARPGROUPS:
+                self.vars[Var(d.name)] = self.on_warpgroup(d)
+        body = self.scopes.leave(self.body(nodes, 0))
         return Section(
             "compute",
             (FragFill(zero, 0.0), *body),
-            self.relation.roles,
-            group,
-            self.relation.registers[1],
+            self.warpgroups.count,
+            self.group,
+            relation.registers[1],
         )
 
-    def _loops(self, acc: TensorView, group: Var) -> tuple[StepLoop | None, StepLoop]:
-        """The loop over tiles, if there is one, and the loop over k slices; notes their indices.
+    def on_warpgroup(self, d: IterDomain) -> Expr:
+        """Index of a loop that runs on warpgroups."""
+        return self.scopes.bind(d.label, self.warpgroups.index(d.parallel, self.group))
 
-        With stream-K a loop on CTAs is the place in the cluster, a part of the loads' one; what the
-        loops over tiles and k say is noted when their bounds are.
-        """
-        steps = {s.domain.id: s for s in self.relation.steps}
-        interval = self.relation.interval
-        load = self.fusion.tensor(self.relation.loads[0])
-        on_ctas = [d for d in load.loop if d.parallel in CTA_INDEX]
-        placed = self.graph.indices({self.graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas})
-        tiles: list[StepLoop] = []
-        slices: list[StepLoop] = []
-        for d in acc.loop:
-            at = self.graph.group(d)
-            if d.parallel in CTA_INDEX:
-                self.known[at] = CTA_INDEX[d.parallel] if interval is None else placed[at]
-            elif d.parallel is ParallelType.TIDy:
-                self.vars[Var(d.name)] = group
-                if interval is None or d.id not in steps:
-                    self.known[at] = group
-            elif d.id in steps:
-                summed, label = _is_reduction(acc, d), d.label
-                if interval is not None:
-                    label = self.relation.loop.label if summed else "tile"
-                self.vars[Var(d.name)] = var = Var(self.shared.namer.new(label))
-                if interval is None:
-                    self.known[at] = var
-                (slices if summed else tiles).append(steps[d.id])
-            else:
-                self.known[at] = ZERO
-        if len(slices) != 1 or len(tiles) > 1:
-            found = f"{len(tiles)} serial loops over tiles and {len(slices)} over K"
-            raise UnsupportedError(found, "at most one over tiles and one over K slices")
-        return (tiles[0] if tiles else None), slices[0]
+    def body(self, nodes: tuple[Node, ...], depth: int) -> Body:
+        """The nodes in the same ``depth`` loops, one after the other."""
+        out: Body = ()
+        for n, node in enumerate(nodes):
+            out += self.node(node, depth)
+            if self.partials is not None and self._completes(node, depth):
+                return out + self.combined(self.partials, nodes[n + 1 :], depth)
+        return out
 
-    def _loop(self, step: StepLoop, body: Body, carry: Carry, following: Frag) -> For:
-        """``for step: body; yield following``, cut off by the relation's tail where it applies."""
-        tail = self.relation.tail
-        stop = step.domain.extent
-        if tail is not None and tail.serial == step.var and tail.serial_stop is not None:
-            stop = tail.serial_stop if self.dealt is None else self.dealt.stop
-        stop = self.shared.apply(substitute(stop, self.vars))
-        return For(self._var(step), ZERO, stop, body, carries=(carry,), yields=(following,))
+    def _completes(self, node: Node, depth: int) -> bool:
+        t = self.accumulator.tensor
+        return depth == t.compute_at and t in leaves(node)
 
-    def _var(self, step: StepLoop) -> Var:
-        var = self.vars[step.var]
-        if not isinstance(var, Var):
-            raise InternalError("lower", f"{step.var} is no loop")
-        return var
+    def combined(self, partials: PartialResults, rest: tuple[Node, ...], depth: int) -> Body:
+        """What follows the main loop where several CTAs have parts of a tile."""
+        t = self.accumulator.tensor.name
+        total = self.registers.held[t]
+        whole = Frag(self.namer.new("sum"), total.value.type)
+        self.registers.hold(total.tile, whole)
+        self.scopes.enter(branch=True)
+        epilogue = self.scopes.leave(self.body(rest, depth))
+        tile, piece = self.work.ordinal(self.vars), ZERO + 0
+        taking_turns = {s.domain.id for s in self.accumulator.steps}
+        for d in self.accumulator.tensor.loop:
+            if d.parallel in ON_WARPGROUPS and d.id not in taking_turns and d.extent != ONE:
+                piece = piece * d.extent + self.vars[Var(d.name)]
+        return partials.combine(self.scopes, tile, piece, total.value, whole, epilogue)
 
-    def _slices(self, slices: StepLoop) -> _MainLoop:
-        """All k slices of a tile, or of its part."""
-        stop = substitute(slices.domain.extent, self.vars)
-        step = substitute(self.relation.index, self.vars)
-        return _MainLoop(self._var(slices), ZERO, stop, step)
+    def node(self, node: Node, depth: int) -> Body:
+        """The statements of a loop or leaf."""
+        if isinstance(node, Leaf):
+            return self.leaf(node.tensor)
+        before = self.known, self.vars, self.again, self.covered
+        self.known, self.vars = dict(self.known), dict(self.vars)
+        body = self.loop(node, depth)
+        self.known, self.vars, self.again, self.covered = before
+        return body
 
-    def _ordinal(self, tiles: StepLoop, group: Var) -> Expr:
-        """How many tiles this CTA had before."""
-        var, roles = self._var(tiles), self.relation.roles
-        return var if self.relation.cooperative else var * roles + group
+    def loop(self, node: Loop, depth: int) -> Body:
+        """A loop, by what runs its iterations."""
+        d, at = node.domain, self.graph.group(node.domain)
+        step = self.steps.get(at)
+        if d.parallel in CTA_INDEX:
+            self.known[at] = self.work.on_ctas(d)
+        elif d.parallel in ON_WARPGROUPS:
+            self.known |= self.work.on_warpgroups(d, self.on_warpgroup(d))
+        elif d.parallel is not ParallelType.Serial:
+            what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
+            raise _refused(node.tensor, what, "BIDx, BIDz, TIDy, TIDz and serial loops")
+        elif step is not None:
+            return self.counted(node, step, depth)
+        elif self._repeats(node):
+            self.known[at] = ZERO
+            self.covered |= {at}
+        else:
+            return self.unrolled(node, depth)
+        return self.body(node.body, depth + 1)
 
-    def _tiles_of_interval(
-        self,
-        acc: TensorView,
-        interval: Interval,
-        loops: tuple[StepLoop, StepLoop],
-        group: Var,
-        carry: Carry,
-        before: Frag,
-        total: Frag,
-    ) -> For:
-        """The tiles that a CTA's interval touches; groups of a ping-pong kernel take turns.
-
-        The main loop counts in the merged loop of all tiles, up to the end of the tile or of the
-        interval. Where it begins is carried: a group that takes turns skips the next tile, which is
-        a whole one whenever this group has another.
-        """
-        apply, namer = self.shared.apply, self.shared.namer
-        tiles, slices = loops
-        start, first, count = (apply(e) for e in (interval.start, interval.first, interval.count))
-        inner, load_stop = apply(interval.inner), apply(interval.load_stop)
-        turns = 1 if self.relation.cooperative else self.relation.roles
-        turn: Expr = ZERO if turns == 1 else group
-        at, end, begin, after = (Var(namer.new(n)) for n in ("at", "end", "begin", "begin_end"))
-        where = first + self._var(tiles) * turns + turn
-        lets = (Let(at, where), Let(end, minimum(load_stop, (at + 1) * inner)))
-        m = self._var(slices)
-        self.known[interval.tile] = at
-        loop = _MainLoop(m, begin, end, m - start, lets)
-        body, last = self._tile(acc, loop, group, at, before, total)
-        opening = start if turns == 1 else maximum(start, (first + turn) * inner)
-        rounds = count if turns == 1 else ceildiv(maximum(count - turn, 0), turns)
-        return For(
-            self._var(tiles), ZERO, rounds, body,
-            carries=(carry, Carry(begin, opening, after)),
-            yields=(last, end + inner * (turns - 1)),
-        )  # fmt: skip
-
-    def _tile(
-        self, acc: TensorView, run: _MainLoop, group: Var, tile: Expr, before: Frag, total: Frag
-    ) -> tuple[Body, Frag]:
-        """One output tile or a part of it: k loop, then the epilogue; the accumulators after it."""
-        entry: Body = run.lets
-        if self.dealt is not None:
-            number, entry = self.dealt.next_of(self.relation.tail, self.vars)
-            self.known[self.dealt.group] = number
-        indices = Indices(self.graph, self.known, self.shared)
-        inside, after = (Frag(self.shared.namer.new(n), total.type) for n in ("acc", "acc_next"))
-        mma = self.fusion.mma
-        a, b = (self._operand(t, indices) for t in (mma.a, mma.b))
-        trans = (self._mn_major(t) for t in (mma.a, mma.b))
-        step, stop = self.shared.apply(run.step), self.shared.apply(run.stop)
-        main = (
-            Consume(self.ring, step),
-            MmaTile(after, inside, a, b, self._depth(acc), run.var > run.start, *trans),
+    def counted(self, node: Loop, step: StepLoop, depth: int) -> Body:
+        """A loop that steps through the ring; it carries the accumulators that it adds to."""
+        head = self.work.loop(step, self.vars)
+        self.vars[step.var] = head.var
+        self.known |= head.known
+        over_k = summed(self.accumulator.tensor, step.domain)
+        if over_k:
+            self.again = binary("or", self.again, head.start < head.var)
+        tile = self.accumulator.tile
+        outer, name = self.registers, tile.tensor.name
+        value = outer.held[name].value
+        inside, after = (
+            Frag(self.namer.new(n), value.type)
+            for n in (("acc", "total") if over_k else ("before", "last"))
         )
-        carry = Carry(inside, before, total)
-        loop = For(run.var, run.start, stop, main, carries=(carry,), yields=(after,))
-        rings = {r.loads[0]: (name, r) for name, r in self.relations.items() if name != self.ring}
-        epilogues = EpilogueLowering(self.fusion, self.graph, self.shared, self.known, rings)
-        if self.partials is None:
-            lets, epilogue = epilogues.loop(acc, total)
-            return (*entry, *lets, loop, epilogue), total
-        summed = Frag(self.shared.namer.new("sum"), total.type)
-        lets, epilogue = epilogues.loop(acc, summed)
-        rest = self.partials.combine(self.shared, tile, group, total, summed, (*lets, epilogue))
-        return (*entry, loop, *rest), summed
+        self.registers = outer.inner()
+        self.registers.hold(tile, inside)
+        self.scopes.enter(head.var, *head.defined)
+        body = self.scopes.leave(self.body(node.body, depth + 1))
+        last = self.registers.held[name].value
+        self.registers = outer
+        outer.hold(tile, after)
+        carries = (Carry(inside, value, after), *head.carries)
+        yields: tuple[Expr | Frag, ...] = (last, *head.yields)
+        return (For(head.var, head.start, head.stop, (*head.entry, *body),
+                    carries=carries, yields=yields),)  # fmt: skip
 
-    def _depth(self, acc: TensorView) -> int:
-        """Extent of K within one slice."""
-        return _inside(self.relation, acc, [d for d in acc.loop if _is_reduction(acc, d)])
+    def unrolled(self, node: Loop, depth: int) -> Body:
+        """A loop over parts of what is in registers, whose numbers the compiler has to know."""
+        d, t = node.domain, self.accumulator.tensor
+        if t in leaves(node):
+            what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
+            raise _refused(t, what, "loops that step through a ring, or repeat an instruction")
+        count = constant(d.extent, f"{node.tensor.name}: {d.label}")
+        var = Var(self.namer.new(d.label))
+        self.known[self.graph.group(d)] = var
+        outer = self.registers
+        self.registers = outer.inner()
+        self.scopes.enter(var)
+        body = self.scopes.leave(self.body(node.body, depth + 1))
+        self.registers = outer
+        return (For(var, ZERO, Const(count), body, unroll=True),)
 
-    def _operand(self, name: str, indices: Indices) -> SmemRef:
-        """Where this warpgroup's part of a stage begins."""
-        coords = tuple(indices.found[self.graph.group(d)] for d in self._stage(name))
-        return SmemRef(name, ZERO, coords)
+    def _repeats(self, node: Node) -> bool:
+        """Whether a statement at each leaf stands for all trips of a loop and of those in it."""
+        if isinstance(node, Leaf):
+            return True
+        at = self.graph.group(node.domain)
+        return all(at in self._repeated(t) for t in leaves(node)) and all(
+            map(self._repeats, node.body)
+        )
 
-    def _mn_major(self, name: str) -> bool:
-        """Whether a stage of an operand is stored as ``K x M`` (or N), not ``M x K``."""
-        t = self.fusion.tensor(name)
-        k = t.logical[-1]
-        return k not in roots(t, self._stage(name)[-1])
+    def _repeated(self, t: TensorView) -> set[Group]:
+        """The innermost loops of a tensor that only repeat the fragment of one instruction."""
+        found: set[Group] = set()
+        loops = [d for d in t.loop if d.parallel not in BOX]
+        if any(d.parallel is ParallelType.Bulk for d in t.loop):
+            return found
+        for d in reversed(loops):
+            if self.graph.group(d) not in self.accumulator.repeated:
+                break
+            found.add(self.graph.group(d))
+        return found
 
-    def _stage(self, name: str) -> list[IterDomain]:
-        """Rows and columns of one stage of an operand."""
-        t = self.fusion.tensor(name)
-        return [d for d in t.loop[t.slice_position :] if d.iter_type is not IterType.Broadcast]
+    def leaf(self, t: TensorView) -> Body:
+        """The statements of a rule."""
+        mine = t.name == self.accumulator.tensor.name
+        inside = [d for d in t.loop if d.parallel in BOX or self.graph.group(d) in self.covered]
+        tile = self.accumulator.tile if mine else tile_of(t, inside)
+        if not mine:
+            self._require_inlined(t)
+        known = self.known | {self.graph.group(d): ZERO for d in tile.domains}
+        key = tuple(sorted(known.items(), key=lambda item: item[0].id))
+        if key not in self.found:
+            self.found[key] = indices(self.graph, known, self.scopes)
+        place = Place(self.plan.fusion, self.graph, tile, self.found[key], self.registers,
+                      self.rings, self.work, self.namer, self.again)  # fmt: skip
+        rule_for(self.plan.fusion, t)(place)
+        return tuple(place.body)
+
+    def _require_inlined(self, t: TensorView) -> None:
+        """What is read is still in registers: it is computed in the reader's loops."""
+        loops = [
+            p for p, d in enumerate(t.loop)
+            if d.parallel is ParallelType.Serial and self.graph.group(d) not in self.covered
+        ]  # fmt: skip
+        if self.plan.fusion.uses(t.name) and loops and loops[-1] >= t.compute_at:
+            what = f"{t.name} inlined at {t.compute_at}"
+            raise _refused(t, what, f"at least {loops[-1] + 1}: read in the loops around it")
 
 
-def _is_reduction(t: TensorView, d: IterDomain) -> bool:
-    return all(r.iter_type is IterType.Reduction for r in roots(t, d))
+def _refused(t: TensorView, what: str, supported: str) -> UnsupportedError:
+    return UnsupportedError(what, supported, f"The nest is:\n{nest_text(t)}")

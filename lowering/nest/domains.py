@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wsched.fusion import IterDomain, TensorView
+from wsched.fusion import IterDomain, IterType, TensorView
 
-__all__ = ["origins", "roots"]
+__all__ = ["repeats", "roots", "summed"]
 
 
 def roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
@@ -15,6 +15,11 @@ def roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
     return [d]
 
 
-def origins(t: TensorView, d: IterDomain) -> set[int]:
-    """Their ids."""
-    return {r.id for r in roots(t, d)}
+def repeats(d: IterDomain) -> bool:
+    """Whether a dimension has the same value at all indices."""
+    return d.iter_type is IterType.Broadcast
+
+
+def summed(t: TensorView, d: IterDomain) -> bool:
+    """Whether a loop of ``t`` runs over nothing but what it sums over."""
+    return all(r.iter_type is IterType.Reduction for r in roots(t, d))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ground.expr import ZERO, Const, Expr, ScalarType, Special, Var, ceildiv, select
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, binary, select
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import CounterArray, Workspace
 from lowering.kernel.nodes import (
@@ -21,11 +21,11 @@ from lowering.kernel.nodes import (
     FragAddPartial,
     FragStorePartial,
     If,
-    Let,
     PartialRef,
     Publish,
 )
-from lowering.nest.scope import Namer, Shared
+from lowering.nest.scope import Namer, Scopes
+from lowering.nest.work import InTurn
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["PartialResults", "partial_results"]
@@ -48,36 +48,38 @@ class PartialResults:
     pieces: int
 
     def combine(
-        self, shared: Shared, tile: Expr, group: Var, total: Frag, summed: Frag, epilogue: Body
+        self, scopes: Scopes, tile: Expr, piece: Expr, total: Frag, summed: Frag, epilogue: Body
     ) -> Body:
         """What follows the main loop of a tile.
 
         Args:
-            shared: names and extents.
+            scopes: the statement lists around.
             tile: with stream-K the number of the tile, with split-K how many this CTA had before.
-            group: the executing warpgroup.
+            piece: which of the warpgroups that share the tile.
             total: its accumulators.
             summed: what becomes of them; all of the sum where this CTA completes the tile.
             epilogue: of ``summed``.
         """
-        namer, name = shared.namer, self.workspace.name
-        slots = self._slots(tile)
-        piece: Expr = group if self.pieces > 1 else ZERO
-        slot, completes = Var(namer.new("slot")), Var(namer.new("completes"), ScalarType.PRED)
+        shared, name = scopes.shared, self.workspace.name
+        namer, slots = shared.namer, self._slots(tile)
+        slot = Var(namer.new("slot"))
+        completes, whether = scopes.let("completes", slots.completes)
         before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
         own, other, meeting = (
             PartialRef(name, at * self.pieces + piece)
             for at in (shared.apply(slots.own), slot, shared.apply(slots.meeting))
         )
-        first, count = shared.apply(slots.first), Var(namer.new("others"))
+        first = shared.apply(slots.first)
+        others = select(completes, shared.apply(slots.others), ZERO)
+        count, how_many = scopes.let("others", others)
         add = For(
             slot, first, first + count * slots.step, (FragAddPartial(after, before, other),),
             step=Const(slots.step), carries=(Carry(before, total, summed),), yields=(after,),
         )  # fmt: skip
         give = (FragStorePartial(own, summed), Publish(meeting))
         return (
-            Let(completes, shared.apply(slots.completes)),
-            Let(count, select(completes, shared.apply(slots.others), ZERO)),
+            *whether,
+            *how_many,
             If(count > ZERO, (Await(meeting, count),)),
             add,
             If(completes, epilogue, give),
@@ -119,24 +121,31 @@ class _Slots:
     completes: Expr
 
 
-def partial_results(
-    relation: LoadRelation, fragment: FragmentType, size: int, namer: Namer
-) -> PartialResults | None:
+def partial_results(work: InTurn, fragment: FragmentType, namer: Namer) -> PartialResults | None:
     """Where the parts of tiles go; None where each tile is computed by one CTA.
 
     Args:
-        relation: of the operands.
+        work: where tiles come from.
         fragment: what a warpgroup holds of a tile.
-        size: CTAs of a cluster.
         namer: of everything in the kernel.
     """
+    relation = work.operands
     if not relation.combines:
         return None
-    pieces = relation.roles if relation.cooperative else 1
     slots: Expr = Var("ctas")
     if relation.interval is None:
-        rounds = ceildiv(relation.tail.extent, slots // size) if relation.tail is not None else 1
-        slots = slots * rounds * (relation.splits - 1)
+        slots = slots * _on_host(work.items()) * (relation.splits - 1)
+    pieces = relation.consumers
     workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
     flags = CounterArray(namer.new("ready"), slots * pieces)
     return PartialResults(relation, workspace, flags, pieces)
+
+
+def _on_host(e: Expr) -> Expr:
+    """``e`` with the number of CTAs as the launch calls it."""
+    match e:
+        case Special("nctaid.x"):
+            return Var("ctas")
+        case Binary(op, a, b):
+            return binary(op, _on_host(a), _on_host(b))
+    return e

@@ -15,13 +15,14 @@ from lowering.ground.expr import (
     binary,
     free_vars,
     select,
+    type_of,
 )
 from lowering.kernel.nodes import Body, Let
 from lowering.kernel.visit import used, walk
 from wsched.fusion import ParallelType
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["CTA_INDEX", "Indices", "Namer", "Shared"]
+__all__ = ["CTA_INDEX", "Namer", "Scopes", "Shared", "indices"]
 
 CTA_INDEX = {ParallelType.BIDx: Special("ctaid.x"), ParallelType.BIDz: Special("ctaid.z")}
 """Index of the loops that run on CTAs."""
@@ -42,6 +43,17 @@ class Namer:
             name, number = f"{base}{number}", number + 1
         self._taken.add(name)
         return name
+
+
+def _needed(lets: list[Let], body: Body) -> list[Let]:
+    """Those of ``lets`` that a body reads, or another of them that it reads."""
+    read = {name for stmt in walk(body) for name in used(stmt)}
+    chosen = []
+    for let in reversed(lets):
+        if let.var.name in read:
+            chosen.append(let)
+            read |= used(let)
+    return chosen[::-1]
 
 
 @dataclass
@@ -81,41 +93,84 @@ class Shared:
 
     def needed(self, body: Body) -> list[Let]:
         """Those of the bindings that a body reads: indices that nobody asked for also left some."""
-        read = {name for stmt in walk(body) for name in used(stmt)}
-        chosen = []
-        for let in reversed(self.lets):
-            if let.var.name in read:
-                chosen.append(let)
-                read |= used(let)
-        return chosen[::-1]
+        return _needed(self.lets, body)
 
 
-class Indices:
-    """Index of every group that the loops of a section determine, each bound under its label."""
+@dataclass
+class _Scope:
+    """A statement list: what is defined in front of its statements, and what is bound there."""
 
-    def __init__(self, graph: TransformGraph, known: Mapping[Group, Expr], shared: Shared) -> None:
-        self._shared = shared
-        self._lets: list[Let] = []
-        self._known = dict(known)
-        self.found = graph.indices(known, self._bind)
+    defined: set[Var]
+    lets: list[Let] = field(default_factory=list)
+    table: dict[Expr, Var] = field(default_factory=dict)
 
-    def _bind(self, group: Group, e: Expr) -> Expr:
-        short = self._shared.apply(e)
-        if not _divides(short):
-            return short
-        var = Var(self._shared.namer.new(group.label))
-        self._lets.append(Let(var, short))
-        return var
 
-    def lets(self, roots: Iterable[Expr]) -> list[Let]:
-        """The bindings that ``roots`` need, in order of definition."""
-        needed = {v for e in roots for v in free_vars(e)}
-        chosen = []
-        for let in reversed(self._lets):
-            if let.var in needed:
-                chosen.append(let)
-                needed |= free_vars(let.value)
-        return chosen[::-1]
+class Scopes:
+    """The statement lists around the place that is lowered, each with its bindings.
+
+    An index is bound at the outermost list that determines it, so that a tile's is computed once a
+    tile; but not outside of a branch, which may not be taken.
+
+    Args:
+        shared: names and extents.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._open: list[_Scope] = []
+        self._branches: list[int] = []
+
+    def enter(self, *defined: Var, branch: bool = False) -> None:
+        """Begin a list; ``defined`` are the loop's variables, or what its entry makes."""
+        if branch:
+            self._branches.append(len(self._open))
+        self._open.append(_Scope(set(defined)))
+
+    def leave(self, body: Body) -> Body:
+        """End the innermost list: its statements behind those of its bindings that are read."""
+        scope = self._open.pop()
+        if self._branches and self._branches[-1] == len(self._open):
+            self._branches.pop()
+        return (*_needed(scope.lets, body), *body)
+
+    def bind(self, label: str, e: Expr) -> Expr:
+        """``e`` with extents by their names, and as a variable where it divides."""
+        short = self.shared.apply(e)
+        return self._let(label, short) if _divides(short) else short
+
+    def let(self, label: str, e: Expr) -> tuple[Var, Body]:
+        """``e`` as a variable, and its binding if that is to stand here: it depends on the
+        innermost list, where it would live too long from the beginning on.
+        """
+        short = self.shared.apply(e)
+        if self._place(short) < len(self._open) - 1:
+            return self._let(label, short), ()
+        var = Var(self.shared.namer.new(label), type_of(short))
+        self._open[-1].defined.add(var)
+        return var, (Let(var, short),)
+
+    def _let(self, label: str, short: Expr) -> Var:
+        scope = self._open[self._place(short)]
+        if short not in scope.table:
+            var = Var(self.shared.namer.new(label), type_of(short))
+            scope.lets.append(Let(var, short))
+            scope.defined.add(var)
+            scope.table[short] = var
+        return scope.table[short]
+
+    def _place(self, e: Expr) -> int:
+        """Which of the open lists is the outermost that determines ``e``."""
+        variables = free_vars(e)
+        least = self._branches[-1] if self._branches else 0
+        inner = (n for n, scope in enumerate(self._open) if scope.defined & variables)
+        return max([least, *inner])
+
+
+def indices(
+    graph: TransformGraph, known: Mapping[Group, Expr], scopes: Scopes
+) -> dict[Group, Expr]:
+    """Index of every group that ``known`` determines, each bound under its label."""
+    return graph.indices(known, lambda group, e: scopes.bind(group.label, e))
 
 
 def _divides(e: Expr) -> bool:

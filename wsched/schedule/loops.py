@@ -18,13 +18,12 @@ from wsched.fusion import (
     loop_text,
     type_text,
 )
+from wsched.schedule.nest import BOX, Loop, Node, nest
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.subdags import subdags
 
 __all__ = ["loops_text", "side_by_side"]
-
-_BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
 def loops_text(fusion: Fusion) -> str:
@@ -38,9 +37,11 @@ def loops_text(fusion: Fusion) -> str:
     lines = [f"{word.name} = {extent}" for extent, word in words.items()] + _dealt(graph)
     for title, names in ((_load_title(fusion), parts.load), ("compute sub-DAG", parts.compute)):
         lines.append(title)
-        for depth, t, d in _nest(fusion, graph, names):
+        for depth, node in _lines(nest(fusion, graph, names)):
+            t = node.tensor
             text = f"{t.head} = {fusion.definition(t.name)}{_box(t)}"
-            if d is not None:
+            if isinstance(node, Loop):
+                d = node.domain
                 short = replace(d, extent=_in_words(d.extent, words))
                 text = loop_text(short, _note(t, d, ", circular buffer"))
             lines.append("  " * (depth + 1) + text)
@@ -58,9 +59,11 @@ def side_by_side(fusion: Fusion) -> str:
     columns = []
     for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
         lines = [title, "-" * len(title)]
-        for depth, t, d in _nest(fusion, graph, names):
+        for depth, node in _lines(nest(fusion, graph, names)):
+            t = node.tensor
             text = f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
-            if d is not None:
+            if isinstance(node, Loop):
+                d = node.domain
                 text = f"for {d.label}{_mark(t, d)}"
                 extents[d.label] = str(_in_words(d.extent, words))
             lines.append("  " * depth + text)
@@ -86,14 +89,6 @@ def _load_title(fusion: Fusion) -> str:
     return "load sub-DAG" if how is None else f"load sub-DAG, {type_text(how.type)}"
 
 
-def _scheduled(fusion: Fusion, names: tuple[str, ...]) -> list[TensorView]:
-    """The tensors of a sub-DAG that have a loop nest, in topological order, results last."""
-    order = [e.output for e in fusion.exprs if e.output in names]
-    results = {b.tensor for b in fusion.outputs}
-    order.sort(key=lambda n: n in results)
-    return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
-
-
 def _words(graph: TransformGraph) -> dict[Expr, Var]:
     """Labels of merged groups that are split again, by their extents."""
     split = {s.inputs[0] for s in graph.steps if isinstance(s.transform, Split)}
@@ -110,39 +105,17 @@ def _in_words(e: Expr, words: Mapping[Expr, Var]) -> Expr:
     return e
 
 
-def _nest(
-    fusion: Fusion, graph: TransformGraph, names: tuple[str, ...]
-) -> Iterator[tuple[int, TensorView, IterDomain | None]]:
-    """Depth, tensor and loop of each line; without a loop it is the tensor's expression."""
-    previous: TensorView | None = None
-    for t in _scheduled(fusion, names):
-        loops = [d for d in t.loop if d.parallel not in _BOX]
-        inside = max((p.compute_at for p in fusion.producers(t.name)), default=0)
-        shared = 0 if previous is None else _shared(graph, previous, t, inside)
-        for depth, d in enumerate(loops[shared:], shared):
-            yield depth, t, d
-        yield len(loops), t, None
-        previous = t
-
-
-def _shared(graph: TransformGraph, a: TensorView, b: TensorView, inside: int) -> int:
-    """Number of outer loops of ``b`` that are open already, after ``a``.
-
-    ``inside`` is how many of them what ``b`` reads was computed in.
-    """
-    together = a.circular_buffer is not None and b.circular_buffer is not None
-    limit = a.slice_position if together else max(a.compute_at, inside)
-    same = 0
-    for x, y in list(zip(a.loop, b.loop, strict=False))[:limit]:
-        if graph.group(x) != graph.group(y) or x.parallel is not y.parallel:
-            break
-        same += 1
-    return same
+def _lines(nodes: tuple[Node, ...], depth: int = 0) -> Iterator[tuple[int, Node]]:
+    """Each loop and leaf with its depth, as they are printed."""
+    for node in nodes:
+        yield depth, node
+        if isinstance(node, Loop):
+            yield from _lines(node.body, depth + 1)
 
 
 def _boxed(t: TensorView) -> list[IterDomain]:
     """Dimensions of the box or fragment of one execution; broadcasts are none of it."""
-    return [d for d in t.loop if d.parallel in _BOX and d.iter_type is not IterType.Broadcast]
+    return [d for d in t.loop if d.parallel in BOX and d.iter_type is not IterType.Broadcast]
 
 
 def _size(t: TensorView) -> str:

@@ -1,4 +1,4 @@
-"""Legal schedules that the lowering would not follow are refused."""
+"""Legal schedules that no rule of the lowering covers are refused, by what is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refusal(
 
 
 ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
-MAIN_LOOP = "one loop over k slices, then [K / 16, M / 64 | Mma: 64, N, 16]"
+MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
 
 
 def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_no_instruction_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_inlined(monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(monkeypatch, ONE_TILE, _inline=lambda s, names: None)
-    assert error.what == "T4 inlined at 0"
-    assert error.supported == "2: accumulated over the k slices of a tile"
+    assert error.what == "T9 inlined at 0"
+    assert error.supported == "at least 3: read in the loops around it"
 
 
 def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,8 @@ def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> No
         s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
 
     error = refusal(monkeypatch, ONE_TILE, _inline=inline)
-    assert error.what == "T8 inlined at 1"
-    assert error.supported == "at least 3: stored chunk by chunk"
+    assert error.what == "T9 inlined at 1"
+    assert error.supported == "at least 3: read in the loops around it"
 
 
 def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,18 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
             return cache(s, params)
 
     error = refusal(monkeypatch, _cache=direct)
-    assert error.what == "T5 = cast(T4)"
-    assert error.supported.startswith("registers -> StMatrix (16 bits)")
+    assert error.what == "T5 = cast(T4), cast Local -> Global,"
+    assert error.supported == ALL_RULES
+
+
+ALL_RULES = "; ".join(
+    (
+        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local", "LdMatrix Shared -> Local",
+        "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
+        "pointwise Local -> Local", "StMatrix Local -> Shared", "Set Local -> Shared",
+        "CpAsyncBulkTensorTile Shared -> Global", "Set Local -> Global",
+    )
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("dimension", [ParallelType.BIDy, ParallelType.BIDz])
@@ -148,8 +158,8 @@ def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
         schedule(s, tv, params, box or tv == "T5")
 
     error = refusal(monkeypatch, DIRECT, _schedule_epilogue=boxed)
-    assert error.what == "the loops of T5"
-    assert error.supported == "[..., chunk, M / 64 | Mma: 64, columns]"
+    assert error.what == "T5 = Set(T8) of 64 x 64 [Bulk]"
+    assert error.supported == "fragments [Mma] of a multiple of 64 rows and of 8 columns"
 
 
 def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +171,8 @@ def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
         return names
 
     error = refusal(monkeypatch, DIRECT, _cache=shared)
-    assert error.what == "T5 = Set(T8) from Shared"
-    assert error.supported.endswith("or registers -> Set")
+    assert error.what == "T8 = cast(T4), cast Local -> Shared,"
+    assert error.supported == ALL_RULES
 
 
 def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +184,7 @@ def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> 
     one = replace(DIRECT, tiling_strategy=TilingStrategy.OneTilePerCTA)
     error = refusal(monkeypatch, one, _inline=inline)
     assert error.what == "T8 inlined at 1"
-    assert error.supported == "at least 3: stored chunk by chunk"
+    assert error.supported == "at least 3: read in the loops around it"
 
 
 # --- matrices that the epilogue reads -------------------------------------------------------------
@@ -204,7 +214,7 @@ def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     error = input_refusal(monkeypatch, _cache_matrix=plain)
     assert error.what == "T12 = Set(T11)"
     assert error.supported == (
-        "CpAsyncBulkTensorTile -> shared -> LdMatrix (16 bits) or Set (32 bits) -> registers"
+        "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
     )
 
 
@@ -217,7 +227,7 @@ def test_a_matrix_read_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
     error = input_refusal(monkeypatch, _inline=outside)
     assert (error.what, error.supported) == (
-        "T12 inlined at 2", "at least 4: read chunk by chunk",
+        "T12 inlined at 2", "at least 4: read in the loops around it",
     )  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""The accumulator: what a warpgroup adds up over the k slices of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Const
+from lowering.ground.types import FragmentType
+from lowering.nest.domains import summed
+from lowering.nest.roles import ON_WARPGROUPS
+from lowering.nest.scope import CTA_INDEX
+from lowering.nest.tile import Tile, tile_of
+from wsched.fusion import ParallelType, TensorView, nest_text
+from wsched.schedule.nest import BOX
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.relation import LoadRelation, StepLoop
+
+__all__ = ["Accumulator"]
+
+PARTS = "BIDx for tiles, BIDz for a constant number of parts of K"
+_HANDLED = (*CTA_INDEX, *ON_WARPGROUPS, *BOX, ParallelType.Serial)
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A tensor that is added to once a load step.
+
+    Args:
+        tensor: the tensor.
+        steps: those of its loops that step through the ring of what is added.
+        tile: what a warpgroup holds of it, and what it adds up in one step.
+        repeated: loops that only repeat an instruction within a step.
+    """
+
+    tensor: TensorView
+    steps: tuple[StepLoop, ...]
+    tile: Tile
+    repeated: frozenset[Group]
+
+    @staticmethod
+    def of(t: TensorView, relation: LoadRelation, graph: TransformGraph) -> Accumulator:
+        """The tensor that consumes a ring.
+
+        Raises:
+            UnsupportedError: its loops inside a step are no tile, or it is not complete where what
+                reads it is computed.
+        """
+        for d in t.loop:
+            part = d.parallel is ParallelType.BIDz
+            one_each = summed(t, d) and d.extent == Const(relation.splits)
+            if d.parallel not in _HANDLED or (part and not one_each):
+                raise _refused(t, f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}", PARTS)
+        stepping = {s.domain.id for s in relation.steps}
+        outside = (*CTA_INDEX, *ON_WARPGROUPS)
+        inside = [d for d in t.loop if d.id not in stepping and d.parallel not in outside]
+        repeated = frozenset(graph.group(d) for d in inside if d.parallel not in BOX)
+        found = Accumulator(t, relation.steps, tile_of(t, inside), repeated)
+        found._require_complete()
+        return found
+
+    @property
+    def kind(self) -> FragmentType:
+        """The fragment that a warpgroup holds."""
+        rows, cols = self.tile.sizes
+        return FragmentType(DType.F32, rows, cols)
+
+    def _require_complete(self) -> None:
+        """It is inlined inside the loops over tiles, and outside those over what it sums over."""
+        t = self.tensor
+        stepping = {s.domain.id for s in self.steps if not s.role}
+        serial = [(p, summed(t, d)) for p, d in enumerate(t.loop) if d.id in stepping]
+        first = next((p for p, over_k in serial if over_k), len(t.loop))
+        for p, over_k in serial:
+            if not over_k and p > first:
+                raise _refused(t, f"loop {t.loop[p].label} of {t.name} inside its k slices",
+                               "loops over k slices innermost")  # fmt: skip
+            if not over_k and p >= t.compute_at:
+                while first and t.loop[first - 1].parallel in CTA_INDEX:
+                    first -= 1  # parts of K on other CTAs, which are added up
+                raise _refused(t, f"{t.name} inlined at {t.compute_at}",
+                               f"{first}: accumulated over the k slices of a tile")  # fmt: skip
+        if first < t.compute_at:
+            raise _refused(t, f"{t.name} inlined at {t.compute_at}",
+                           f"{first}: accumulated over the k slices of a tile")  # fmt: skip
+
+
+def _refused(t: TensorView, what: str, supported: str) -> UnsupportedError:
+    return UnsupportedError(what, supported, f"The nest is:\n{nest_text(t)}")

@@ -1,0 +1,154 @@
+"""Where a leaf of the nest stands: what a rule is given to make statements of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import ZERO, Expr
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Consume, Frag, Stmt
+from lowering.nest.domains import repeats
+from lowering.nest.element import element_type
+from lowering.nest.registers import Registers
+from lowering.nest.scope import Namer
+from lowering.nest.tile import Tile
+from lowering.nest.work import InTurn
+from lowering.target import hopper
+from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
+from wsched.schedule.nest import BOX
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.relation import LoadRelation
+
+__all__ = ["Place"]
+
+UNITS = (8, hopper.WGMMA_M)
+"""Columns and rows that fragments are made of."""
+
+
+@dataclass
+class Place:
+    """A leaf, with the indices of the loops around it.
+
+    Args:
+        fusion: the schedule.
+        graph: its transform graph.
+        tile: the box of the tensor that the leaf's statement covers.
+        found: index of each group that the loops determine, for the first element of the box.
+        registers: the tensors that are in registers here.
+        rings: name and relation of each circular buffer, by the tensors that fill it.
+        work: says which step of a ring is consumed.
+        namer: of everything in the kernel.
+        again: of a leaf that adds up, whether it has been executed for these elements before.
+        body: the statements, so far.
+    """
+
+    fusion: Fusion
+    graph: TransformGraph
+    tile: Tile
+    found: Mapping[Group, Expr]
+    registers: Registers
+    rings: Mapping[str, tuple[str, LoadRelation]]
+    work: InTurn
+    namer: Namer
+    again: Expr
+    body: list[Stmt] = field(default_factory=list)
+
+    @property
+    def tensor(self) -> TensorView:
+        """The tensor that is made."""
+        return self.tile.tensor
+
+    @property
+    def expr(self) -> FusionExpr:
+        """The expression that makes it."""
+        e = self.fusion.definition(self.tensor.name)
+        if e is None:
+            raise InternalError("lower", f"{self.tensor.name} is an input, with loops")
+        return e
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the tensor."""
+        return element_type(self.tensor.dtype)
+
+    def require_box(self, kind: ParallelType) -> None:
+        """The box of the tensor is one that a statement takes.
+
+        Args:
+            kind: ``Bulk``, the box of a TMA, or ``Mma``, a fragment.
+
+        Raises:
+            UnsupportedError: it is of the other kind, or no whole fragment.
+        """
+        t = self.tensor
+        dims = [d for d in t.loop if d.parallel in BOX]
+        sizes = [n for d, n in zip(t.stored, self.tile.sizes, strict=True) if not repeats(d)]
+        whole = all(
+            n % unit == 0 for n, unit in zip(reversed(self.tile.sizes), UNITS, strict=False)
+        )
+        if {d.parallel for d in dims} == {kind} and (kind is ParallelType.Bulk or whole):
+            return
+        kinds = " and ".join(dict.fromkeys(str(d.parallel) for d in dims)) or "no box"
+        what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{kinds}]"
+        if kind is ParallelType.Bulk:
+            raise self.refuse(what, "boxes [Bulk] of a TMA")
+        units = f"a multiple of {UNITS[1]} rows and of {UNITS[0]} columns"
+        raise self.refuse(what, f"fragments [Mma] of {units}")
+
+    def emit(self, *stmts: Stmt) -> None:
+        """Statements of the leaf, behind those that there are."""
+        self.body += stmts
+
+    def refuse(self, what: str, supported: str) -> UnsupportedError:
+        """The error that says what no rule covers; the caller raises it."""
+        return UnsupportedError(what, supported, f"The nest is:\n{nest_text(self.tensor)}")
+
+    def index(self, d: IterDomain) -> Expr:
+        """Index of a domain."""
+        at = self.found.get(self.graph.group(d))
+        if at is None:
+            what = f"{self.tensor.name} at an index {d.label} that its loops do not determine"
+            raise self.refuse(what, "loops that were split and merged from its dimensions")
+        return at
+
+    def coordinates(self, dims: Iterable[IterDomain]) -> list[Expr]:
+        """Indices of dimensions, 0 along which a tensor is repeated."""
+        return [ZERO if repeats(d) else self.index(d) for d in dims]
+
+    def new(self, dtype: DType) -> Frag:
+        """A new value for the tensor: one row or column where it is repeated."""
+        dims = zip(self.tensor.stored, self.tile.sizes, strict=True)
+        rows, cols = (1 if repeats(d) else n for d, n in dims)
+        return Frag(self.namer.new(self.tensor.name.lower()), FragmentType(dtype, rows, cols))
+
+    def hold(self, value: Frag) -> None:
+        """The tensor is in registers from here on."""
+        self.registers.hold(self.tile, value)
+
+    def operand(self, name: str) -> Frag:
+        """What the statement needs of a tensor in registers, cut out of what is held of it."""
+        made = f"{self.tensor.name} = {self.expr}"
+        held = self.registers.held.get(name)
+        if held is None:
+            supported = f"{name} computed in the loops in which {self.tensor.name} is"
+            raise self.refuse(f"{made} where {name} is not in registers", supported)
+        at = held.tile.offsets(self.graph, self.found)
+        if at is None:
+            supported = f"loops of {self.tensor.name} that were split as those of {name}"
+            raise self.refuse(f"{made} of an unknown part of {name}", supported)
+        kind = held.value.type
+        sizes = zip((kind.rows, kind.cols), self.tile.sizes, strict=True)
+        rows, cols = (min(whole, part) for whole, part in sizes)
+        value, cut = self.registers.part(name, at, rows, cols)
+        self.emit(*cut)
+        return value
+
+    def consume(self, *loads: str) -> None:
+        """Wait for the load step that has this place's part of the tensors that fill a ring."""
+        ring, relation = self.rings[loads[0]]
+        loops = self.fusion.tensor(relation.compute).loop
+        found = {d.name: self.found.get(self.graph.group(d)) for d in loops}
+        self.emit(Consume(ring, self.work.step(relation, found)))

@@ -1,0 +1,60 @@
+"""Which tensors are in registers, and parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lowering.ground.expr import ZERO, Expr
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Body, Frag, FragColumns, Stmt
+from lowering.nest.scope import Namer
+from lowering.nest.tile import Tile
+
+__all__ = ["Held", "Registers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor in registers: the fragment, and which box of the tensor it is."""
+
+    value: Frag
+    tile: Tile
+
+
+@dataclass
+class Registers:
+    """The fragments of a statement list.
+
+    Args:
+        namer: of everything in the kernel.
+        held: what is held, by tensor.
+        parts: those that were cut out, by tensor, first element and size.
+    """
+
+    namer: Namer
+    held: dict[str, Held] = field(default_factory=dict)
+    parts: dict[tuple[str, tuple[Expr, ...], int, int], Frag] = field(default_factory=dict)
+
+    def inner(self) -> Registers:
+        """Those of a list in this one: what it adds is gone at its end."""
+        return Registers(self.namer, dict(self.held), dict(self.parts))
+
+    def hold(self, tile: Tile, value: Frag) -> None:
+        """A tensor is in registers from here on."""
+        self.held[tile.tensor.name] = Held(value, tile)
+
+    def part(self, name: str, at: Sequence[Expr], rows: int, cols: int) -> tuple[Frag, Body]:
+        """Rows and columns of a tensor, from ``at`` on, and the statements that cut them out."""
+        key = name, tuple(at), rows, cols
+        value = self.parts.get(key, self.held[name].value)
+        kind = value.type
+        if key in self.parts or ((kind.rows, kind.cols) == (rows, cols) and set(at) == {ZERO}):
+            return value, ()
+        body: list[Stmt] = []
+        if kind.cols != cols or at[1] != ZERO:
+            part = Frag(self.namer.new("part"), FragmentType(kind.dtype, kind.rows, cols))
+            body.append(FragColumns(part, value, at[1]))
+            value = part
+        self.parts[key] = value
+        return value, tuple(body)

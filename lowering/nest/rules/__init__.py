@@ -1,0 +1,90 @@
+"""How each expression is lowered, by its kind and by the memories of what it reads and makes.
+
+A rule adds the statements of a leaf to its place. There is one for each kind of expression and
+combination of memories that kernels have; what the table does not list is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lowering.ground.errors import UnsupportedError
+from lowering.nest.place import Place
+from lowering.nest.rules.copies import copy
+from lowering.nest.rules.from_global import from_global
+from lowering.nest.rules.from_shared import from_shared
+from lowering.nest.rules.load_box import load_box
+from lowering.nest.rules.mma import mma
+from lowering.nest.rules.pointwise import cast, pointwise
+from lowering.nest.rules.store_box import stage_box, store_box
+from lowering.nest.rules.to_global import to_global
+from wsched.fusion import (
+    BroadcastOp,
+    CastOp,
+    Fusion,
+    FusionExpr,
+    LoadStoreOp,
+    MemoryType,
+    MmaOp,
+    TensorView,
+    inputs_of,
+    nest_text,
+)
+
+__all__ = ["RULES", "Rule", "rule_for"]
+
+Rule = Callable[[Place], None]
+Key = tuple[str, tuple[MemoryType, ...], MemoryType]
+
+_G, _S, _L = MemoryType.Global, MemoryType.Shared, MemoryType.Local
+
+RULES: dict[Key, Rule] = {
+    ("CpAsyncBulkTensorTile", (_G,), _S): load_box,
+    ("mma", (_S,), _L): mma,
+    ("LdMatrix", (_S,), _L): from_shared,
+    ("Set", (_S,), _L): from_shared,
+    ("Set", (_G,), _L): from_global,
+    ("Set", (_L,), _L): copy,
+    ("cast", (_L,), _L): cast,
+    ("pointwise", (_L,), _L): pointwise,
+    ("StMatrix", (_L,), _S): stage_box,
+    ("Set", (_L,), _S): stage_box,
+    ("CpAsyncBulkTensorTile", (_S,), _G): store_box,
+    ("Set", (_L,), _G): to_global,
+}
+"""By kind, the memories that it reads, each once, and the one that it writes."""
+
+
+def rule_for(fusion: Fusion, t: TensorView) -> Rule:
+    """The rule for the expression that makes a tensor.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    e = fusion.definition(t.name)
+    assert e is not None
+    found = {fusion.tensor(name).memory for name in inputs_of(e)}
+    key = _kind(e), tuple(m for m in MemoryType if m in found), t.memory
+    if key not in RULES:
+        rules = "; ".join(_text(k) for k in RULES)
+        where = f"The nest is:\n{nest_text(t)}"
+        raise UnsupportedError(f"{t.name} = {e}, {_text(key)},", rules, where)
+    return RULES[key]
+
+
+def _kind(e: FusionExpr) -> str:
+    match e:
+        case LoadStoreOp(op=op):
+            return str(op)
+        case MmaOp():
+            return "mma"
+        case CastOp():
+            return "cast"
+        case BroadcastOp():
+            return "broadcast"
+    return "pointwise"
+
+
+def _text(key: Key) -> str:
+    kind, read, made = key
+    return f"{kind} {' and '.join(map(str, read))} -> {made}"

@@ -1,0 +1,21 @@
+"""Reads from global memory by the threads that compute."""
+
+from __future__ import annotations
+
+from lowering.kernel.nodes import FragLoadGlobal
+from lowering.nest.place import Place
+from lowering.nest.refs import gmem
+from lowering.nest.views import view_of
+from wsched.fusion import ParallelType, inputs_of
+
+__all__ = ["from_global"]
+
+
+def from_global(place: Place) -> None:
+    """``Set`` of an input, or of a broadcast of one: a view of it."""
+    place.require_box(ParallelType.Mma)
+    (name,) = inputs_of(place.expr)
+    read = view_of(place.fusion, name)
+    out = place.new(place.dtype)
+    place.emit(FragLoadGlobal(out, gmem(read.name, place.coordinates(read.view.stored))))
+    place.hold(out)

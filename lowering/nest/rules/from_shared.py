@@ -1,0 +1,34 @@
+"""Reads of what a load warp brought into shared memory, into registers."""
+
+from __future__ import annotations
+
+from lowering.kernel.nodes import LdMatrix, LdShared
+from lowering.nest.place import Place
+from lowering.nest.refs import smem
+from lowering.nest.stage import stage_of
+from wsched.fusion import LoadStoreOp, LoadStoreOpType, ParallelType, inputs_of
+
+__all__ = ["from_shared"]
+
+
+def from_shared(place: Place) -> None:
+    """``LdMatrix`` of 16 bits or ``Set`` of 32: this warpgroup's part of a load step."""
+    place.require_box(ParallelType.Mma)
+    (name,), e, t = inputs_of(place.expr), place.expr, place.tensor
+    kind = LoadStoreOpType.LdMatrix if t.dtype.bytes == 2 else LoadStoreOpType.Set
+    if name not in place.rings or not isinstance(e, LoadStoreOp) or e.op is not kind:
+        supported = "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
+        raise place.refuse(f"{t.name} = {e}", supported)
+    stage = stage_of(place.fusion, place.graph, place.fusion.tensor(name))
+    at = stage.tile.offsets(place.graph, place.found)
+    if at is None:
+        raise place.refuse(
+            f"{t.name} = {e} of an unknown part of {name}",
+            f"loops of {t.name} that were split as those of {name}",
+        )
+    by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
+    place.consume(name)
+    out = place.new(place.dtype)
+    load = LdMatrix if kind is LoadStoreOpType.LdMatrix else LdShared
+    place.emit(load(out, smem(name, (by_dim[d] for d in stage.dims))))
+    place.hold(out)

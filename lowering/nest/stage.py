@@ -1,0 +1,54 @@
+"""One stage of a circular buffer: the box of a tensor that a load step brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.errors import UnsupportedError
+from lowering.nest.domains import repeats, roots
+from lowering.nest.tile import Tile, tile_of
+from wsched.fusion import Fusion, IterDomain, TensorView
+from wsched.schedule.proof.graph import TransformGraph
+
+__all__ = ["Stage", "stage_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a tensor in shared memory.
+
+    Args:
+        tile: the box.
+        dims: the dimensions of the tensor in the order in which the stage has them.
+    """
+
+    tile: Tile
+    dims: tuple[IterDomain, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements along each of ``dims``."""
+        return tuple(self.tile.size(d) for d in self.dims)
+
+
+def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:
+    """The stage that the loops right of the slice position are.
+
+    Raises:
+        UnsupportedError: they are no box, or in another order than memory: TMA cannot transpose.
+    """
+    inside = t.loop[t.slice_position :]
+    tile = tile_of(t, inside)
+    mine = {graph.group(d): d for d in t.logical if not repeats(d)}
+    source = fusion.source(t.name)
+    dims = tuple(mine[graph.group(d)] for d in source.in_memory)
+    order = [r for d in inside if not repeats(d) for r in roots(t, d)]
+    if [d.id for d in dict.fromkeys(order)] != [d.id for d in dims]:
+        stage, memory = (", ".join(graph.group(d).label for d in x) for x in (order, dims))
+        raise UnsupportedError(
+            f"a stage of {t.name} in the order [{stage}] from {source.name}, which is in memory as "
+            f"[{memory}],",
+            "the order of memory, contiguous dimension last",
+            f"Reorder the Bulk loops of {t.name}",
+        )
+    return Stage(tile, dims)

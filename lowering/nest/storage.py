@@ -1,0 +1,59 @@
+"""Storage that the schedule asks for: tensor maps, shared buffers, circular buffers."""
+
+from __future__ import annotations
+
+from lowering.kernel.kernel import CircularBuffer, SharedBuffer, TensorMap
+from lowering.nest.cluster import cluster_dims, constant
+from lowering.nest.domains import repeats
+from lowering.nest.element import element_type
+from lowering.nest.stage import stage_of
+from lowering.nest.views import thread_views
+from wsched.fusion import Fusion, TensorView
+from wsched.schedule.plan import Edge, Plan
+from wsched.schedule.proof.graph import TransformGraph
+
+__all__ = ["ring", "shared_buffer", "tensor_maps"]
+
+
+def tensor_maps(fusion: Fusion) -> tuple[TensorMap, ...]:
+    """Of what TMA loads and stores, with dimensions in the order of memory."""
+    plain = thread_views(fusion)
+    names = (b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor not in plain)
+    return tuple(_tensor_map(fusion.tensor(n)) for n in names)
+
+
+def _tensor_map(t: TensorView) -> TensorMap:
+    return TensorMap(t.name, element_type(t.dtype), tuple(d.extent for d in t.in_memory))
+
+
+def shared_buffer(fusion: Fusion, graph: TransformGraph, t: TensorView) -> SharedBuffer:
+    """A stage of a load; how many there are is decided by a pass."""
+    return SharedBuffer(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
+
+
+def ring(plan: Plan, edge: Edge) -> CircularBuffer:
+    """The circular buffer of an edge."""
+    relation, buffer = edge.relation, edge.relation.buffer
+    in_flight = buffer.stages - buffer.prefetch - 1
+    shares = tuple(_share(plan, plan.fusion.tensor(load)) for load in relation.loads)
+    return CircularBuffer(
+        edge.name, relation.loads, buffer.stages, relation.roles, relation.consumers, in_flight,
+        shares if any(count > 1 for count, _ in shares) else (),
+        0 if relation.warp_specialized else buffer.prefetch,
+    )  # fmt: skip
+
+
+def _share(plan: Plan, t: TensorView) -> tuple[int, int]:
+    """(count, stride) of the cluster's CTAs that load the same tile of ``t``.
+
+    They differ in a cluster dimension along which ``t`` is broadcast. Two such dimensions (a tensor
+    that all CTAs share) do not occur with operands of a matmul.
+    """
+    stride = 1
+    found = (1, 1)
+    for d in reversed(cluster_dims(plan, t)):
+        extent = constant(d.extent, t.name)
+        if repeats(d) and extent > 1:
+            found = (extent, stride)
+        stride *= extent
+    return found

@@ -1,0 +1,131 @@
+"""What one statement covers: of each dimension of a tensor a run of neighbours.
+
+A tile-level statement moves or computes a box. Its extents are those of the loops that the
+statement stands for: the dimensions of the box, and the serial loops that only repeat an
+instruction of it. That the statement does what those loops say takes that they enumerate a run of
+neighbours in each dimension, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ZERO, Const, Expr
+from lowering.nest.cluster import constant
+from lowering.nest.domains import repeats
+from wsched.fusion import IterDomain, Split, TensorView, nest_text
+from wsched.schedule.proof.graph import Group, TransformGraph
+
+__all__ = ["Tile", "tile_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A box of a tensor.
+
+    Args:
+        tensor: the tensor.
+        dims: of each of its logical dimensions the loops in the box, the fastest last.
+    """
+
+    tensor: TensorView
+    dims: tuple[tuple[IterDomain, ...], ...]
+
+    @property
+    def domains(self) -> tuple[IterDomain, ...]:
+        """All loops in the box."""
+        return tuple(d for dim in self.dims for d in dim)
+
+    def size(self, dimension: IterDomain) -> int:
+        """Elements along a logical dimension."""
+        found = self.dims[self.tensor.logical.index(dimension)]
+        return prod(constant(d.extent, f"{self.tensor.name}: {d.label}") for d in found)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements along each dimension that is stored."""
+        return tuple(self.size(d) for d in self.tensor.stored)
+
+    def offsets(
+        self, graph: TransformGraph, found: Mapping[Group, Expr]
+    ) -> tuple[Expr, ...] | None:
+        """Where in the box an element lies, along each dimension that is stored; 0 along those in
+        which the tensor is repeated.
+
+        Args:
+            graph: the transform graph.
+            found: index of each group, for the element.
+
+        Returns:
+            None if the indices do not say.
+        """
+        result = []
+        for d in self.tensor.stored:
+            at: Expr = ZERO
+            loops = self.dims[self.tensor.logical.index(d)]
+            for loop in () if repeats(d) else loops:
+                if graph.group(loop) not in found:
+                    return None
+                at = at * loop.extent + found[graph.group(loop)]
+            result.append(at)
+        return tuple(result)
+
+
+def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:
+    """The box that the loops ``inside`` of a tensor are.
+
+    Args:
+        t: the tensor.
+        inside: some of its loops, outermost first.
+
+    Raises:
+        UnsupportedError: they are no box: not neighbours, not in order, reaching beyond the tile
+            that they were split from, or of several dimensions in one.
+    """
+    left = list(inside)
+    dims = []
+    for logical in t.logical:
+        order = _in_order(t, logical)
+        found = [d for d in inside if d in order]
+        if found != order[len(order) - len(found) :]:
+            raise _refused(t, inside, f"neighbours in order, as {_names(order)} are")
+        dims.append(tuple(found))
+        left = [d for d in left if d not in found]
+    if left:
+        raise _refused(t, left, "loops of one dimension each")
+    whole = {d.id for d in t.logical}
+    for s in t.transforms:
+        if isinstance(s, Split) and s.input.id not in whole and _leaves_a_tail(s):
+            wanted = f"a factor of {s.input.extent} for {s.input.label}"
+            raise UnsupportedError(f"{s} of {t.name}", wanted, _nest(t))
+    return Tile(t, tuple(dims))
+
+
+def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
+    """The loops that were split from a dimension, from the slowest to the fastest."""
+    for s in t.transforms:
+        if d.id in {i.id for i in s.inputs}:
+            if not isinstance(s, Split):
+                return []
+            return _in_order(t, s.outer) + _in_order(t, s.inner)
+    return [x for x in t.loop if x.id == d.id]
+
+
+def _leaves_a_tail(s: Split) -> bool:
+    whole, part = s.input.extent, s.factor
+    return isinstance(whole, Const) and isinstance(part, Const) and whole.value % part.value != 0
+
+
+def _refused(t: TensorView, loops: Sequence[IterDomain], supported: str) -> UnsupportedError:
+    return UnsupportedError(f"a tile of {t.name} over {_names(loops)}", supported, _nest(t))
+
+
+def _names(loops: Sequence[IterDomain]) -> str:
+    return ", ".join(f"{d.label} [{d.parallel}]" for d in loops) or "no loop"
+
+
+def _nest(t: TensorView) -> str:
+    return f"The nest is:\n{nest_text(t)}"

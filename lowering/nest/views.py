@@ -1,0 +1,66 @@
+"""What threads read from and write to global memory: caller's tensors, and views of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.expr import Const
+from lowering.kernel.kernel import GlobalTensor
+from lowering.nest.domains import repeats
+from lowering.nest.element import element_type
+from wsched.fusion import (
+    BroadcastOp,
+    Fusion,
+    LoadStoreOp,
+    LoadStoreOpType,
+    MemoryType,
+    TensorView,
+)
+
+__all__ = ["View", "global_tensors", "thread_views", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A caller's tensor with dimensions in which it is repeated.
+
+    Args:
+        name: of the caller's tensor.
+        view: the tensor, or the broadcast of it.
+    """
+
+    name: str
+    view: TensorView
+
+
+def view_of(fusion: Fusion, name: str) -> View:
+    """The caller's tensor that ``name`` is a view of."""
+    made = fusion.definition(name)
+    return View(made.input if isinstance(made, BroadcastOp) else name, fusion.tensor(name))
+
+
+def thread_views(fusion: Fusion) -> dict[str, View]:
+    """All that threads access, by the caller's tensor: inputs first, results behind them."""
+    found: dict[str, View] = {}
+    stores: dict[str, View] = {}
+    for e in fusion.exprs:
+        if not isinstance(e, LoadStoreOp) or e.op is LoadStoreOpType.CpAsyncBulkTensorTile:
+            continue
+        if fusion.tensor(e.input).memory is MemoryType.Global:
+            read = view_of(fusion, e.input)
+            found[read.name] = read
+        elif fusion.tensor(e.output).memory is MemoryType.Global:
+            stores[e.output] = View(e.output, fusion.tensor(e.output))
+    results = (b.tensor for b in fusion.outputs)
+    return found | {name: stores[name] for name in results if name in stores}
+
+
+def global_tensors(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
+    """Their declarations; a thread accesses ``vector`` columns at once, as the launch sees to."""
+    declared = []
+    for name, read in thread_views(fusion).items():
+        sizes = tuple(Const(1) if repeats(d) else d.extent for d in read.view.stored)
+        dtype = element_type(read.view.dtype)
+        align = 1 if vector == 1 or sizes[-1] == Const(1) else vector * dtype.bytes
+        declared.append(GlobalTensor(name, dtype, sizes, align))
+    return tuple(declared)

@@ -1,0 +1,153 @@
+"""The loop nests of a schedule as a tree: loops, and an expression at each leaf.
+
+A tensor is computed in loops of its own, of which it shares the outer ones with what reads it, as
+many as its compute-at position says. Loops that are shared in this way are one loop of the tree;
+so are the loops of all that fills stages of circular buffers, left of the stages, and those of a
+tensor that is computed while a loop of the same kind is open. What is dumped is printed from this
+tree, and the lowering walks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lowering.ground.errors import InternalError
+from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
+from wsched.schedule.proof.graph import TransformGraph
+
+__all__ = ["BOX", "Leaf", "Loop", "Node", "leaves", "nest"]
+
+BOX = (ParallelType.Bulk, ParallelType.Mma)
+"""What runs the dimensions of a box or fragment, which is moved by one execution of a leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The expression that makes a tensor, executed once for each iteration of the loops around."""
+
+    tensor: TensorView
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop.
+
+    Args:
+        tensor: the first tensor that is computed in it.
+        domain: which of that tensor's loops it is.
+        body: what stands in it, in order of execution.
+    """
+
+    tensor: TensorView
+    domain: IterDomain
+    body: tuple[Node, ...]
+
+
+Node = Loop | Leaf
+
+_Key = tuple[str, int]
+"""A loop of a tensor: the tensor's name, and which of its loops outside the box."""
+
+
+def leaves(node: Node) -> Iterator[TensorView]:
+    """The tensors that are computed in a node, in order."""
+    if isinstance(node, Leaf):
+        yield node.tensor
+    else:
+        for inner in node.body:
+            yield from leaves(inner)
+
+
+def nest(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[Node, ...]:
+    """The tree of the tensors in ``names`` that have a loop nest.
+
+    Args:
+        fusion: the schedule.
+        graph: its transform graph.
+        names: the tensors of one part, or of several that are shown together.
+    """
+    return _Builder(fusion, graph, _scheduled(fusion, frozenset(names))).tree()
+
+
+def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
+    """Those with a loop nest, in topological order, results last."""
+    order = [e.output for e in fusion.exprs if e.output in names]
+    results = {b.tensor for b in fusion.outputs}
+    order.sort(key=lambda n: n in results)
+    return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
+
+
+def _outside(t: TensorView) -> list[IterDomain]:
+    """The loops around the box."""
+    return [d for d in t.loop if d.parallel not in BOX]
+
+
+class _Builder:
+    """Puts loops that are one loop together, then what stands in each in order."""
+
+    def __init__(self, fusion: Fusion, graph: TransformGraph, tensors: list[TensorView]) -> None:
+        self.fusion, self.graph, self.tensors = fusion, graph, tensors
+        self.leader: dict[_Key, _Key] = {}
+        by_name = {t.name: t for t in tensors}
+        for t in tensors:
+            for p in fusion.producers(t.name):
+                if p.name in by_name:
+                    self.share(p, t, p.compute_at)
+        for a, b in pairwise(tensors):
+            self.share(a, b, a.slice_position if _fill_stages(a, b) else a.compute_at)
+
+    def share(self, a: TensorView, b: TensorView, limit: int) -> None:
+        """The outer loops of two tensors are the same, at most ``limit`` of them."""
+        pairs = zip(_outside(a)[:limit], _outside(b), strict=False)
+        for depth, (x, y) in enumerate(pairs):
+            if self.graph.group(x) != self.graph.group(y) or x.parallel is not y.parallel:
+                break
+            self.leader[self.find((b.name, depth))] = self.find((a.name, depth))
+
+    def find(self, key: _Key) -> _Key:
+        """The first of the loops that are one with ``key``."""
+        while (up := self.leader.get(key, key)) != key:
+            key = up
+        return key
+
+    def tree(self) -> tuple[Node, ...]:
+        """All of it."""
+        return self.body(self.tensors, 0)
+
+    def body(self, tensors: list[TensorView], depth: int) -> tuple[Node, ...]:
+        """What stands in the loops around, which all of ``tensors`` share up to ``depth``."""
+        inside: dict[_Key | str, list[TensorView]] = {}
+        for t in tensors:
+            key = self.find((t.name, depth)) if depth < len(_outside(t)) else t.name
+            inside.setdefault(key, []).append(t)
+        return tuple(
+            Leaf(found[0])
+            if isinstance(key, str)
+            else Loop(found[0], _outside(found[0])[depth], self.body(found, depth + 1))
+            for key, found in self.in_order(inside)
+        )
+
+    def in_order(
+        self, inside: dict[_Key | str, list[TensorView]]
+    ) -> Iterator[tuple[_Key | str, list[TensorView]]]:
+        """What makes a tensor before what reads it, else as the tensors come."""
+        left = dict(inside)
+        while left:
+            missing = {t.name for found in left.values() for t in found}
+            ready = (key for key, found in left.items() if not self.needs(found) & missing)
+            key = next(ready, None)
+            if key is None:
+                raise InternalError("nest", f"{', '.join(sorted(missing))} wait for each other")
+            yield key, left.pop(key)
+
+    def needs(self, tensors: list[TensorView]) -> set[str]:
+        """What ``tensors`` read beside each other."""
+        read = {p.name for t in tensors for p in self.fusion.producers(t.name)}
+        return read - {t.name for t in tensors}
+
+
+def _fill_stages(a: TensorView, b: TensorView) -> bool:
+    """Whether both fill stages of circular buffers."""
+    return a.circular_buffer is not None and b.circular_buffer is not None
