@@ -16,6 +16,7 @@ from lowering.kernel.nodes import (
     FragCast,
     FragColumns,
     FragFill,
+    FragRows,
     SmemRef,
     Stmt,
     Wgmma,
@@ -24,7 +25,7 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.target.descriptor import block_bytes, descriptor_template, leading_bytes
-from lowering.target.hopper import WGMMA_K_BYTES
+from lowering.target.hopper import WGMMA_K_BYTES, WGMMA_M
 
 __all__ = ["RULES", "descriptor_words", "wgmma_function"]
 
@@ -90,6 +91,14 @@ def _columns(e: Emitter, s: FragColumns) -> None:
     start = s.start.value if isinstance(s.start, Const) else 0
     if start % 8 or start + cols > s.value.type.cols:
         raise InternalError("emit_cuda", f"columns {s.start} of {s.value.type} as {s.out.type}")
+
+
+def _rows(e: Emitter, s: FragRows) -> None:
+    """No code: the plan made ``out`` a view of ``value``'s registers."""
+    rows = s.out.type.rows
+    start = s.start.value if isinstance(s.start, Const) else 0
+    if start % WGMMA_M or start + rows > s.value.type.rows:
+        raise InternalError("emit_cuda", f"rows {s.start} of {s.value.type} as {s.out.type}")
 
 
 # --- wgmma ------------------------------------------------------------------------------------
@@ -190,6 +199,6 @@ def _wait(e: Emitter, s: WgmmaWait) -> None:
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    FragFill: _fill, FragCast: _cast, FragColumns: _columns, Wgmma: _wgmma,
+    FragFill: _fill, FragCast: _cast, FragColumns: _columns, FragRows: _rows, Wgmma: _wgmma,
     WgmmaFence: _fence, WgmmaCommit: _commit, WgmmaWait: _wait,
 }  # fmt: skip

@@ -32,6 +32,7 @@ from lowering.kernel.nodes import (
     FragFill,
     FragLoadGlobal,
     FragPointwise,
+    FragRows,
     If,
     LdMatrix,
     LdShared,
@@ -40,6 +41,7 @@ from lowering.kernel.nodes import (
     Wgmma,
     WgmmaWait,
 )
+from lowering.target.hopper import WGMMA_M
 
 __all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
 
@@ -77,6 +79,11 @@ class View:
     def columns(self, start: Expr, out: FragmentType) -> View:
         """The columns from ``start`` (a multiple of 8) on, as a view of the same array."""
         skipped = divided(start, 8 // registers_per_8_columns(out))
+        return View(self.array, out, self.start + skipped, self.block)
+
+    def rows(self, start: Expr, out: FragmentType) -> View:
+        """The rows from ``start`` (a multiple of 64) on, as a view of the same array."""
+        skipped = divided(start, WGMMA_M) * self.block
         return View(self.array, out, self.start + skipped, self.block)
 
     def element(self, block: int, row: int, col: int) -> tuple[int, int, int]:
@@ -165,6 +172,9 @@ class _Planner:
             case FragColumns():
                 source = self.read(s.value, s.OP)
                 self.define(s.out, source.columns(s.start, s.out.type))
+            case FragRows():
+                source = self.read(s.value, s.OP)
+                self.define(s.out, source.rows(s.start, s.out.type))
             case Wgmma() | WgmmaWait() | FragAddPartial():
                 self.consume(s.acc, s.out, s.OP)
             case For():

@@ -15,6 +15,7 @@ __all__ = [
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragRows",
     "LdMatrix",
     "LdShared",
     "MmaTile",
@@ -51,6 +52,19 @@ class FragColumns(Stmt):
     """
 
     OP: ClassVar[str] = "frag.columns"
+    out: Frag
+    value: Frag
+    start: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FragRows(Stmt):
+    """Rows ``start .. start + out.rows`` of ``value``; a renaming of registers.
+
+    ``start`` is a multiple of 64 and constant once the unrolled loops around it are unrolled.
+    """
+
+    OP: ClassVar[str] = "frag.rows"
     out: Frag
     value: Frag
     start: Expr

@@ -15,6 +15,7 @@ from lowering.kernel.nodes import (
     FragCast,
     FragColumns,
     FragFill,
+    FragRows,
     Wgmma,
     WgmmaCommit,
     WgmmaFence,
@@ -31,8 +32,8 @@ from lowering.target.descriptor import block_bytes, leading_bytes, wgmma_descrip
 from lowering.target.hopper import WGMMA_K, WGMMA_K_BYTES, WGMMA_M, WGMMA_N
 
 __all__ = [
-    "frag_cast", "frag_columns", "frag_fill", "mn_major_chunks", "operand_chunks", "wgmma",
-    "wgmma_commit", "wgmma_fence", "wgmma_wait",
+    "frag_cast", "frag_columns", "frag_fill", "frag_rows", "mn_major_chunks", "operand_chunks",
+    "wgmma", "wgmma_commit", "wgmma_fence", "wgmma_wait",
 ]  # fmt: skip
 
 _SWIZZLE = {1: Swizzle.B128, 2: Swizzle.B64, 3: Swizzle.B32}
@@ -69,6 +70,21 @@ def frag_columns(stmt: FragColumns, program: Program) -> Run:
             raise FaultError(f"columns {first} .. {last} of {whole} are not whole groups of 8")
         data = warp.read(stmt.value)[:, :, first // 8 : (first + cols) // 8].copy()
         warp.define(stmt.out, Registers(data, warp.epoch))
+
+    return run
+
+
+def frag_rows(stmt: FragRows, program: Program) -> Run:
+    """``frag.rows``: a value of its own, so a copy."""
+    start, rows, whole = program.scalar(stmt.start), stmt.out.type.rows, stmt.value.type.rows
+
+    def run(warp: Warp) -> None:
+        first = start(warp.env)
+        if first % WGMMA_M or rows % WGMMA_M or first < 0 or first + rows > whole:
+            last = first + rows
+            raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {WGMMA_M}")
+        blocks = slice(first // WGMMA_M, (first + rows) // WGMMA_M)
+        warp.define(stmt.out, Registers(warp.read(stmt.value)[:, blocks].copy(), warp.epoch))
 
     return run
 

@@ -82,6 +82,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.FragFill: compute.frag_fill,
     nodes.FragCast: compute.frag_cast,
     nodes.FragColumns: compute.frag_columns,
+    nodes.FragRows: compute.frag_rows,
     nodes.Wgmma: compute.wgmma,
     nodes.WgmmaFence: compute.wgmma_fence,
     nodes.WgmmaCommit: compute.wgmma_commit,

@@ -74,29 +74,30 @@ class Place:
         """Element type of the tensor."""
         return element_type(self.tensor.dtype)
 
-    def require_box(self, kind: ParallelType) -> None:
+    def require_box(self, *kinds: ParallelType) -> None:
         """The box of the tensor is one that a statement takes.
 
         Args:
-            kind: ``Bulk``, the box of a TMA, or ``Mma``, a fragment.
+            kinds: ``Bulk``, the box of a TMA, or ``Mma``, a fragment. With ``Mma`` among them the
+                box is to be a whole fragment.
 
         Raises:
-            UnsupportedError: it is of the other kind, or no whole fragment.
+            UnsupportedError: it is of another kind, or no whole fragment.
         """
         t = self.tensor
         dims = [d for d in t.loop if d.parallel in BOX]
-        sizes = [n for d, n in zip(t.stored, self.tile.sizes, strict=True) if not repeats(d)]
-        whole = all(
-            n % unit == 0 for n, unit in zip(reversed(self.tile.sizes), UNITS, strict=False)
-        )
-        if {d.parallel for d in dims} == {kind} and (kind is ParallelType.Bulk or whole):
+        *_, rows, cols = self.tile.sizes
+        whole = rows % UNITS[1] == 0 and cols % UNITS[0] == 0
+        found = {d.parallel for d in dims}
+        if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return
-        kinds = " and ".join(dict.fromkeys(str(d.parallel) for d in dims)) or "no box"
-        what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{kinds}]"
-        if kind is ParallelType.Bulk:
+        sizes = [n for d, n in zip(t.stored, self.tile.sizes, strict=True) if not repeats(d)]
+        names = " and ".join(dict.fromkeys(str(d.parallel) for d in dims)) or "no box"
+        what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{names}]"
+        if ParallelType.Mma not in kinds:
             raise self.refuse(what, "boxes [Bulk] of a TMA")
         units = f"a multiple of {UNITS[1]} rows and of {UNITS[0]} columns"
-        raise self.refuse(what, f"fragments [Mma] of {units}")
+        raise self.refuse(what, f"fragments [{' or '.join(map(str, kinds))}] of {units}")
 
     def emit(self, *stmts: Stmt) -> None:
         """Statements of the leaf, behind those that there are."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lowering.ground.expr import ZERO, Expr
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Body, Frag, FragColumns, Stmt
+from lowering.kernel.nodes import Body, Frag, FragColumns, FragRows, Stmt
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
 
@@ -52,8 +52,12 @@ class Registers:
         if key in self.parts or ((kind.rows, kind.cols) == (rows, cols) and set(at) == {ZERO}):
             return value, ()
         body: list[Stmt] = []
+        if kind.rows != rows or at[0] != ZERO:
+            part = Frag(self.namer.new("rows"), FragmentType(kind.dtype, rows, kind.cols))
+            body.append(FragRows(part, value, at[0]))
+            value = part
         if kind.cols != cols or at[1] != ZERO:
-            part = Frag(self.namer.new("part"), FragmentType(kind.dtype, kind.rows, cols))
+            part = Frag(self.namer.new("part"), FragmentType(kind.dtype, rows, cols))
             body.append(FragColumns(part, value, at[1]))
             value = part
         self.parts[key] = value

@@ -68,6 +68,26 @@ def test_columns_are_a_view() -> None:
     assert (g.array, str(g.start), g.block, g.per_block) == ("h", "4", 8, 4)
 
 
+def test_rows_are_a_view() -> None:
+    plan = plan_fragments(
+        kernel(
+            """
+            a: frag<f32, 192x64> = frag.fill 0.0
+            r: frag<f32, 128x64> = frag.rows a, 64
+            c: frag<f32, 128x32> = frag.columns r, 32
+            for i in 0 .. 3 unroll {
+              one: frag<f32, 64x64> = frag.rows a, i * 64
+              st.shared D[0, 0, 0], one
+            }
+            """
+        ).body
+    )
+    r, c, one = (plan.views[name] for name in ("r", "c", "one"))
+    assert (r.array, str(r.start), r.block, r.per_block, r.blocks) == ("a", "32", 32, 32, 2)
+    assert (c.array, str(c.start), c.block, c.per_block, c.blocks) == ("a", "48", 32, 16, 2)
+    assert (one.array, str(one.start), one.blocks) == ("a", "i * 32", 1)
+
+
 def test_columns_of_an_unrolled_loop() -> None:
     plan = plan_fragments(
         kernel(

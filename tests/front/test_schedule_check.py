@@ -69,9 +69,8 @@ def test_illegal_by_the_proof() -> None:
             "128 accumulators of one wgmma and 32 other registers exceed the 128 of a thread, "
             "of 512 in a CTA",
         ),
-        ({"n": 20, "chunk": 20}, "swizzle", "the pattern of a swizzle repeats after 8 rows"),
     ],
-    ids=["stages", "accumulators", "wgmma", "rows"],
+    ids=["stages", "accumulators", "wgmma"],
 )
 def test_illegal_by_a_limit(shape: dict[str, Any], rule: str, why: str) -> None:
     found = cooperative(definition(), **shape).check()

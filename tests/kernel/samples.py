@@ -85,6 +85,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.store_partial parts[1], more
       publish parts[1]
       part: frag<f32, 64x32> = frag.columns more, 32
+      upper: frag<f32, 64x64> = frag.rows more, 0
       half: frag<bf16, 64x32> = frag.cast part
       row: frag<bf16, 1x32> = frag.load_global bias[0, 32]
       column: frag<f32, 64x1> = frag.load_global scale[%ctaid.x * 64, 0]

@@ -77,6 +77,10 @@ def execute(body: str, adversary: str = "eager") -> None:
             "columns 24 .. 40 of 32 are not whole groups of 8",
         ),
         (
+            "z: frag<f32, 64x32> = frag.rows x, 64",
+            "rows 64 .. 128 of 64 are not whole groups of 64",
+        ),
+        (
             "st.shared f[0, 1, 0], x",
             "frag<f32, 64x32> at [1, 0] does not fit into 64x32",
         ),

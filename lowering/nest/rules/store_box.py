@@ -15,7 +15,7 @@ def stage_box(place: Place) -> None:
 
     The buffer is a pass's business (``chunk_epilogue``); what is staged is still in registers.
     """
-    place.require_box(ParallelType.Mma)
+    place.require_box(ParallelType.Mma, ParallelType.Bulk)
     t, e = place.tensor, place.expr
     kind = LoadStoreOpType.StMatrix if t.dtype.bytes == 2 else LoadStoreOpType.Set
     stored = all(
