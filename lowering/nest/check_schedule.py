@@ -10,7 +10,7 @@ from __future__ import annotations
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.nest.domains import origins
-from lowering.target import hopper
+from lowering.target.hopper import HOPPER
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -34,7 +34,7 @@ LOAD_WARPS = 4
 
 _BOX_DIMS = 2
 _MAIN_LOOP = (
-    f"one loop over k slices, then [K / 16, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, N, 16]"
+    f"one loop over k slices, then [K / 16, M / {HOPPER.mma.m} | Mma: {HOPPER.mma.m}, N, 16]"
 )
 _READ = "CpAsyncBulkTensorTile -> shared -> LdMatrix (16 bits) or Set (32 bits) -> registers"
 _STORE = (
@@ -131,12 +131,12 @@ def _require_main_loop(fusion: Fusion, acc: TensorView, relation: LoadRelation) 
     if len(slices) != 1:
         raise _refused(f"{len(slices)} serial loops over K slices", _MAIN_LOOP, acc)
     inner = acc.loop[slices[0] + 1 :]
-    k = hopper.WGMMA_K_BYTES // fusion.tensor(fusion.mma.a).dtype.bytes
+    k = HOPPER.mma.k_bytes // fusion.tensor(fusion.mma.a).dtype.bytes
     found = [(_axis(acc, d), d.parallel, _size(d)) for d in inner]
     wanted = [("K", ParallelType.Serial), ("M", ParallelType.Serial)]
     wanted += [(axis, ParallelType.Mma) for axis in "MNK"]
     shape = [(axis, parallel) for axis, parallel, _ in found]
-    if shape != wanted or (found[2][2], found[4][2]) != (hopper.WGMMA_M, k):
+    if shape != wanted or (found[2][2], found[4][2]) != (HOPPER.mma.m, k):
         text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for d in inner) or "no loop"
         raise _refused(f"{text} inside a k slice", _MAIN_LOOP, acc)
     outside = slices[0]
@@ -178,8 +178,8 @@ def _require_direct_store(fusion: Fusion, out: TensorView, value: TensorView) ->
         raise _refused(f"{out.name} = Set({value.name}) from {value.memory}", _STORE, out)
     chunks, loops = _chunks(out), out.loop[-4:]
     fragment = [d.parallel for d in loops[1:]] == [ParallelType.Serial, *[ParallelType.Mma] * 2]
-    if chunks != [len(out.loop) - 4] or not fragment or _size(loops[2]) != hopper.WGMMA_M:
-        wanted = f"[..., chunk, M / {hopper.WGMMA_M} | Mma: {hopper.WGMMA_M}, columns]"
+    if chunks != [len(out.loop) - 4] or not fragment or _size(loops[2]) != HOPPER.mma.m:
+        wanted = f"[..., chunk, M / {HOPPER.mma.m} | Mma: {HOPPER.mma.m}, columns]"
         raise _refused(f"the loops of {out.name}", wanted, out)
     _require_chunks(fusion, value, chunks[0])
 
