@@ -39,7 +39,7 @@ from lowering.kernel.nodes import (
     one_thread,
 )
 from lowering.kernel.visit import Names, map_roles, rewrite, walk
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["synchronize_partials"]
@@ -58,7 +58,7 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        named_barrier parts_sync[2] id 1 threads 128
+        named_barrier parts_sync[2] threads 128
         frag.store_partial parts[7], sum
         bar.sync parts_sync[wg]
         if %warpgroup.warp == 0 {
@@ -89,12 +89,7 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
     if at >= len(kernel.counters):
         raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
     flags, names = kernel.counters[at].name, Names(kernel)
-    barrier = NamedBarrierArray(
-        names.new(f"{workspace}_sync"),
-        role.warps // 4,
-        1 + sum(b.count for b in kernel.named_barriers),
-        hopper.WARPGROUP,
-    )
+    barrier = NamedBarrierArray(names.new(f"{workspace}_sync"), role.warps // 4, ptx.WARPGROUP)
     sync = BarSync(NamedBarrierRef(barrier.name, role.group or ZERO))
 
     def put(stmt: Stmt) -> Body | None:

@@ -95,7 +95,7 @@ class FragLoadGlobal(Stmt):
     """
 
     OP: ClassVar[str] = "frag.load_global"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.GLOBAL)
     out: Frag
     src: GmemRef
 
@@ -108,7 +108,7 @@ class LdMatrix(Stmt):
     """
 
     OP: ClassVar[str] = "ldmatrix"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -121,7 +121,7 @@ class LdShared(Stmt):
     """
 
     OP: ClassVar[str] = "ld.shared"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -132,20 +132,20 @@ class MmaTile(Stmt):
     ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
-    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. Consumes
-    ``acc``.
+    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. A may be
+    a fragment of ``rows x k`` elements. Consumes ``acc``.
     """
 
     OP: ClassVar[str] = "mma.tile"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         reads=Memory.SHARED_ASYNC,
         consumes=("acc",),
         until="synchronize_wgmma",
     )
     out: Frag
     acc: Frag
-    a: SmemRef
+    a: SmemRef | Frag
     b: SmemRef
     k: int
     accumulate: Expr
@@ -159,7 +159,7 @@ class WgmmaFence(Stmt):
 
     OP: ClassVar[str] = "wgmma.fence"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         since="synchronize_wgmma",
     )
@@ -173,13 +173,16 @@ class Wgmma(Stmt):
     accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
     ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
 
+    A may be a fragment, of one instruction's K and the layout of ``operand_layout``. Its registers
+    are read until the same wait; nobody may write them before.
+
     ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
     operand is MN-major, its buffer holds K as rows and M or N as columns.
     """
 
     OP: ClassVar[str] = "wgmma"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         reads=Memory.SHARED_ASYNC,
         consumes=("acc",),
         flying=("acc",),
@@ -187,7 +190,7 @@ class Wgmma(Stmt):
     )
     out: Frag
     acc: Frag
-    a: SmemRef
+    a: SmemRef | Frag
     b: SmemRef
     accumulate: Expr = TRUE
     trans_a: bool = False
@@ -200,7 +203,7 @@ class WgmmaCommit(Stmt):
 
     OP: ClassVar[str] = "wgmma.commit"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         since="synchronize_wgmma",
     )
@@ -214,7 +217,7 @@ class WgmmaWait(Stmt):
 
     OP: ClassVar[str] = "wgmma.wait"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         consumes=("acc",),
         flying=("acc",),

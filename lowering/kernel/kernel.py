@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
+from lowering.kernel.traits import PLACED, Filled
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
@@ -22,6 +26,7 @@ class MBarrierArray:
     ``offset`` in bytes, None until ``allocate_shared``.
     """
 
+    FILLED: ClassVar[Filled] = PLACED
     name: str
     stages: int
     arrivals: int
@@ -30,12 +35,16 @@ class MBarrierArray:
 
 @dataclass(frozen=True, slots=True)
 class NamedBarrierArray:
-    """``count`` named barriers with hardware ids ``base .. base + count``, of ``threads`` each."""
+    """``count`` named barriers with hardware ids ``base .. base + count``, of ``threads`` each.
 
+    ``base`` is None until ``allocate_named_barriers``.
+    """
+
+    FILLED: ClassVar[Filled] = (("base", "allocate_named_barriers"),)
     name: str
     count: int
-    base: int
     threads: int
+    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,7 @@ class WordArray:
     ``allocate_shared``.
     """
 
+    FILLED: ClassVar[Filled] = PLACED
     name: str
     count: int
     offset: int | None = None
@@ -159,6 +169,7 @@ class Kernel:
     multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A
     ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
+    ``target`` is the GPU that it is made for.
     """
 
     name: str
@@ -180,6 +191,7 @@ class Kernel:
     workspaces: tuple[Workspace, ...] = ()
     words: tuple[WordArray, ...] = ()
     tile_queues: tuple[TileQueue, ...] = ()
+    target: Target = HOPPER
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

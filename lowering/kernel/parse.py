@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, Var
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 from lowering.kernel import nodes
 from lowering.kernel.declarations import DECLARATIONS, Declarations
@@ -33,6 +34,8 @@ from lowering.kernel.nodes import (
     Stmt,
     WordRef,
 )
+from lowering.target.target import Target
+from lowering.target.targets import TARGETS
 
 __all__ = ["IRSyntaxError", "parse_kernel"]
 
@@ -67,6 +70,7 @@ class _Parser(Declarations):
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
         dependent = self.accept("dependent")
+        target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
         mark = self.at
         while self.peek not in ("{", ""):
@@ -103,7 +107,15 @@ class _Parser(Declarations):
             words=tuple(groups["word"]),
             tile_queues=tuple(groups["tile_queue"]),
             dependent=dependent,
+            target=target,
         )
+
+    def target(self) -> Target:
+        found = next((t for t in TARGETS if t.arch == self.peek), None)
+        if found is None:
+            raise self.fail("a target: " + ", ".join(t.arch for t in TARGETS))
+        self.at += 1
+        return found
 
     # --- statements ---
 
@@ -178,7 +190,7 @@ class _Parser(Declarations):
             return self.number()
         if hint is str:
             return self.name()
-        if hint is Frag:
+        if hint is Frag or (Frag in get_args(hint) and not self.ahead("[")):
             return self.fragment()
         if hint == tuple[Frag | float, ...]:
             return self.mixed()
@@ -226,11 +238,15 @@ class _Parser(Declarations):
         dtype = self.dtype(tuple(DType))
         self.expect(",")
         rows, cols = self.pair()
-        flying = self.accept(",")
-        if flying:
+        layout, flying = ACCUMULATOR, False
+        if self.peek == "," and self.ahead("span"):
+            self.expect(",", "span")
+            layout = RegisterLayout(self.integer())
+        if self.accept(","):
             self.expect("async")
+            flying = True
         self.expect(">")
-        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying)))
+        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying, layout)))
 
     def let(self) -> Let:
         var = self.scalar()

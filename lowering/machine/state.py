@@ -20,7 +20,6 @@ from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
 from lowering.machine.workspace import Counters, Slots
-from lowering.target.hopper import registers_at_entry
 
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
@@ -32,12 +31,22 @@ class Registers:
     """The registers of a fragment, which successive fragment values share.
 
     ``wgmma`` is the number of the last wgmma that writes them, ``epoch`` counts the warp's
-    ``wgmma.fence``s before the last access by anything else.
+    ``wgmma.fence``s before the last access by anything else. ``reads`` is the number of the last
+    wgmma that reads them as A, ``reader`` that statement. Where they are part of others, ``whole``
+    has these.
     """
 
     data: Array
     epoch: int
     wgmma: int = 0
+    reads: int = 0
+    reader: Stmt | None = None
+    whole: Registers | None = None
+
+    @property
+    def root(self) -> Registers:
+        """The registers that these are part of, in the end."""
+        return self if self.whole is None else self.whole.root
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +134,7 @@ class Warp:
         self.waited = False
         self.knows: set[tuple[str, int]] = set()
         self.registers = cta.registers_at_entry
+        self.setmaxnregs = 0
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
@@ -175,8 +185,14 @@ class Warp:
             )
 
     def define(self, frag: Frag, registers: Registers) -> None:
-        """Bind the result of the current statement."""
+        """Bind the result of the current statement, which writes where its last one was.
+
+        Raises FaultError if a wgmma may still read that.
+        """
         assert self.stmt is not None
+        last = self.fragments.get(frag.name)
+        if last is not None and last.registers.root is not registers.root:
+            self._writable(frag, last.registers)
         self.fragments[frag.name] = Fragment(registers, self.stmt)
 
     def value(self, frag: Frag) -> Fragment:
@@ -192,8 +208,15 @@ class Warp:
     def take(self, frag: Frag) -> Registers:
         """The registers of a fragment which the current statement consumes."""
         found = self.value(frag)
+        self._writable(frag, found.registers)
         found.consumed = self.stmt
         return found.registers
+
+    def _writable(self, frag: Frag, registers: Registers) -> None:
+        root = registers.root
+        if root.reads > self.wgmma.covered and root.reader is not None:
+            reader = print_stmt(root.reader)
+            raise FaultError(f"fragment {frag.name} is written while it may be read by: {reader}")
 
     def read(self, frag: Frag) -> Array:
         """The elements of a settled fragment; raises FaultError if a wgmma may still write it."""
@@ -244,6 +267,8 @@ class Warp:
         left = [b.text() for b in self.cta.named.values() if b.arrived]
         if not self.cta.running and left:
             raise FaultError(f"the CTA ends with a barrier half full: {left[0]}")
+        if not self.cta.running:
+            self.cta.ended()
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
 
@@ -253,7 +278,8 @@ class Cta:
 
     ``words`` has its words, None where nobody has written one;
     ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
-    says whether one of its warps has executed ``griddepcontrol.wait``.
+    says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs`` which warp
+    was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the statement.
     """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
@@ -268,12 +294,13 @@ class Cta:
             a.name: [MBarrier(f"{a.name}[{i}]") for i in range(a.stages)] for a in kernel.mbarriers
         }
         self.named: dict[int, NamedBarrier] = {}
-        self.registers_at_entry = registers_at_entry(kernel.threads)
+        self.registers_at_entry = kernel.target.registers_at_entry(kernel.threads)
         self.pool = RegisterPool()
         self.running = kernel.threads // 32
         self.landing = 0
         self.reads: list[GenericRead] = []
         self.waited = False
+        self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
         self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
 
     def peer(self, rank: int) -> Cta:
@@ -286,6 +313,22 @@ class Cta:
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""
         return self.named.setdefault(hardware_id, NamedBarrier(name, threads))
+
+    def together(self, warp: Warp, stmt: Stmt) -> None:
+        """Raise FaultError unless the warps of a warpgroup execute the same setmaxnregs in turn."""
+        warp.setmaxnregs += 1
+        turn = warp.index // 4, warp.setmaxnregs
+        first = self.setmaxnregs.setdefault(turn, (warp.index, stmt))
+        if first[1] is not stmt:
+            raise FaultError(f"warp {first[0]} of the warpgroup executes another setmaxnreg")
+
+    def ended(self) -> None:
+        """Raise FaultError if some warps of a warpgroup have executed more setmaxnregs."""
+        for warp in (w for w in self.cluster.warps if w.cta is self):
+            if (warp.index // 4, warp.setmaxnregs + 1) in self.setmaxnregs:
+                raise FaultError(
+                    f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
+                )
 
     def overwrite(self, chunks: Array) -> None:
         """Raise FaultError if 16-byte chunks that a load overwrites may still be read."""

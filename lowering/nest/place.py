@@ -24,7 +24,7 @@ from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Place"]
 
-UNITS = (8, hopper.WGMMA_M)
+UNITS = (8, hopper.WGMMA.m)
 """Columns and rows that fragments are made of."""
 
 

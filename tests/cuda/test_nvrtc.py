@@ -20,6 +20,7 @@ from lowering.cuda.sass import count_opcodes, disassemble
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
+from tests.cuda.test_compute import REGISTER_A
 
 EMPTY = 'extern "C" __global__ void empty() {}'
 
@@ -138,3 +139,41 @@ def test_nvrtc_keeps_no_cache_of_its_own(
     """An answer from its cache has no log of ptxas, so no registers and spills."""
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: version)
     assert nvrtc._uncached() == options
+
+
+def test_roles_that_share_a_warpgroup_keep_its_setmaxnreg() -> None:
+    """ptxas follows setmaxnreg through the chain of branches, with another chain inside of it."""
+    k = parse_kernel(
+        """
+        kernel shared threads 384 cluster 1 grid 1 {
+          named_barrier meet[1] id 1 threads 64
+          roles {
+            role compute warps 0 .. 8 { setmaxnreg inc, 232 cta.sync }
+            role others warps 8 .. 12 {
+              setmaxnreg dec, 40
+              roles {
+                role left warps 8 .. 9 { bar.sync meet[0] }
+                role right warps 9 .. 12 { if %warp == 10 { bar.sync meet[0] } }
+              }
+              cta.sync
+            }
+          }
+        }
+        """
+    )
+    compiled = compile_cubin(emit_cuda(k))
+    assert read_resources(compiled, "shared").clean
+    assert count_opcodes(disassemble(compiled.cubin))["USETMAXREG"] == 2
+
+
+def test_a_from_registers_compiles_without_serialization() -> None:
+    """C7510 and the like would say that ptxas waits behind each wgmma."""
+    text = REGISTER_A.replace("kernel k ", "kernel left ")
+    resources = read_resources(compile_cubin(emit_cuda(parse_kernel(text))), "left")
+    assert resources.clean, str(resources)
+    transposed = text.replace("B[0, 0, 16]", "B[0, 16, 0]").replace(
+        "bf16[1][64x32] swizzle 64", "bf16[1][32x64] swizzle 128"
+    )
+    transposed = transposed.replace("B[0, 0, 0]", "B[0, 0, 0], trans_b=true")
+    transposed = transposed.replace("B[0, 16, 0]", "B[0, 16, 0], trans_b=true")
+    assert read_resources(compile_cubin(emit_cuda(parse_kernel(transposed))), "left").clean

@@ -40,7 +40,9 @@ MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
 
 
 def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, WGMMA_K_BYTES=64)
+    error = refusal(
+        monkeypatch, HOPPER=replace(matmul.HOPPER, mma=replace(matmul.HOPPER.mma, k_bytes=64))
+    )
     assert error.what == (
         "k16 2 [Serial], m64 1 [Serial], M 64 [Mma], Ni 256 [Mma], K 32 [Mma] inside a k slice"
     )
@@ -48,7 +50,9 @@ def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, WGMMA_M=32)
+    error = refusal(
+        monkeypatch, HOPPER=replace(matmul.HOPPER, mma=replace(matmul.HOPPER.mma, m=32))
+    )
     assert "m64 2 [Serial], M 32 [Mma]" in error.what
     assert error.supported == MAIN_LOOP
 
