@@ -60,7 +60,7 @@ def fixed_outputs(monkeypatch: pytest.MonkeyPatch, *outputs: Any) -> None:
         given.append(given.pop(0))
         return given[-1]
 
-    monkeypatch.setattr(host, "_allocator", lambda like: allocate)
+    monkeypatch.setattr(host, "allocator", lambda like: allocate)
 
 
 def test_a_class_is_checked_once(
@@ -135,7 +135,7 @@ def test_outputs_are_new_each_time(kernel: Any) -> None:
     ],
 )  # fmt: skip
 def test_allocated_as_the_first_one(like: Any) -> None:
-    made = host._allocator(like)()
+    made = host.allocator(like)()
     assert (made.shape, made.stride(), made.dtype) == (like.shape, like.stride(), like.dtype)
     assert made.data_ptr() != like.data_ptr()
     assert made.untyped_storage().nbytes() >= made.numel() * made.element_size()

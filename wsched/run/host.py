@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsched.program.memory import allocator
+
 if TYPE_CHECKING:
     import torch
 
@@ -101,8 +103,8 @@ class HostPlan:
         copied: Sequence[int] = (),
     ) -> None:
         self._pack = pack
-        self._copies = [(at, _allocator(inputs[at])) for at in copied]
-        self._allocate = [_allocator(t) for t in outputs]
+        self._copies = [(at, allocator(inputs[at])) for at in copied]
+        self._allocate = [allocator(t) for t in outputs]
         self._launches = {_addresses(inputs, outputs): launch}
         self._lock = threading.Lock()
 
@@ -148,22 +150,3 @@ def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
     if len(kept) >= limit:
         kept.pop(next(iter(kept)))
     kept[key] = value
-
-
-def _allocator(like: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """A function that allocates a tensor of the same shape, strides, type and device.
-
-    A contiguous one is made in the likeness of an expanded single element, which is the fastest
-    way that torch offers in public and keeps no result alive.
-    """
-    import torch
-
-    shape, strides = tuple(like.shape), like.stride()
-    if like.is_contiguous():
-        element = torch.empty((1,) * like.dim(), dtype=like.dtype, device=like.device)
-        model = element.expand(shape)
-        if torch.empty_like(model).stride() == strides:
-            empty_like = torch.empty_like
-            return lambda: empty_like(model)
-    dtype, device = like.dtype, like.device
-    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)
