@@ -44,9 +44,7 @@ def last_uses(program: Program) -> tuple[tuple[Buffer, ...], ...]:
     """For each step the buffers whose memory nobody needs after it."""
     living = lifetimes(program)
     return tuple(
-        tuple(
-            b for b in program.buffers if b.memory in living and living[b.memory].last == at
-        )
+        tuple(b for b in program.buffers if b.memory in living and living[b.memory].last == at)
         for at in range(len(program.steps))
     )
 

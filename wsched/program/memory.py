@@ -55,9 +55,7 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
     raise InputError("no tensor among the inputs", "inputs", "numbers", "a tensor")
 
 
-def new_tensor(
-    buffer: Buffer, extents: Mapping[str, int], device: torch.device
-) -> torch.Tensor:
+def new_tensor(buffer: Buffer, extents: Mapping[str, int], device: torch.device) -> torch.Tensor:
     """New memory for a buffer; a tensor without memory on the device ``meta``."""
     import torch
 
@@ -70,9 +68,7 @@ def within(
 ) -> torch.Tensor:
     """A buffer in memory that is there: bytes of ``memory`` from ``offset`` on."""
     taken = memory[offset : offset + buffer.nbytes(extents)].view(_dtype(buffer))
-    return taken.as_strided(
-        buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset()
-    )
+    return taken.as_strided(buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset())
 
 
 def _dtype(buffer: Buffer) -> torch.dtype:
@@ -83,9 +79,7 @@ def _dtype(buffer: Buffer) -> torch.dtype:
     return found
 
 
-def allocator(
-    like: torch.Tensor, device: torch.device | None = None
-) -> Callable[[], torch.Tensor]:
+def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callable[[], torch.Tensor]:
     """A function that allocates a tensor of the same shape, strides and type.
 
     Its device is that of ``like`` unless it is given.

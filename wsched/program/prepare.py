@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wsched.program.lifetimes import last_uses
@@ -14,7 +15,6 @@ from wsched.program.program import (
     CopyStep,
     KernelStep,
     Program,
-    Step,
     WorkspaceStep,
 )
 from wsched.program.verify import verify
@@ -49,6 +49,10 @@ class Kernel(Protocol):
         """Pack a call for these very tensors."""
 
 
+Action = Callable[[list[Any]], object]
+"""Runs on the values of a call: its inputs, then what each step has made, which it adds."""
+
+
 class Prepared:
     """Calls of a program on inputs of one class: one Python call for all its steps.
 
@@ -57,20 +61,15 @@ class Prepared:
 
     Args:
         program: what runs.
-        steps: for each step the function, the places of what it takes, and the places of what
-            nobody needs after it. Places count the values: the inputs, then what steps return.
-        outputs: places of the results.
+        actions: what is done, in order.
+        outputs: places of the results among the values.
     """
 
-    __slots__ = ("_outputs", "_steps", "program")
+    __slots__ = ("_actions", "_outputs", "program")
 
-    def __init__(
-        self,
-        program: Program,
-        steps: Sequence[tuple[Function, Sequence[int], Sequence[int]]],
-        outputs: Sequence[int],
-    ) -> None:
-        self.program, self._steps, self._outputs = program, tuple(steps), tuple(outputs)
+    def __init__(self, program: Program, actions: Sequence[Action], outputs: Sequence[int]) -> None:
+        self.program, self._actions = program, tuple(actions)
+        self._outputs = _picker(outputs)
 
     def __call__(self, inputs: Sequence[Any], key: object = None) -> list[torch.Tensor]:
         """Run it.
@@ -84,11 +83,19 @@ class Prepared:
                 changed nothing but what the program writes in place.
         """
         values = list(inputs)
-        for function, reads, last in self._steps:
-            values += function([values[i] for i in reads])
-            for i in last:
-                values[i] = None
-        return [values[i] for i in self._outputs]
+        for act in self._actions:
+            act(values)
+        return list(self._outputs(values))
+
+
+def _picker(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """A function that takes the values at these places out of a list, as fast as Python can."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    if not places:
+        return lambda values: ()
+    (place,) = places
+    return lambda values: (values[place],)
 
 
 def prepare(
@@ -113,80 +120,108 @@ def prepare(
     extents, device = extents_of(program.inputs, inputs), device_of(inputs)
     places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
     settled = set(program.inputs)
-    steps = []
+    make = partial(_maker, extents, device)
+    actions: list[Action] = []
     for step, done in zip(program.steps, last_uses(program), strict=True):
         always = settled.issuperset(step.reads)
         if always and not isinstance(step, CallStep):
             settled.update(step.writes)
-        taken = [b.at for b in step.writes if b.at is not None]
-        reads = [places[b] for b in (*step.reads, *taken)]
+        match step:
+            case KernelStep():
+                actions.append(_kernel(step, kernels[step.kernel], places, make, always))
+            case CallStep():
+                actions.append(_call(step, functions[step.function], places))
+            case CopyStep():
+                actions.append(_copy(step, places, make))
+            case WorkspaceStep():
+                actions.append(_workspace(step, make))
         places |= {b: len(places) + at for at, b in enumerate(step.writes)}
-        make = partial(_targets, step, extents, device)
-        function = _function(step, kernels, functions, make, always)
-        steps.append((function, reads, [places[b] for b in done if b in places]))
-    return Prepared(program, steps, [places[b] for b in program.outputs])
+        # The caller holds the inputs, and all else goes with the last step.
+        gone = [places[b] for b in done if b.memory not in program.inputs]
+        if gone and step is not program.steps[-1]:
+            actions.append(_dropping(gone))
+    return Prepared(program, actions, [places[b] for b in program.outputs])
 
 
-Targets = Callable[[Sequence[Any]], "list[torch.Tensor]"]
-"""Memory for what a step writes, given what it takes over."""
+Maker = Callable[[], "torch.Tensor"]
+Places = Mapping[Buffer, int]
 
 
-def _targets(step: Step, extents: Mapping[str, int], device: torch.device) -> Targets:
-    """New memory for what a step writes, but for the buffers that lie at others."""
+def _maker(extents: Mapping[str, int], device: torch.device, buffer: Buffer) -> Maker:
+    """A function that allocates a buffer."""
     import torch
 
-    shapes = torch.device("meta")
-    makers = [
-        None if b.at is not None else allocator(new_tensor(b, extents, shapes), device)
-        for b in step.writes
-    ]
-
-    def make(taken: Sequence[Any]) -> list[torch.Tensor]:
-        there = iter(taken)
-        return [next(there) if maker is None else maker() for maker in makers]
-
-    return make
+    return allocator(new_tensor(buffer, extents, torch.device("meta")), device)
 
 
-def _function(
-    step: Step,
-    kernels: Mapping[str, Kernel],
-    functions: Mapping[str, Function],
-    targets: Callable[[], Targets],
+def _kernel(
+    step: KernelStep,
+    kernel: Kernel,
+    places: Places,
+    make: Callable[[Buffer], Maker],
     always: bool,
-) -> Function:
-    """What runs a step; it is given what the step reads, then the memory that it takes over.
+) -> Action:
+    """Run a kernel; ``always`` says that what it reads is of one class.
 
-    ``always`` says that all it reads is of one class: what somebody else's function returns may lie
-    otherwise in the next call.
+    What somebody else's function returns may lie otherwise in the next call.
     """
-    n, new = len(step.reads), all(b.at is None for b in step.writes)
-    match step:
-        case KernelStep() if new:
-            kernel = kernels[step.kernel]
-            return kernel.repeated() if always else (lambda given: kernel(*given))
-        case CallStep():
-            function = functions[step.function]
-            if new:
-                return function
-            there = [b.at is not None for b in step.writes]
-            return lambda given: _moved(function(given[:n]), there, given[n:])
-    make = targets()
-    match step:
-        case KernelStep():
-            kernel = kernels[step.kernel]
-            return lambda given: kernel(*given[:n], out=make(given[n:]))
-        case CopyStep():
-            return lambda given: [make(given[1:])[0].copy_(given[0])]
-        case WorkspaceStep(zeroed=True):
-            return lambda given: [make(given)[0].zero_()]
-    return make
+    read = _picker([places[b] for b in step.reads])
+    if any(b.at is not None for b in step.writes):
+        memory = [_target(b, places, make) for b in step.writes]
+        return lambda values: values.extend(
+            kernel(*read(values), out=[target(values) for target in memory])
+        )
+    if always:
+        run = kernel.repeated()
+        return lambda values: values.extend(run(read(values)))
+    return lambda values: values.extend(kernel(*read(values)))
 
 
-def _moved(
-    made: Sequence[torch.Tensor], there: Sequence[bool], taken: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
-    """Results of a function, those that lie at others copied to where these are."""
-    into = iter(taken)
-    pairs = zip(made, there, strict=True)
-    return [next(into).copy_(result) if at else result for result, at in pairs]
+def _target(
+    buffer: Buffer, places: Places, make: Callable[[Buffer], Maker]
+) -> Callable[[list[Any]], torch.Tensor]:
+    """The memory for a buffer: that of the one that it lies at, or new."""
+    if buffer.at is not None:
+        return itemgetter(places[buffer.at])
+    new = make(buffer)
+    return lambda values: new()
+
+
+def _call(step: CallStep, function: Function, places: Places) -> Action:
+    """Call a function; results that lie at others are copied there."""
+    read = _picker([places[b] for b in step.reads])
+    taken = [None if b.at is None else places[b.at] for b in step.writes]
+    if not any(b.at for b in step.writes):
+        return lambda values: values.extend(function(read(values)))
+
+    def call(values: list[Any]) -> None:
+        made = zip(function(read(values)), taken, strict=True)
+        values.extend([t if at is None else values[at].copy_(t) for t, at in made])
+
+    return call
+
+
+def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker]) -> Action:
+    source, at = places[step.source], step.target.at
+    if at is not None:
+        into = places[at]
+        return lambda values: values.append(values[into].copy_(values[source]))
+    new = make(step.target)
+    return lambda values: values.append(new().copy_(values[source]))
+
+
+def _workspace(step: WorkspaceStep, make: Callable[[Buffer], Maker]) -> Action:
+    new = make(step.buffer)
+    if step.zeroed:
+        return lambda values: values.append(new().zero_())
+    return lambda values: values.append(new())
+
+
+def _dropping(places: Sequence[int]) -> Action:
+    """Forget values, whose memory later steps may get."""
+
+    def drop(values: list[Any]) -> None:
+        for at in places:
+            values[at] = None
+
+    return drop

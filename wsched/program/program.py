@@ -76,9 +76,7 @@ class Buffer:
         sizes = self.sizes(extents)
         if self.dtype is None or 0 in sizes:
             return 0
-        spans = (
-            (size - 1) * step for size, step in zip(sizes, self.pitches(extents), strict=True)
-        )
+        spans = ((size - 1) * step for size, step in zip(sizes, self.pitches(extents), strict=True))
         return (1 + sum(spans)) * self.dtype.bytes
 
     def __str__(self) -> str:
@@ -210,8 +208,7 @@ class Program:
         yield from self.outputs
 
     def allocates(self, step: Step) -> tuple[Buffer, ...]:
-        """The buffers that a step makes memory for: those it writes, but for what lies at others.
-        """
+        """What a step makes memory for: the buffers it writes that lie at no other."""
         return tuple(b for b in step.writes if b.at is None)
 
 

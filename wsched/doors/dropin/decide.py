@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.graph import MATMULS, Graph
-from wsched.doors.dropin.program import Run
 from wsched.doors.dropin.predict import Call, SegmentsCost, nvfuser_us, segments_us
+from wsched.doors.dropin.program import Run
 from wsched.doors.dropin.segments import Epilogues, Segment, cut
 from wsched.doors.dropin.tensors import TensorType, bind_extents, tensor_types
 from wsched.importer import Definition, definition_of, refuse_unfinished
