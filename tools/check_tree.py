@@ -26,6 +26,8 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.schedule", (GROUND, TARGET)),
     ("wsched.choose", (GROUND, TARGET)),
     ("wsched.trace", (GROUND, "lowering.kernel")),
+    ("wsched.run.input_error", (GROUND,)),
+    ("wsched.program", (GROUND, "lowering.kernel.lexer")),
     ("wsched.run", LOWERED),
     ("wsched.doors.fallback", (GROUND,)),
     ("wsched.front", (GROUND, TARGET)),

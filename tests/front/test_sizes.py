@@ -14,8 +14,8 @@ from wsched.front import explain
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, extents_for, kernel_for
-from wsched.run.compiled import STAGES
 from wsched.run.input_error import InputError
+from wsched.run.made import STAGES
 
 FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)
 
@@ -90,9 +90,9 @@ def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> str:
         raise UnsupportedError("a tool", "another", "Install it")
 
-    monkeypatch.setattr("wsched.run.compiled.compile_ptx", missing)
+    monkeypatch.setattr("wsched.run.made.compile_ptx", missing)
     monkeypatch.setattr("lowering.cuda.sass.disassemble", missing)
-    monkeypatch.setattr("wsched.run.compiled._cache", missing)
+    monkeypatch.setattr("wsched.run.made._cache", missing)
 
 
 def test_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

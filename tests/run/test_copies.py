@@ -12,7 +12,9 @@ from tests.schedules import definition, ping_pong
 from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
-from wsched.run.copies import copied, copies
+from wsched.program.text import print_program
+from wsched.run.copies import copied, copies, in_front, unreadable
+from wsched.run.input_error import InputError
 from wsched.run.layout import laid_out
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -56,17 +58,53 @@ def test_a_copy_is_read(name: str, position: int) -> None:
 
 
 def test_rows_of_a_copy_are_whole_units_of_16_bytes() -> None:
-    odd = integers(M, 37)
-    fusion = import_fusion(definition())
-    copy, same = copied(fusion, [odd, W])
-    assert copy.stride() == (40, 1) and copy.shape == odd.shape and copy.data_ptr() % 16 == 0
-    assert same is W
-    assert copies(fusion, [odd, W])[0].bytes == M * (37 + 40) * 2
+    x, w = integers(M, 37), torch.nn.functional.pad(integers(N, 37), (0, 3))[:, :37]
+    kernel = wsched.compile(definition(), [x, w])
+    assert unreadable(kernel.fusion, [x, w]) == (0,)
+    front = in_front(kernel.plan, "matmul", (0,))
+    copy, same = copied(front, [x, w])
+    assert copy.stride() == (40, 1) and copy.shape == x.shape and copy.data_ptr() % 16 == 0
+    assert same is w
+    assert copies(kernel.fusion, [x, w])[0].bytes == M * (37 + 40) * 2
+    assert print_program(front) == (
+        "program (in0, in1) -> (out0) {\n"
+        "  in0: bf16[M, K]\n"
+        "  in1: bf16[N, K]\n"
+        "  in0_copy: bf16[M, K] strides [ceildiv(K, 8) * 8, 1]\n"
+        "  out0: bf16[M, N]\n"
+        "  copy in0 -> in0_copy\n"
+        "  kernel matmul(in0_copy, in1) -> out0\n"
+        "}\n"
+    )
 
 
 def test_inputs_that_are_read_where_they_lie_are_not_touched() -> None:
-    inputs = [X, W]
-    assert copied(import_fusion(definition()), inputs) is inputs
+    assert unreadable(import_fusion(definition()), [X, W]) == ()
+
+
+def test_a_copy_hides_no_mistake() -> None:
+    """Of type, number or size: the error is that of a call without copies."""
+    odd = integers(M, 37)
+    kernel = wsched.compile(definition(), [odd, odd])
+    for inputs, why in (
+        ([odd.half(), odd], "input 0 is torch.float16, the definition says torch.bfloat16"),
+        ([odd], "1 inputs, the definition has 2"),
+        ([odd, W], "K is 37 in dimension 1 of input 0 and 40 in dimension 1 of input 1"),
+        ([odd, odd.to("meta")], "inputs are on cpu and meta, not on one device"),
+    ):
+        for run in (kernel, kernel.bind):
+            with pytest.raises(InputError) as e:
+                run(*inputs)
+            assert str(e.value) == why
+    with pytest.raises(InputError, match="out has 2 tensors, the definition has 1 outputs"):
+        kernel.bind(odd, odd, out=[odd, odd])
+
+
+def test_a_call_into_given_memory() -> None:
+    x, w = integers(M, 37), integers(N, 37, seed=1)
+    kernel, out = wsched.compile(definition(), [x, w]), torch.empty(M, N, dtype=torch.bfloat16)
+    (result,) = kernel(x, w, out=out)
+    assert result is out and torch.equal(out, (x.float() @ w.float().T).bfloat16())
 
 
 def test_a_bound_launch_copies_each_time() -> None:

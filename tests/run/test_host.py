@@ -60,7 +60,7 @@ def fixed_outputs(monkeypatch: pytest.MonkeyPatch, *outputs: Any) -> None:
         given.append(given.pop(0))
         return given[-1]
 
-    monkeypatch.setattr(host, "_allocator", lambda like: allocate)
+    monkeypatch.setattr(host, "allocator", lambda like: allocate)
 
 
 def test_a_class_is_checked_once(
@@ -135,7 +135,7 @@ def test_outputs_are_new_each_time(kernel: Any) -> None:
     ],
 )  # fmt: skip
 def test_allocated_as_the_first_one(like: Any) -> None:
-    made = host._allocator(like)()
+    made = host.allocator(like)()
     assert (made.shape, made.stride(), made.dtype) == (like.shape, like.stride(), like.dtype)
     assert made.data_ptr() != like.data_ptr()
     assert made.untyped_storage().nbytes() >= made.numel() * made.element_size()
@@ -150,21 +150,30 @@ def test_plans_keep_no_result_alive(kernel: Any) -> None:
     assert gone() is None
 
 
-def test_a_plan_copies_what_the_first_call_copied() -> None:
-    """Into tensors of the same strides, anew for each call; the other inputs are read in place."""
-    packed: list[list[torch.Tensor]] = []
-
-    def pack(inputs: Any, outputs: Any) -> Any:
-        packed.append(inputs)
-        return lambda: None
-
-    copy = torch.empty_strided((3, 5), (8, 1), dtype=X.dtype)
-    plan = HostPlan(pack, [copy, X], [zeros(2)], lambda: None, [0])
-    given = torch.arange(15, dtype=X.dtype).reshape(3, 5)
-    plan([given, X])
-    ((read, other),) = packed
-    assert read is not given and read.stride() == (8, 1) and torch.equal(read, given)
-    assert other is X
+@pytest.mark.parametrize("way", ["call", "bind"])
+def test_operands_are_copied_anew_for_each_launch(
+    way: str, kernel: Any, packed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into rows for TMA; the other operand is read in place, and nothing is checked again."""
+    x, w = torch.arange(16 * 61).reshape(16, 61).bfloat16(), zeros(24, 64)[:, :61]
+    d, copy = zeros(16, 24), zeros(16, 64)[:, :61]
+    if way == "bind":
+        run = kernel.bind(x, w, out=d)
+    else:
+        kernel(x, w)
+        run = lambda: kernel(x, w)  # noqa: E731
+        run()
+    monkeypatch.setattr(compiled, "unreadable", None)
+    seen = [dict(tensors) for tensors, _, _ in packed]
+    for step in range(3):
+        x += step
+        run()
+        read = packed[-1][0]["T0"]
+        assert read.data_ptr() != x.data_ptr() and read.stride() == copy.stride()
+        assert torch.equal(read, x)
+    assert {t["T1"].data_ptr() for t in seen} == {w.data_ptr()}
+    if way == "bind":
+        assert len(packed) == 1
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

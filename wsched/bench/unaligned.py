@@ -20,7 +20,8 @@ from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
 from wsched.front.known import import_fusion, recorded
 from wsched.importer.linear import LINEAR
-from wsched.run.copies import copied, copies
+from wsched.program.prepare import prepare
+from wsched.run.copies import alone, copies, in_front, unreadable
 
 __all__ = ["SHAPES", "main", "measure", "report"]
 
@@ -88,17 +89,19 @@ def _shape(m: int, n: int, k: int) -> dict[str, Any]:
     x, w = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
     fusion = import_fusion(LINEAR)
     kernel = api.compile(LINEAR, [x, w])
+    moved = alone(in_front(kernel.plan, kernel.kernel.name, unreadable(fusion, [x, w])))
+    front = prepare(moved, {}, {}, [x, w])
     definition = rebuild(recorded(LINEAR))
     ways = {
-        "copies": lambda: copied(fusion, [x, w]),
+        "copies": lambda: front([x, w]),
         "wsched": lambda: kernel(x, w),
         "cublas": lambda: torch.nn.functional.linear(x, w),
         "nvfuser": lambda: definition.execute([x, w]),
     }
-    moved = sum(c.bytes for c in copies(fusion, [x, w]))
+    nbytes = sum(c.bytes for c in copies(fusion, [x, w]))
     refused = api.explain(LINEAR, [x, w]).route != "wsched"
     us = measure(ways, _microseconds)
-    return {"shape": [m, n, k], "us": us, "bytes": moved, "refused": refused}
+    return {"shape": [m, n, k], "us": us, "bytes": nbytes, "refused": refused}
 
 
 def _microseconds(way: Callable[[], object], calls: int) -> float:

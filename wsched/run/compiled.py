@@ -1,37 +1,31 @@
-"""A scheduled and lowered fusion: run it, or look at any stage of its making."""
+"""A scheduled and lowered fusion that runs: a call, a launch for given tensors, a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lowering.cuda.cache import CubinCache, default_directory
-from lowering.cuda.nvrtc import Compiled, compile_ptx
-from lowering.cuda.resources import Resources, read_resources
 from lowering.ground.expr import evaluate
-from lowering.kernel.kernel import Kernel
-from lowering.kernel.text import print_kernel
 from lowering.nest.lower import lower
-from passes.dump import ALL, Dumper, dumper_from_environment
-from passes.options import LoweringOptions
-from passes.pipeline import PASSES, run_passes, steps
-from wsched.fusion import Fusion, ParallelType, fusion_text
-from wsched.run.arguments import Arguments, bind
-from wsched.run.copies import copied
+from passes.dump import dumper_from_environment
+from passes.pipeline import run_passes
+from wsched.fusion import Fusion, ParallelType
+from wsched.program.bind import bind as bind_program
+from wsched.program.prepare import prepare
+from wsched.program.program import Program
+from wsched.run.arguments import Arguments, bind, device_of, extents_of
+from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key
-from wsched.run.input_error import InputError
+from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
+from wsched.run.made import STAGES, Made, dump_scheduled
 from wsched.run.once import once
 from wsched.run.recorded import recorded_run
 from wsched.run.results import add_outputs, results
 from wsched.run.workspace import Workspace
-from wsched.schedule.loops import loops_text
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
 from wsched.schedule.matmul.params import MatmulParams
@@ -39,9 +33,7 @@ from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan
 from wsched.schedule.registers import require_registers
-from wsched.schedule.subdags import subdags_text, to_dot
 from wsched.trace.records import SLOTS
-from wsched.version import __version__
 
 if TYPE_CHECKING:
     import torch
@@ -49,18 +41,7 @@ if TYPE_CHECKING:
     from lowering.cuda.launch import LoadedKernel
     from wsched.trace.timeline import Trace
 
-__all__ = ["STAGES", "CompiledFusion", "compile_fusion", "compile_plan"]
-
-_SCHEDULED = {
-    "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
-    "loops": ("txt", loops_text),
-}  # fmt: skip
-"""Texts of the scheduled fusion, with the ending of their files."""
-
-_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
-
-STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
-"""What a full dump writes, in this order."""
+__all__ = ["CompiledFusion", "compile_fusion", "compile_plan"]
 
 
 def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
@@ -93,19 +74,19 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     """
     dumper = dumper_from_environment(name, STAGES)
     if dumper is not None:
-        _dump_scheduled(made.fusion, dumper)
+        dump_scheduled(made.fusion, dumper)
     require_registers(made)
     told = lowering_options(made.fusion, options)
     tile_level = lower(made, name, options.vector)
     kernel = run_passes(tile_level, told, dumper)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:
-        compiled._dump_code(dumper)
+        compiled.dump_code(dumper)
     return compiled
 
 
 @dataclass(frozen=True)
-class CompiledFusion:
+class CompiledFusion(Made):
     """One kernel class of a fusion: any M, N, K, strides and grid run on it.
 
     Attributes:
@@ -119,18 +100,9 @@ class CompiledFusion:
         trials: each register pair that was compiled to choose this one, and what came of it.
     """
 
-    plan: Plan
-    options: LoweringOptions
-    tile_level: Kernel
-    kernel: Kernel
     vector: int = 2
     made_from: MatmulParams | None = None
     trials: tuple[str, ...] = ()
-
-    @property
-    def fusion(self) -> Fusion:
-        """The scheduled fusion."""
-        return self.plan.fusion
 
     @property
     def params(self) -> MatmulParams:
@@ -161,18 +133,32 @@ class CompiledFusion:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        read = self._copied(inputs)
-        arguments = self._arguments(read)
-        lasting = key is not None and arguments.reads(read)
+        if (front := self._front(inputs)) is not None:
+            return self._call_behind(front, inputs, key, out)
+        arguments = self._arguments(inputs)
+        lasting = key is not None and arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
         if key is not None and lasting and not self.simulates(arguments.device):
-            copied = [
-                i for i, (r, given) in enumerate(zip(read, inputs, strict=True)) if r is not given
-            ]
-            self._plans.add(key, HostPlan(self._packer, read, outputs, launch, copied))
+            self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
         launch()
         return outputs
+
+    def _call_behind(
+        self, front: Program, inputs: Sequence[Any], key: Key | None, out: Any
+    ) -> list[torch.Tensor]:
+        """A call with copies in front, which is kept for the class."""
+        if out is not None:
+            return self._bind_behind(front, inputs, out)()
+        run = prepare(front, {self.kernel.name: self}, {}, inputs)
+        outputs = run(inputs)
+        if key is not None:
+            self._plans.add(key, run)
+        return outputs
+
+    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+        """A function for calls on inputs of one class, which it looks at in the first call only."""
+        return repeated(self.call, self._plans)
 
     def bind(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None
@@ -182,7 +168,9 @@ class CompiledFusion:
         Inputs that the kernel cannot read where they lie are copied again by each launch. Arguments
         and errors as for a call.
         """
-        arguments = self._arguments(self._copied(inputs))
+        if (front := self._front(inputs)) is not None:
+            return self._bind_behind(front, inputs, out)
+        arguments = self._arguments(inputs)
         lasting = arguments.reads(inputs)
         outputs = self._results(arguments, out)
         launch = self._pack(arguments, outputs)
@@ -190,13 +178,29 @@ class CompiledFusion:
             return BoundLaunch(launch, inputs, outputs)
 
         def launch_on_copies() -> None:
-            copies = self._arguments(self._copied(inputs))  # held until the launch is on its way
+            copies = self._arguments(inputs)  # held until the launch is on its way
             self._pack(copies, outputs)()
 
         return BoundLaunch(launch_on_copies, inputs, outputs)
 
+    def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
+        extents = extents_of(self.fusion, inputs)
+        outputs = self._results(Arguments(extents, {}, device_of(inputs)), out)
+        launch, made = bind_program(front, {self.kernel.name: self}, {}, inputs, outputs)
+        return BoundLaunch(launch, inputs, made)
+
+    def _front(self, inputs: Sequence[Any]) -> Program | None:
+        """The kernel with the copies that these inputs need in front; None if they need none."""
+        positions = unreadable(self.fusion, inputs)
+        if not positions:
+            return None
+        extents_of(self.fusion, inputs)  # which refuse what a copy would hide
+        device_of(inputs)
+        return in_front(self.plan, self.kernel.name, positions)
+
     def _copied(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        return copied(self.fusion, inputs)
+        front = self._front(inputs)
+        return inputs if front is None else copied(front, inputs)
 
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
         return bind(self.fusion, inputs, self.vector)
@@ -294,30 +298,6 @@ class CompiledFusion:
         self.loaded.prepare_device(device.index)
         self.loaded.resident_ctas(device.index)
 
-    def grid(self, extents: dict[str, int], resident: int) -> int:
-        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
-        return evaluate(self.kernel.grid, extents | {"sms": resident})
-
-    # --- what was made, stage by stage ---------------------------------------------------------
-
-    @once
-    def source(self) -> str:
-        """The CUDA C++ text."""
-        from lowering.cuda.emit import emit_cuda
-
-        return emit_cuda(self.kernel)
-
-    @once
-    def compiled(self) -> Compiled:
-        """The cubin, from the disk cache or NVRTC."""
-        name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
-        return _cache().compile(self.source, name, arch=arch)
-
-    @once
-    def resources(self) -> Resources:
-        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
-        return read_resources(self.compiled, self.kernel.name)
-
     @once
     def loaded(self) -> LoadedKernel:
         """The kernel in the driver's hands."""
@@ -325,60 +305,9 @@ class CompiledFusion:
 
         return LoadedKernel(self.kernel, self.compiled.cubin, Workspace.of)
 
-    def dump(self, stage: str) -> str:
-        """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
-        if stage in _SCHEDULED:
-            return _SCHEDULED[stage][1](self.fusion)
-        if stage == "kernel":
-            return print_kernel(self.kernel)
-        if stage in _CODE:
-            return self._code(stage)
-        for step in steps(self.tile_level, self.options):
-            if step.name == stage:
-                return print_kernel(step.kernel)
-        there = ", ".join(self.stages())
-        raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
-
-    def stages(self) -> list[str]:
-        """Names that :meth:`dump` takes, in the order in which the stages are made.
-
-        ``kernel`` is the final kernel IR, the same as after the last pass.
-        """
-        return [*STAGES[: -len(_CODE)], "kernel", *_CODE]
-
-    def dump_all(self, folder: Path) -> Dumper:
-        """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
-
-        Returns:
-            The dumper, with the files and the reasons why stages are missing.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
-        dumper = Dumper(frozenset({ALL}), folder)
-        _dump_scheduled(self.fusion, dumper)
-        run_passes(self.tile_level, self.options, dumper)
-        self._dump_code(dumper)
-        return dumper
-
-    def _dump_code(self, dumper: Dumper) -> None:
-        for kind, ending in _CODE.items():
-            dumper.text(kind, ending, partial(self._code, kind))
-
-    def _code(self, kind: str) -> str:
-        """What is made of the final kernel."""
-        if kind == "cuda":
-            return self.source
-        if kind == "ptx":
-            return compile_ptx(self.source, f"{self.kernel.name}.cu", arch=self.kernel.target.arch)
-        from lowering.cuda.sass import disassemble
-
-        return disassemble(self.compiled.cubin)
-
-
-def _dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
-    for name, (ending, text) in _SCHEDULED.items():
-        dumper.text(name, ending, partial(text, fusion))
+    def grid(self, extents: dict[str, int], resident: int) -> int:
+        """CTAs to launch for a problem on a device that runs ``resident`` of them at a time."""
+        return evaluate(self.kernel.grid, extents | {"sms": resident})
 
 
 def _loops_over_tiles(fusion: Fusion) -> bool:
@@ -389,12 +318,3 @@ def _loops_over_tiles(fusion: Fusion) -> bool:
 
 def _nothing() -> None:
     """The launch of an empty result."""
-
-
-_CACHES: dict[Any, CubinCache] = {}
-
-
-def _cache() -> CubinCache:
-    """The cache of the directory that the environment names now."""
-    at = default_directory()
-    return _CACHES.get(at) or _CACHES.setdefault(at, CubinCache(at, __version__))

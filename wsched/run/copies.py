@@ -8,16 +8,22 @@ one) is copied into rows of a multiple of 16 bytes; whether that pays: ``wsched.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.expr import ONE, Expr, ceildiv
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.copy_cost import Copy
 from wsched.fusion import Fusion, TensorBinding
+from wsched.program.of_fusion import program_buffers
+from wsched.program.prepare import prepare
+from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step
+from wsched.schedule.plan import Plan
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["copied", "copies", "tma_reads"]
+__all__ = ["alone", "copied", "copies", "in_front", "tma_reads", "unreadable"]
 
 
 def tma_reads(tensor: torch.Tensor, rows: int, cols: int) -> bool:
@@ -56,22 +62,51 @@ def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
     return tuple(found)
 
 
-def copied(fusion: Fusion, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs, with a copy in place of each operand that TMA cannot read in either order.
+def unreadable(fusion: Fusion, inputs: Sequence[Any]) -> tuple[int, ...]:
+    """Positions of the operands that TMA cannot read in either order.
 
-    The very same sequence if there is none. What is no tensor, or has another rank, stays as it is
-    for :func:`wsched.run.arguments.bind` to refuse.
+    What is no tensor, or has another type or rank, is none of them: it is for
+    :func:`wsched.run.arguments.bind` to refuse.
     """
-    replaced: list[Any] | None = None
-    for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        if _is_operand(binding, tensor) and _unreadable(tensor):
-            replaced = list(inputs) if replaced is None else replaced
-            replaced[position] = _aligned(tensor, *_order(fusion, binding))
-    return inputs if replaced is None else replaced
+    pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
+    return tuple(at for at, (b, t) in pairs if _is_operand(b, t) and _unreadable(t))
+
+
+def in_front(plan: Plan, kernel: str, positions: Sequence[int]) -> Program:
+    """A kernel with copies of some of its operands in front of it, each in whole rows for TMA.
+
+    Args:
+        plan: of the kernel.
+        kernel: its name.
+        positions: of the operands among the inputs of the definition.
+    """
+    fusion = plan.fusion
+    passed, made = program_buffers(fusion)
+    reads, copies = list(passed), list[Step]()
+    for at in positions:
+        target = _aligned(fusion, fusion.inputs[at], passed[at])
+        copies.append(CopyStep(passed[at], target))
+        reads[at] = target
+    return Program(passed, (*copies, KernelStep(kernel, plan, tuple(reads), made)), made)
+
+
+def alone(front: Program) -> Program:
+    """The copies of such a program without its kernel."""
+    copies = front.steps[:-1]
+    return Program(front.inputs, copies, tuple(b for c in copies for b in c.writes))
+
+
+def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
+    """What the kernel of such a program reads: the inputs, with copies in place of some."""
+    copies = alone(front)
+    made = prepare(copies, {}, {}, inputs)(inputs)
+    values = dict(zip((*copies.inputs, *copies.outputs), (*inputs, *made), strict=True))
+    return [values[b] for b in front.steps[-1].reads]
 
 
 def _is_operand(binding: TensorBinding, tensor: Any) -> bool:
-    return "K" in binding.axes and hasattr(tensor, "data_ptr") and tensor.dim() == 2
+    named = "K" in binding.axes and hasattr(tensor, "data_ptr") and tensor.dim() == 2
+    return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 
 def _unreadable(tensor: torch.Tensor) -> bool:
@@ -91,10 +126,10 @@ def _pitch(tensor: torch.Tensor, cols: int) -> int:
     return pitch
 
 
-def _aligned(tensor: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
-    import torch
-
-    strides = [1, 1]
-    strides[rows] = _pitch(tensor, cols)
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor)
+def _aligned(fusion: Fusion, binding: TensorBinding, source: Buffer) -> Buffer:
+    """The buffer of a copy: the caller's dimensions, rows a multiple of 16 bytes apart."""
+    rows, cols = _order(fusion, binding)
+    step = TMA_STRIDE_ALIGN // binding.dtype.bytes
+    strides: list[Expr] = [ONE, ONE]
+    strides[rows] = ceildiv(source.shape[cols], step) * step
+    return replace(source, name=f"{source.name}_copy", strides=tuple(strides))

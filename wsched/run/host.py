@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsched.program.memory import allocator
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "class_key"]
+__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "class_key", "repeated"]
 
 Key = tuple[Any, ...]
 
@@ -86,11 +88,9 @@ class HostPlan:
         inputs: of the first call.
         outputs: of the first call; they say what to allocate for the next ones.
         launch: of the first call.
-        copied: positions of the inputs that each call copies, because the kernel cannot read them
-            where they lie; ``inputs`` has the first call's copies there.
     """
 
-    __slots__ = ("_allocate", "_copies", "_launches", "_lock", "_pack")
+    __slots__ = ("_allocate", "_launches", "_lock", "_pack")
 
     def __init__(
         self,
@@ -98,20 +98,14 @@ class HostPlan:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         launch: Callable[[], None],
-        copied: Sequence[int] = (),
     ) -> None:
         self._pack = pack
-        self._copies = [(at, _allocator(inputs[at])) for at in copied]
-        self._allocate = [_allocator(t) for t in outputs]
+        self._allocate = [allocator(t) for t in outputs]
         self._launches = {_addresses(inputs, outputs): launch}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Copy what has to be copied, allocate the outputs and launch."""
-        if self._copies:
-            inputs = list(inputs)  # held until the launch is on its way
-            for at, allocate in self._copies:
-                inputs[at] = allocate().copy_(inputs[at])
+        """Allocate the outputs and launch."""
         outputs = [allocate() for allocate in self._allocate]
         key = _addresses(inputs, outputs)
         launch = self._launches.get(key)
@@ -127,20 +121,45 @@ def _addresses(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) 
     return tuple([t.data_ptr() for t in (*inputs, *outputs)])
 
 
+Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
+"""Runs a kernel, and what has to run in front of it, on inputs of one class."""
+
+
 class Plans:
-    """Plans by class of the inputs, the most recently made ones; safe to use from threads."""
+    """What runs each class of inputs, the most recently made ones; safe to use from threads."""
 
     __slots__ = ("_lock", "_plans", "get")
 
     def __init__(self) -> None:
-        self._plans: dict[Key | None, HostPlan] = {}
+        self._plans: dict[Key | None, Run] = {}
         self._lock = threading.Lock()
         self.get = self._plans.get
 
-    def add(self, key: Key, plan: HostPlan) -> None:
+    def add(self, key: Key, plan: Run) -> None:
         """Keep a plan."""
         with self._lock:
             _bounded(self._plans, key, plan, _PLANS)
+
+
+def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], plans: Plans) -> Run:
+    """Calls on inputs of one class; from the second one on nobody looks which class that is.
+
+    Args:
+        call: runs inputs whose class is given.
+        plans: where it keeps how the class runs, if it does.
+    """
+    plan: Run | None = None
+
+    def run(inputs: Sequence[Any]) -> list[torch.Tensor]:
+        nonlocal plan
+        if plan is not None:
+            return plan(inputs)
+        key = class_key(inputs)
+        results = call(inputs, key)
+        plan = plans.get(key)
+        return results
+
+    return run
 
 
 def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
@@ -148,22 +167,3 @@ def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
     if len(kept) >= limit:
         kept.pop(next(iter(kept)))
     kept[key] = value
-
-
-def _allocator(like: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """A function that allocates a tensor of the same shape, strides, type and device.
-
-    A contiguous one is made in the likeness of an expanded single element, which is the fastest
-    way that torch offers in public and keeps no result alive.
-    """
-    import torch
-
-    shape, strides = tuple(like.shape), like.stride()
-    if like.is_contiguous():
-        element = torch.empty((1,) * like.dim(), dtype=like.dtype, device=like.device)
-        model = element.expand(shape)
-        if torch.empty_like(model).stride() == strides:
-            empty_like = torch.empty_like
-            return lambda: empty_like(model)
-    dtype, device = like.dtype, like.device
-    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)

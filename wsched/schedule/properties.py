@@ -6,7 +6,17 @@ from lowering.ground.expr import Expr, Special, Var, children
 from wsched.fusion import IterType
 from wsched.schedule.plan import Plan
 
-__all__ = ["batch_invariant"]
+__all__ = ["batch_invariant", "deterministic"]
+
+
+def deterministic(made: Plan) -> bool:
+    """Whether equal inputs give equal bits on one device, whatever runs beside the kernel.
+
+    Partial sums of a tile are added in the order of K, by the CTA that its number says, so they do
+    unless which steps of K make a part is decided at run time.
+    """
+    relation = made.operands
+    return relation.interval is None or not relation.dynamic
 
 
 def batch_invariant(made: Plan) -> bool:

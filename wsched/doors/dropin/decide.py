@@ -18,8 +18,8 @@ from lowering.target.hopper import HOPPER
 from lowering.target.targets import target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.graph import MATMULS, Graph
-from wsched.doors.dropin.plan import Run
 from wsched.doors.dropin.predict import Call, SegmentsCost, nvfuser_us, segments_us
+from wsched.doors.dropin.program import Run
 from wsched.doors.dropin.segments import Epilogues, Segment, cut
 from wsched.doors.dropin.tensors import TensorType, bind_extents, tensor_types
 from wsched.importer import Definition, definition_of, refuse_unfinished

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.doors.dropin.decide import Known, decide, known_of
-from wsched.doors.dropin.plan import Execute, plan_of
+from wsched.doors.dropin.program import Execute, run_of
 from wsched.importer import UnfinishedError
 from wsched.run.host import class_key
 from wsched.run.input_error import InputError
@@ -120,7 +120,14 @@ def _decided(
         decision = decide(known, inputs)
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = plan_of(known.names, decision.segments, known.definition.outputs, original)
+        run = run_of(
+            known.names,
+            known.types,
+            decision.segments,
+            known.definition.outputs,
+            inputs,
+            original,
+        )
         results = run(inputs, key)
     except (UnsupportedError, ScheduleError):
         with _lock:

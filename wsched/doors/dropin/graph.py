@@ -12,7 +12,7 @@ from wsched.fusion import DataType
 from wsched.importer import Definition, Node
 from wsched.importer.ops import arity_of
 
-__all__ = ["MATMULS", "Graph"]
+__all__ = ["MATMULS", "Graph", "is_elementwise"]
 
 MATMULS = ("linear", "matmul")
 
@@ -28,6 +28,12 @@ _KEEPS_ORDER = _CHEAP | {
 """Beside pointwise ones: what nvFuser may run in a segment of its own, because results lie in
 memory as they would without the cut: no operation that moves dimensions, takes slices (its result
 shares memory with its operand) or draws random numbers (whose seeds are the fusion's)."""
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether each element of a result is made of the elements at its place alone."""
+    given = node.op.startswith("define_")
+    return given or node.op in _CHEAP or node.op in _LAYOUT or arity_of(node.op) is not None
 
 
 @dataclass(frozen=True)

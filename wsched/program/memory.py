@@ -1,0 +1,100 @@
+"""Tensors for the buffers of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.expr import Var, evaluate
+from wsched.program.program import Buffer
+from wsched.run.input_error import InputError, wrong_number, wrong_rank, wrong_size
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["allocator", "device_of", "extents_of", "new_tensor", "within"]
+
+
+def extents_of(buffers: Sequence[Buffer], inputs: Sequence[Any]) -> dict[str, int]:
+    """The value that the inputs' shapes give to each symbol.
+
+    Args:
+        buffers: of a program, for its inputs.
+        inputs: tensors; anything for a buffer without a shape and a type.
+
+    Raises:
+        InputError: their number, ranks or sizes are not the program's.
+    """
+    if len(inputs) != len(buffers):
+        raise wrong_number(len(inputs), len(buffers))
+    extents: dict[str, int] = {}
+    known = [x for x in enumerate(zip(buffers, inputs, strict=True)) if x[1][0].is_known]
+    for at, (buffer, tensor) in known:
+        if len(tensor.shape) != len(buffer.shape):
+            raise wrong_rank(f"input {at}", tensor.shape, len(buffer.shape))
+        for extent, size in zip(buffer.shape, tensor.shape, strict=True):
+            if isinstance(extent, Var):
+                extents.setdefault(extent.name, size)
+    for at, (buffer, tensor) in known:
+        for axis, (extent, size) in enumerate(zip(buffer.shape, tensor.shape, strict=True)):
+            if (value := evaluate(extent, extents)) != size:
+                raise wrong_size(f"input {at}", axis, size, value)
+    return extents
+
+
+def device_of(inputs: Sequence[Any]) -> torch.device:
+    """The device of the first tensor.
+
+    Raises:
+        InputError: there is none.
+    """
+    for value in inputs:
+        if hasattr(value, "device"):
+            found: torch.device = value.device
+            return found
+    raise InputError("no tensor among the inputs", "inputs", "numbers", "a tensor")
+
+
+def new_tensor(buffer: Buffer, extents: Mapping[str, int], device: torch.device) -> torch.Tensor:
+    """New memory for a buffer; a tensor without memory on the device ``meta``."""
+    import torch
+
+    sizes, strides = buffer.sizes(extents), buffer.pitches(extents)
+    return torch.empty_strided(sizes, strides, dtype=_dtype(buffer), device=device)
+
+
+def within(
+    memory: torch.Tensor, offset: int, buffer: Buffer, extents: Mapping[str, int]
+) -> torch.Tensor:
+    """A buffer in memory that is there: bytes of ``memory`` from ``offset`` on."""
+    taken = memory[offset : offset + buffer.nbytes(extents)].view(_dtype(buffer))
+    return taken.as_strided(buffer.sizes(extents), buffer.pitches(extents), taken.storage_offset())
+
+
+def _dtype(buffer: Buffer) -> torch.dtype:
+    import torch
+
+    assert buffer.dtype is not None  # the verifier's
+    found: torch.dtype = getattr(torch, buffer.dtype.torch)
+    return found
+
+
+def allocator(like: torch.Tensor, device: torch.device | None = None) -> Callable[[], torch.Tensor]:
+    """A function that allocates a tensor of the same shape, strides and type.
+
+    Its device is that of ``like`` unless it is given.
+
+    A contiguous one is made in the likeness of an expanded single element, which is the fastest
+    way that torch offers in public and keeps no result alive.
+    """
+    import torch
+
+    shape, strides = tuple(like.shape), like.stride()
+    dtype, device = like.dtype, device or like.device
+    if like.is_contiguous():
+        element = torch.empty((1,) * like.dim(), dtype=dtype, device=device)
+        model = element.expand(shape)
+        if torch.empty_like(model).stride() == strides:
+            empty_like = torch.empty_like
+            return lambda: empty_like(model)
+    return lambda: torch.empty_strided(shape, strides, dtype=dtype, device=device)

@@ -1,0 +1,227 @@
+"""A program made ready to run: on torch's current stream, or on the machine for CPU tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wsched.program.lifetimes import last_uses
+from wsched.program.memory import allocator, device_of, extents_of, new_tensor
+from wsched.program.program import (
+    Buffer,
+    CallStep,
+    CopyStep,
+    KernelStep,
+    Program,
+    WorkspaceStep,
+)
+from wsched.program.verify import verify
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Function", "Kernel", "Prepared", "prepare"]
+
+Function = Callable[[Sequence[Any]], "Sequence[torch.Tensor]"]
+"""Takes the values of what a step reads and returns those of what it writes."""
+
+
+class Launch(Protocol):
+    """A kernel with its tensors."""
+
+    @property
+    def launch(self) -> Callable[[], None]:
+        """Launches it."""
+
+
+class Kernel(Protocol):
+    """A compiled plan; :class:`wsched.run.compiled.CompiledFusion` is one."""
+
+    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
+        """Run it; ``out`` has a tensor for each result, to be written in place of new ones."""
+
+    def repeated(self) -> Function:
+        """A function for calls on inputs that differ in nothing but addresses and contents."""
+
+    def bind(self, *inputs: Any, out: Any = None) -> Launch:
+        """Pack a call for these very tensors."""
+
+
+Action = Callable[[list[Any]], object]
+"""Runs on the values of a call: its inputs, then what each step has made, which it adds."""
+
+
+class Prepared:
+    """Calls of a program on inputs of one class: one Python call for all its steps.
+
+    Memory is allocated by each call and given back after its last use, so that calls may run on
+    several streams, from several threads, and while a graph is captured.
+
+    Args:
+        program: what runs.
+        actions: what is done, in order.
+        outputs: places of the results among the values.
+    """
+
+    __slots__ = ("_actions", "_outputs", "program")
+
+    def __init__(self, program: Program, actions: Sequence[Action], outputs: Sequence[int]) -> None:
+        self.program, self._actions = program, tuple(actions)
+        self._outputs = _picker(outputs)
+
+    def __call__(self, inputs: Sequence[Any], key: object = None) -> list[torch.Tensor]:
+        """Run it.
+
+        Args:
+            inputs: all calls' of one :func:`~wsched.run.host.class_key`.
+            key: that class, which is not looked at.
+
+        Raises:
+            WschedError: as the kernels and functions do. Steps before have run then, and have
+                changed nothing but what the program writes in place.
+        """
+        values = list(inputs)
+        for act in self._actions:
+            act(values)
+        return list(self._outputs(values))
+
+
+def _picker(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """A function that takes the values at these places out of a list, as fast as Python can."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    if not places:
+        return lambda values: ()
+    (place,) = places
+    return lambda values: (values[place],)
+
+
+def prepare(
+    program: Program,
+    kernels: Mapping[str, Kernel],
+    functions: Mapping[str, Function],
+    inputs: Sequence[Any],
+) -> Prepared:
+    """Make calls on inputs of one class ready; nothing runs yet.
+
+    Args:
+        program: what to run.
+        kernels: of each name in the program.
+        functions: of each name in the program; each returns new tensors and writes nothing else.
+        inputs: of the class.
+
+    Raises:
+        ScheduleError: the program cannot run, see :func:`~wsched.program.verify.verify`.
+        InputError: the inputs do not fit it.
+    """
+    verify(program)
+    extents, device = extents_of(program.inputs, inputs), device_of(inputs)
+    places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
+    settled = set(program.inputs)
+    make = partial(_maker, extents, device)
+    actions: list[Action] = []
+    for step, done in zip(program.steps, last_uses(program), strict=True):
+        always = settled.issuperset(step.reads)
+        if always and not isinstance(step, CallStep):
+            settled.update(step.writes)
+        match step:
+            case KernelStep():
+                actions.append(_kernel(step, kernels[step.kernel], places, make, always))
+            case CallStep():
+                actions.append(_call(step, functions[step.function], places))
+            case CopyStep():
+                actions.append(_copy(step, places, make))
+            case WorkspaceStep():
+                actions.append(_workspace(step, make))
+        places |= {b: len(places) + at for at, b in enumerate(step.writes)}
+        # The caller holds the inputs, and all else goes with the last step.
+        gone = [places[b] for b in done if b.memory not in program.inputs]
+        if gone and step is not program.steps[-1]:
+            actions.append(_dropping(gone))
+    return Prepared(program, actions, [places[b] for b in program.outputs])
+
+
+Maker = Callable[[], "torch.Tensor"]
+Places = Mapping[Buffer, int]
+
+
+def _maker(extents: Mapping[str, int], device: torch.device, buffer: Buffer) -> Maker:
+    """A function that allocates a buffer."""
+    import torch
+
+    return allocator(new_tensor(buffer, extents, torch.device("meta")), device)
+
+
+def _kernel(
+    step: KernelStep,
+    kernel: Kernel,
+    places: Places,
+    make: Callable[[Buffer], Maker],
+    always: bool,
+) -> Action:
+    """Run a kernel; ``always`` says that what it reads is of one class.
+
+    What somebody else's function returns may lie otherwise in the next call.
+    """
+    read = _picker([places[b] for b in step.reads])
+    if any(b.at is not None for b in step.writes):
+        memory = [_target(b, places, make) for b in step.writes]
+        return lambda values: values.extend(
+            kernel(*read(values), out=[target(values) for target in memory])
+        )
+    if always:
+        run = kernel.repeated()
+        return lambda values: values.extend(run(read(values)))
+    return lambda values: values.extend(kernel(*read(values)))
+
+
+def _target(
+    buffer: Buffer, places: Places, make: Callable[[Buffer], Maker]
+) -> Callable[[list[Any]], torch.Tensor]:
+    """The memory for a buffer: that of the one that it lies at, or new."""
+    if buffer.at is not None:
+        return itemgetter(places[buffer.at])
+    new = make(buffer)
+    return lambda values: new()
+
+
+def _call(step: CallStep, function: Function, places: Places) -> Action:
+    """Call a function; results that lie at others are copied there."""
+    read = _picker([places[b] for b in step.reads])
+    taken = [None if b.at is None else places[b.at] for b in step.writes]
+    if not any(b.at for b in step.writes):
+        return lambda values: values.extend(function(read(values)))
+
+    def call(values: list[Any]) -> None:
+        made = zip(function(read(values)), taken, strict=True)
+        values.extend([t if at is None else values[at].copy_(t) for t, at in made])
+
+    return call
+
+
+def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker]) -> Action:
+    source, at = places[step.source], step.target.at
+    if at is not None:
+        into = places[at]
+        return lambda values: values.append(values[into].copy_(values[source]))
+    new = make(step.target)
+    return lambda values: values.append(new().copy_(values[source]))
+
+
+def _workspace(step: WorkspaceStep, make: Callable[[Buffer], Maker]) -> Action:
+    new = make(step.buffer)
+    if step.zeroed:
+        return lambda values: values.append(new().zero_())
+    return lambda values: values.append(new())
+
+
+def _dropping(places: Sequence[int]) -> Action:
+    """Forget values, whose memory later steps may get."""
+
+    def drop(values: list[Any]) -> None:
+        for at in places:
+            values[at] = None
+
+    return drop

@@ -1,0 +1,228 @@
+"""What makes a program one that can run: every read has something to read, no write hurts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import ONE, Const, Expr, Var, free_vars
+from lowering.ground.poly import poly
+from wsched.fusion import TensorBinding
+from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step, WorkspaceStep
+from wsched.program.text import print_program
+
+__all__ = ["verify"]
+
+
+def verify(program: Program) -> None:
+    """Check a program.
+
+    Raises:
+        ScheduleError: it is none that can run; the rule is ``buffer-name`` (two buffers of one
+            name), ``buffer-extent`` (a size that no input tells), ``buffer-defined`` (read and not
+            written), ``buffer-written`` (written a second time), ``buffer-taken`` (read after its
+            memory was given away), ``in-place`` (memory that cannot be taken over), ``output`` (a
+            result that is an input or another result), ``kernel`` or ``copy`` (what they are given
+            does not fit). It is raised for the first fault in the order of the text.
+    """
+    _Verifier(program).run()
+
+
+@dataclass(slots=True)
+class _Verifier:
+    """The walk over the steps.
+
+    Attributes:
+        defined: what has contents, or is memory; with the step that made it, None for an input.
+        empty: workspaces without zeros.
+        taken: buffers whose memory holds something else now, and what.
+    """
+
+    program: Program
+    defined: dict[Buffer, Step | None] = field(default_factory=dict)
+    empty: set[Buffer] = field(default_factory=set)
+    taken: dict[Buffer, Buffer] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Check names and sizes, then step by step, then the outputs."""
+        self._check_buffers()
+        for buffer in self.program.inputs:
+            if buffer.at is not None:
+                why = f"it is an input, and lies at {buffer.at}"
+                raise self._refuse("in-place", f"input {buffer}", why, ("memory of its own",))
+            self._define(buffer, None)
+        for step in self.program.steps:
+            for buffer in step.reads:
+                self._read(buffer, str(step))
+            if isinstance(step, KernelStep):
+                self._check_kernel(step)
+            elif isinstance(step, CopyStep):
+                self._check_copy(step)
+            for buffer in step.writes:
+                self._write(buffer, step)
+        self._check_outputs()
+
+    def _refuse(
+        self, rule: str, wrote: str, why: str, legal: tuple[str, ...] = ()
+    ) -> ScheduleError:
+        return ScheduleError(rule, wrote, why, legal, print_program(self.program))
+
+    # --- buffers ------------------------------------------------------------------------------
+
+    def _check_buffers(self) -> None:
+        by_name: dict[str, Buffer] = {}
+        told = {e for b in self.program.inputs for e in b.shape if isinstance(e, Var)}
+        for buffer in self.program.buffers:
+            if by_name.setdefault(buffer.name, buffer) != buffer:
+                why = "there are two buffers of this name that differ"
+                raise self._refuse("buffer-name", buffer.name, why)
+            for extent in (*buffer.shape, *(buffer.strides or ())):
+                for unknown in sorted(free_vars(extent) - told, key=str):
+                    raise self._refuse(
+                        "buffer-extent",
+                        f"{buffer}: {extent}",
+                        f"no input has a dimension {unknown}",
+                        tuple(sorted(map(str, told))),
+                    )
+
+    def _define(self, buffer: Buffer, step: Step | None) -> None:
+        wrote = f"input {buffer}" if step is None else str(step)
+        if buffer in self.defined:
+            before = self.defined[buffer]
+            by = "it is an input" if before is None else f"it was written by {before}"
+            legal = ("a buffer of its own",)
+            raise self._refuse("buffer-written", wrote, f"{buffer} is written again: {by}", legal)
+        self.defined[buffer] = step
+
+    def _read(self, buffer: Buffer, wrote: str) -> None:
+        if buffer not in self.defined:
+            why = f"{buffer} is read, and nothing has written it before"
+            raise self._refuse("buffer-defined", wrote, why, self._readable())
+        if buffer in self.empty:
+            why = f"{buffer} is read, a workspace that holds nothing"
+            legal = (f"workspace {buffer} zeroed", f"a buffer at {buffer} that a step has written")
+            raise self._refuse("buffer-defined", wrote, why, legal)
+        if buffer in self.taken:
+            why = f"{buffer} is read, and its memory holds {self.taken[buffer]}"
+            raise self._refuse("buffer-taken", wrote, why, self._readable())
+
+    def _readable(self) -> tuple[str, ...]:
+        found = (b for b in self.defined if b not in self.taken and b not in self.empty)
+        return tuple(b.name for b in found)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _write(self, buffer: Buffer, step: Step) -> None:
+        self._define(buffer, step)
+        if isinstance(step, WorkspaceStep):
+            if buffer.dtype is None or buffer.at is not None:
+                why = "a workspace is new memory of a size that is known"
+                raise self._refuse("in-place", str(step), why)
+            if not step.zeroed:
+                self.empty.add(buffer)
+        if buffer.at is not None:
+            self._take(buffer, buffer.at, step)
+
+    def _take(self, buffer: Buffer, base: Buffer, step: Step) -> None:
+        """Check that a step may write a buffer in the place of another one."""
+        wrote = str(step)
+        if base not in self.defined or self.defined[base] is step:
+            why = f"{buffer} lies at {base}, which is no memory before this step"
+            raise self._refuse("in-place", wrote, why, tuple(map(str, self.defined)))
+        if base in self.taken:
+            why = f"{buffer} lies at {base}, whose memory holds {self.taken[base]}"
+            raise self._refuse("in-place", wrote, why, (f"{buffer} at {self.taken[base]}",))
+        if _told(buffer) != _told(base) or buffer.dtype is None:
+            why = f"{buffer} lies at {base}, which has another type, shape or strides"
+            raise self._refuse("in-place", wrote, why)
+        if isinstance(step, CopyStep):
+            if base in step.reads:
+                raise self._refuse("in-place", wrote, f"{buffer} lies at {base}: it is no copy")
+        elif isinstance(step, KernelStep) and base in step.reads:
+            self._check_elementwise(buffer, base, step)
+        self.taken[base] = buffer
+
+    def _check_elementwise(self, buffer: Buffer, base: Buffer, step: KernelStep) -> None:
+        """A kernel reads an element of what it overwrites only where it writes that element."""
+        fusion = step.plan.fusion
+        result = fusion.outputs[step.writes.index(buffer)].axes
+        for read, binding in zip(step.reads, fusion.inputs, strict=True):
+            if read == base and binding.axes != result:
+                axes, own = (f"[{', '.join(a)}]" for a in (binding.axes, result))
+                raise self._refuse(
+                    "in-place",
+                    str(step),
+                    f"{buffer} {own} lies at {base}, which the kernel reads as {axes}, elements "
+                    "of it after others have been written",
+                    (f"a buffer of its own for {buffer}",),
+                )
+
+    def _check_kernel(self, step: KernelStep) -> None:
+        """What a kernel is given fits the plan."""
+        fusion, sizes = step.plan.fusion, dict[str, tuple[Expr, Buffer]]()
+        for what, given, bindings in (
+            ("reads", step.reads, fusion.inputs), ("writes", step.writes, fusion.outputs),
+        ):  # fmt: skip
+            if len(given) != len(bindings):
+                why = f"it {what} {len(given)} buffers, the plan {len(bindings)}"
+                raise self._refuse("kernel", str(step), why)
+            for buffer, binding in zip(given, bindings, strict=True):
+                self._check_binding(step, buffer, binding, sizes)
+
+    def _check_binding(
+        self,
+        step: KernelStep,
+        buffer: Buffer,
+        binding: TensorBinding,
+        sizes: dict[str, tuple[Expr, Buffer]],
+    ) -> None:
+        if not buffer.is_known and buffer not in step.writes:
+            return
+        wanted = binding.dtype.element
+        if buffer.dtype is not wanted:
+            found = buffer.dtype.value if buffer.dtype else "any"
+            why = f"{buffer} has elements of type {found}, the plan {wanted.value}"
+            raise self._refuse("kernel", str(step), why)
+        if len(buffer.shape) != len(binding.axes):
+            why = f"{buffer} has {len(buffer.shape)} dimensions, the plan {len(binding.axes)}"
+            raise self._refuse("kernel", str(step), why)
+        for axis, fixed, size in zip(binding.axes, binding.sizes, buffer.shape, strict=True):
+            known = ONE if axis == "1" else None if fixed is None else Const(fixed)
+            other, where = (known, None) if known else sizes.setdefault(axis, (size, buffer))
+            if other is not None and _differ(size, other):
+                said = f"in {where}" if where is not None else "in the plan"
+                why = f"{axis} is {size} in {buffer} and {other} {said}"
+                raise self._refuse("kernel", str(step), why)
+
+    def _check_copy(self, step: CopyStep) -> None:
+        source, target = step.source, step.target
+        if source.dtype is None or target.dtype is not source.dtype:
+            types = (b.dtype.value if b.dtype else "any" for b in (source, target))
+            why = "a copy has the type of what is copied, which has to be known: {} is {}"
+            raise self._refuse("copy", str(step), why.format(*types))
+        same = len(source.shape) == len(target.shape)
+        if not same or any(map(_differ, source.shape, target.shape)):
+            shapes = (f"[{', '.join(map(str, b.shape))}]" for b in (source, target))
+            raise self._refuse("copy", str(step), "{} into {}".format(*shapes))
+
+    # --- results ------------------------------------------------------------------------------
+
+    def _check_outputs(self) -> None:
+        for at, buffer in enumerate(self.program.outputs):
+            wrote = f"output {buffer}"
+            self._read(buffer, wrote)
+            if self.defined[buffer] is None:
+                why = f"{buffer} is an input, and a result is memory of its own or written in place"
+                raise self._refuse("output", wrote, why, ("a copy of it",))
+            if buffer in self.program.outputs[:at]:
+                raise self._refuse("output", wrote, "it is a result already", ("a copy of it",))
+
+
+def _told(buffer: Buffer) -> tuple[object, ...]:
+    """What has to agree where one buffer takes the place of another."""
+    return buffer.dtype, buffer.shape, buffer.steps
+
+
+def _differ(a: Expr, b: Expr) -> bool:
+    """Whether two extents differ whatever the inputs are; those that may agree are for the call."""
+    return (poly(a) - poly(b)).constant() not in (None, 0)

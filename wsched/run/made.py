@@ -1,0 +1,143 @@
+"""What is made of a schedule, stage by stage: texts of each, the cubin, what ptxas says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lowering.cuda.cache import CubinCache, default_directory
+from lowering.cuda.nvrtc import Compiled, compile_ptx
+from lowering.cuda.resources import Resources, read_resources
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import print_kernel
+from passes.dump import ALL, Dumper
+from passes.options import LoweringOptions
+from passes.pipeline import PASSES, run_passes, steps
+from wsched.fusion import Fusion, fusion_text
+from wsched.run.input_error import InputError
+from wsched.run.once import once
+from wsched.schedule.loops import loops_text
+from wsched.schedule.plan import Plan
+from wsched.schedule.subdags import subdags_text, to_dot
+from wsched.version import __version__
+
+__all__ = ["STAGES", "Made", "dump_scheduled"]
+
+_SCHEDULED = {
+    "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
+    "loops": ("txt", loops_text),
+}  # fmt: skip
+"""Texts of the scheduled fusion, with the ending of their files."""
+
+_CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
+
+STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
+"""What a full dump writes, in this order."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A lowered schedule.
+
+    Attributes:
+        plan: the schedule, proved.
+        options: what the passes were told.
+        tile_level: the kernel before the passes.
+        kernel: the final kernel IR, which is executed, simulated and emitted.
+    """
+
+    plan: Plan
+    options: LoweringOptions
+    tile_level: Kernel
+    kernel: Kernel
+
+    @property
+    def fusion(self) -> Fusion:
+        """The scheduled fusion."""
+        return self.plan.fusion
+
+    @once
+    def source(self) -> str:
+        """The CUDA C++ text."""
+        from lowering.cuda.emit import emit_cuda
+
+        return emit_cuda(self.kernel)
+
+    @once
+    def compiled(self) -> Compiled:
+        """The cubin, from the disk cache or NVRTC."""
+        name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
+        return _cache().compile(self.source, name, arch=arch)
+
+    @once
+    def resources(self) -> Resources:
+        """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
+        return read_resources(self.compiled, self.kernel.name)
+
+    def dump(self, stage: str) -> str:
+        """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""
+        if stage in _SCHEDULED:
+            return _SCHEDULED[stage][1](self.fusion)
+        if stage == "kernel":
+            return print_kernel(self.kernel)
+        if stage in _CODE:
+            return self._code(stage)
+        for step in steps(self.tile_level, self.options):
+            if step.name == stage:
+                return print_kernel(step.kernel)
+        there = ", ".join(self.stages())
+        raise InputError(f"no stage {stage!r}; there are: {there}", "stage", stage, there)
+
+    def stages(self) -> list[str]:
+        """Names that :meth:`dump` takes, in the order in which the stages are made.
+
+        ``kernel`` is the final kernel IR, the same as after the last pass.
+        """
+        return [*STAGES[: -len(_CODE)], "kernel", *_CODE]
+
+    def dump_all(self, folder: Path) -> Dumper:
+        """Write every stage, as ``WSCHED_DUMP=all`` does during compilation; the passes run again.
+
+        Returns:
+            The dumper, with the files and the reasons why stages are missing.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        dumper = Dumper(frozenset({ALL}), folder)
+        dump_scheduled(self.fusion, dumper)
+        run_passes(self.tile_level, self.options, dumper)
+        self.dump_code(dumper)
+        return dumper
+
+    def dump_code(self, dumper: Dumper) -> None:
+        """Write what is made of the final kernel."""
+        for kind, ending in _CODE.items():
+            dumper.text(kind, ending, partial(self._code, kind))
+
+    def _code(self, kind: str) -> str:
+        """What is made of the final kernel."""
+        if kind == "cuda":
+            return self.source
+        if kind == "ptx":
+            return compile_ptx(self.source, f"{self.kernel.name}.cu", arch=self.kernel.target.arch)
+        from lowering.cuda.sass import disassemble
+
+        return disassemble(self.compiled.cubin)
+
+
+def dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
+    """Write the texts of a scheduled fusion."""
+    for name, (ending, text) in _SCHEDULED.items():
+        dumper.text(name, ending, partial(text, fusion))
+
+
+_CACHES: dict[Any, CubinCache] = {}
+
+
+def _cache() -> CubinCache:
+    """The cache of the directory that the environment names now."""
+    at = default_directory()
+    return _CACHES.get(at) or _CACHES.setdefault(at, CubinCache(at, __version__))
