@@ -64,7 +64,7 @@ ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1
 def test_explanation_of_a_definition_without_a_kernel(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(explain, "find_spec", lambda name: name == "torch" or installed or None)
     monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
     found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert found.route == ("nvfuser" if installed else "torch")
@@ -73,14 +73,32 @@ def test_explanation_of_a_definition_without_a_kernel(
 
 
 def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "find_spec", lambda name: None)
+    pytest.importorskip("torch")
+    monkeypatch.setattr(explain, "find_spec", lambda name: name == "torch" or None)
     text = ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate")
     with pytest.raises(UnsupportedError) as error:
         explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert str(error.value).startswith(
         "fd.ops.frobnicate is not supported; supported: what wsched, nvFuser or torch can run. "
-        "wsched: fd.ops.frobnicate"
+        "wsched: line 5: the unknown operation fd.ops.frobnicate"
     )
+
+
+@pytest.mark.parametrize(
+    ("extents", "what"),
+    [
+        (Extents(65536, 32768, 64), "T3 with 65536 x 32768 = 2147483648 elements"),
+        (Extents(2**25, 16, 64), "T0 with 33554432 x 64 = 2147483648 elements"),
+    ],
+)
+def test_what_execute_refuses_for_its_size_is_not_promised(extents: Extents, what: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        extents.problem(import_fusion(definition()))
+    assert error.value.what.endswith(what.partition(" ")[2])
+    assert error.value.supported == "fewer than 2**31 elements"
+    pytest.importorskip("torch")
+    found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
+    assert found.route != "wsched" and "fewer than 2**31" in found.refusals[0].reason
 
 
 KERNEL = Extents(256, 256, 128)

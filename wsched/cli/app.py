@@ -17,6 +17,8 @@ from lowering.target.hopper import HOPPER
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
+from wsched.choose.problem import H200_SMS
+from wsched.cli.check import multiprocessors
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
@@ -68,7 +70,13 @@ Shape = Annotated[
     ),
 ]
 Sms = Annotated[
-    int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
+    int | None,
+    typer.Option(
+        "--sms",
+        min=1,
+        help="Multiprocessors of the device to plan for; by default those of the GPU that is here, "
+        f"else {H200_SMS}, those of an H200.",
+    ),
 ]
 Params = Annotated[
     str | None,
@@ -102,18 +110,20 @@ def dump(
         ),
     ] = "loops",
     shape: Shape = None,
-    sms: Sms = 4,
+    sms: Sms = None,
     params: Params = None,
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
     definition, extents = _read(file, shape)
+    sms = multiprocessors(sms)
     if stage == "schedule":
         typer.echo(str(schedule_for(definition, extents, sms, _params(params))), nl=False)
         return
     kernel = kernel_for(definition, extents, sms, _params(params))
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
+        typer.echo(_planned(definition, sms), err=True, nl=False)  # programs read the other
         return
     try:
         dumps = kernel.dump_all(folder / kernel.kernel.name)
@@ -129,17 +139,19 @@ def dump(
 def run(
     file: File,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
-    from wsched.cli.check import check, device, multiprocessors, random_inputs
+    from wsched.cli.check import check, device, random_inputs
 
     definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    sms = multiprocessors(sms)
+    kernel = kernel_for(definition, extents, sms, _params(params))
     outcome = check(kernel, random_inputs(kernel.fusion, extents, seed, where))
-    typer.echo(outcome.text, nl=False)
+    typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
 
@@ -147,6 +159,7 @@ def run(
 def trace(
     file: File,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     json_path: Annotated[
@@ -157,15 +170,16 @@ def trace(
     ] = None,
 ) -> None:
     """Run a definition with clocks: when each warp waited, computed and stored."""
-    from wsched.cli.check import device, multiprocessors, random_inputs
+    from wsched.cli.check import device, random_inputs
 
     if find_spec("torch") is None:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    sms = multiprocessors(sms)
+    kernel = kernel_for(definition, extents, sms, _params(params))
     found = kernel.trace(*random_inputs(kernel.fusion, extents, seed, where))
-    typer.echo(found.table(), nl=False)
+    typer.echo(f"{found.table()}{_planned(definition, sms)}", nl=False)
     for write, path, name in (
         (found.save, json_path, "--json"),
         (found.plot, plot_path, "--plot"),
@@ -181,13 +195,13 @@ def trace(
 def explain_command(
     file: File,
     shape: Shape = None,
-    sms: Sms = 132,
+    sms: Sms = None,
     params: Params = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which way a definition goes on a GPU, every choice and every refusal."""
     asked, given = _asked(shape), _params(params)
-    definition = _definition(file)
+    definition, sms = _definition(file), multiprocessors(sms)
     with _named(file):
         found = explain_definition(
             definition,
@@ -268,6 +282,11 @@ def _definition(file: Path) -> str | Schedule:
         return read_definition(text)
 
 
+def _planned(definition: str | Schedule, sms: int) -> str:
+    """What a kernel was planned for; empty of a schedule, which is what it is."""
+    return "" if isinstance(definition, Schedule) else f"  planned for {sms} multiprocessors\n"
+
+
 def _asked(shape: str | None) -> Extents | None:
     try:
         return None if shape is None else Extents.parse(shape)
@@ -284,8 +303,13 @@ def _params(asked: str | None) -> MatmulParams | None:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        data = file.read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        text = f"{file}: line {line}: the byte {data[e.start]:#04x}, which is not UTF-8"
+        raise typer.BadParameter(text, param_hint="FILE") from None
+    except OSError as e:
         raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
 
 
