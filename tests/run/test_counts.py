@@ -6,7 +6,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.schedules import cooperative, definition, dynamic, stream_k
-from wsched.front.api import import_fusion
+from wsched.front.known import import_fusion
 from wsched.run.counts import LARGEST, require_countable
 from wsched.schedule import MatmulParams, Plan, plan_matmul
 

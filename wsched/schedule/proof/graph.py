@@ -175,14 +175,14 @@ class TransformGraph:
         without a tail to its input; whether anything was new.
         """
         first: dict[object, Transform] = {}
-        whole: dict[tuple[int, ...], int] = {}
+        whole: dict[tuple[int, ...], Split] = {}
         new = False
         for t in transforms:
             sources = tuple(self._find(d.id) for d in t.inputs)
-            if isinstance(t, Split) and divides(t):
-                whole[tuple(self._find(d.id) for d in t.outputs)] = sources[0]
-            elif isinstance(t, Merge) and not t.traversal and sources in whole:
-                new |= self._union(whole[sources], t.output.id)
+            if isinstance(t, Split):
+                whole[self._find(t.outer.id), self._find(t.inner.id)] = t
+            elif not t.traversal and (split := whole.get(sources)) and divides(split):
+                new |= self._union(split.input.id, t.output.id)
             how = (t.factor, t.inner_split, t.dynamic) if isinstance(t, Split) else t.traversal
             other = first.setdefault((type(t), sources, how), t)
             for a, b in zip(other.outputs, t.outputs, strict=True):
