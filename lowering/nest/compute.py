@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary
-from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, Section
+from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
+from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, If, Section
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import constant
+from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
@@ -27,7 +28,7 @@ from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.relation import LoadRelation, StepLoop
+from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["compute_section"]
 
@@ -62,9 +63,10 @@ class _Walk:
 
     Args:
         known: index of the groups of the loops around.
-        vars: the accumulator's step loops in the variables of the section.
-        again: for each loop around that it is summed over, whether this is not its first trip.
+        again: whether this is not the first trip of the loops around that are summed over.
         covered: groups of the loops around that a statement stands for.
+        counted: of the load nest, the loops that loops around count.
+        roles: index of each loop of the accumulator that runs on warpgroups.
         registers: the tensors in registers.
     """
 
@@ -74,17 +76,19 @@ class _Walk:
     accumulator: Accumulator
     partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)
-    vars: dict[Var, Expr] = field(default_factory=dict)
     again: Expr = FALSE
     covered: frozenset[Group] = frozenset()
+    counted: frozenset[Group] = frozenset()
+    roles: dict[Var, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        graph, self.namer = self.plan.graph, self.work.shared.namer
-        self.graph = graph
+        self.graph, self.namer = self.plan.graph, self.work.shared.namer
         self.scopes = Scopes(self.work.shared)
         self.registers = Registers(self.namer)
         self.warpgroups = Warpgroups.of(self.accumulator.tensor)
-        self.steps = {graph.group(s.domain): s for s in self.accumulator.steps}
+        self.counters = {
+            self.graph.group(s.domain): c for c in self.work.counters for s in (*c.serial, *c.roles)
+        }
         self.group = Var(self.namer.new("group"))
         self.found: dict[tuple[tuple[Group, Expr], ...], dict[Group, Expr]] = {}
 
@@ -98,11 +102,15 @@ class _Walk:
         self.scopes.enter(self.group)
         for d in accumulator.tensor.loop:
             if d.parallel in ON_WARPGROUPS:
-                self.vars[Var(d.name)] = self.on_warpgroup(d)
+                self.roles[Var(d.name)] = self.on_warpgroup(d)
+        entry = relation.entry
+        self.scopes.enter(branch=entry is not None)
         body = self.scopes.leave(self.body(nodes, 0))
+        if entry is not None:
+            body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
         return Section(
             "compute",
-            (FragFill(zero, 0.0), *body),
+            (FragFill(zero, 0.0), *self.scopes.leave(body)),
             self.warpgroups.count,
             self.group,
             relation.registers[1],
@@ -133,36 +141,43 @@ class _Walk:
         self.registers.hold(total.tile, whole)
         self.scopes.enter(branch=True)
         epilogue = self.scopes.leave(self.body(rest, depth))
-        tile, piece = self.work.ordinal(self.vars), ZERO + 0
-        taking_turns = {s.domain.id for s in self.accumulator.steps}
+        tile, piece = self.work.ordinal(self.known), ZERO + 0
+        if tile is None:
+            why = "tiles that the loops around their parts do not count"
+            raise _refused(self.accumulator.tensor, why, "loops that count the load loop's tiles")
         for d in self.accumulator.tensor.loop:
-            if d.parallel in ON_WARPGROUPS and d.id not in taking_turns and d.extent != ONE:
-                piece = piece * d.extent + self.vars[Var(d.name)]
+            sharing = d.parallel in ON_WARPGROUPS and self.graph.group(d) not in self.counters
+            if sharing and d.extent != ONE:
+                piece = piece * d.extent + self.roles[Var(d.name)]
         return partials.combine(self.scopes, tile, piece, total.value, whole, epilogue)
 
     def node(self, node: Node, depth: int) -> Body:
         """The statements of a loop or leaf."""
         if isinstance(node, Leaf):
             return self.leaf(node.tensor)
-        before = self.known, self.vars, self.again, self.covered
-        self.known, self.vars = dict(self.known), dict(self.vars)
+        before = self.known, self.again, self.covered, self.counted
+        self.known = dict(self.known)
         body = self.loop(node, depth)
-        self.known, self.vars, self.again, self.covered = before
+        self.known, self.again, self.covered, self.counted = before
         return body
 
     def loop(self, node: Loop, depth: int) -> Body:
         """A loop, by what runs its iterations."""
         d, at = node.domain, self.graph.group(node.domain)
-        step = self.steps.get(at)
+        counter = self.counters.get(at)
         if d.parallel in CTA_INDEX:
             self.known[at] = self.work.on_ctas(d)
         elif d.parallel in ON_WARPGROUPS:
-            self.known |= self.work.on_warpgroups(d, self.on_warpgroup(d))
+            if counter is None:
+                self.known[at] = self.on_warpgroup(d)
+            elif not counter.serial:
+                self.known[counter.loop.group] = self._turn(counter)
         elif d.parallel is not ParallelType.Serial:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
             raise _refused(node.tensor, what, "BIDx, BIDz, TIDy, TIDz and serial loops")
-        elif step is not None:
-            return self.counted(node, step, depth)
+        elif counter is not None:
+            if counter.loop.group not in self.counted:
+                return self.counting(node, counter, depth)
         elif self._repeats(node):
             self.known[at] = ZERO
             self.covered |= {at}
@@ -170,12 +185,23 @@ class _Walk:
             return self.unrolled(node, depth)
         return self.body(node.body, depth + 1)
 
-    def counted(self, node: Loop, step: StepLoop, depth: int) -> Body:
-        """A loop that steps through the ring; it carries the accumulators that it adds to."""
-        head = self.work.loop(step, self.vars)
-        self.vars[step.var] = head.var
+    def _turn(self, counter: Counter) -> Expr:
+        """Which of the warpgroups that take turns in a loop this is."""
+        turn = ZERO + 0
+        for s in counter.roles:
+            turn = turn * s.domain.extent + self.roles[s.var]
+        return turn
+
+    def counting(self, node: Loop, counter: Counter, depth: int) -> Body:
+        """A loop that steps through the ring, with those inside it that count the same.
+
+        It carries the accumulators that it adds to.
+        """
+        self._require_perfect(node, counter)
+        head = self.work.loop(counter, self._turn(counter))
         self.known |= head.known
-        over_k = summed(self.accumulator.tensor, step.domain)
+        self.counted |= {counter.loop.group}
+        over_k = all(summed(self.accumulator.tensor, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
         tile = self.accumulator.tile
@@ -196,6 +222,19 @@ class _Walk:
         yields: tuple[Expr | Frag, ...] = (last, *head.yields)
         return (For(head.var, head.start, head.stop, (*head.entry, *body),
                     carries=carries, yields=yields),)  # fmt: skip
+
+    def _require_perfect(self, node: Loop, counter: Counter) -> None:
+        """Between loops that are one loop of the kernel nothing is computed."""
+        left = {self.graph.group(s.domain) for s in counter.serial}
+        inner: Node = node
+        while left and isinstance(inner, Loop):
+            left -= {self.graph.group(inner.domain)}
+            if left and len(inner.body) > 1:
+                names = ", ".join(s.domain.label for s in counter.serial)
+                others = ", ".join(t.name for n in inner.body for t in leaves(n))
+                what = f"{others} between the loops {names}"
+                raise _refused(node.tensor, what, "nothing between loops that end together")
+            inner = inner.body[0]
 
     def unrolled(self, node: Loop, depth: int) -> Body:
         """A loop over parts of what is in registers, whose numbers the compiler has to know."""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum
 from lowering.kernel.nodes import Carry, Let
+from lowering.nest.counter import Counter
 from lowering.nest.scope import CTA_INDEX, Shared
 from lowering.nest.work import Head, InTurn, LoadNest
-from wsched.fusion import IterDomain, IterType
+from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.interval import Interval
-from wsched.schedule.proof.relation import LoadRelation, StepLoop
+from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["OfInterval"]
 
@@ -45,6 +46,7 @@ class OfInterval(InTurn):
     @staticmethod
     def of(
         relation: LoadRelation,
+        counters: tuple[Counter, ...],
         graph: TransformGraph,
         shared: Shared,
         on_ctas: tuple[IterDomain, ...],
@@ -53,6 +55,7 @@ class OfInterval(InTurn):
 
         Args:
             relation: of the operands.
+            counters: what its loops count.
             graph: the transform graph.
             shared: names that all sections use.
             on_ctas: the loops of a load that run on CTAs.
@@ -60,45 +63,38 @@ class OfInterval(InTurn):
         Raises:
             UnsupportedError: several loops over tiles, or over k.
         """
-        serial = [s.domain for s in relation.steps if not s.role]
-        over_k = [d for d in serial if d.iter_type is IterType.Reduction]
-        if relation.interval is None or len(serial) != 2 or len(over_k) != 1:
-            found = f"{len(serial) - len(over_k)} serial loops over tiles and {len(over_k)} over K"
-            supported = "one over tiles and one over K slices"
-            raise UnsupportedError(f"{found} where load steps are dealt out", supported)
+        serial = [len(c.serial) for c in counters]
+        if relation.interval is None or serial != [1, 1]:
+            pairs = zip(serial, counters, strict=True)
+            found = " and ".join(f"{n} over {c.loop.group.label}" for n, c in pairs)
+            what = f"{found} in serial loops where load steps are dealt out"
+            raise UnsupportedError(what, "one over tiles and one over k slices")
         places = graph.indices({graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas})
         names = ("at", "end", "begin", relation.loop.label)
         variables = (Var(shared.namer.new(name)) for name in names)
-        return OfInterval(relation, graph, shared, relation.interval, places, *variables)
+        return OfInterval(relation, counters, graph, shared, relation.interval, places, *variables)
 
     def on_ctas(self, d: IterDomain) -> Expr:
         """The place in the cluster, a part of the loads' loop on CTAs."""
         return self.places[self.graph.group(d)]
 
-    def on_warpgroups(self, d: IterDomain, index: Expr) -> dict[Group, Expr]:
-        """A loop in whose turns tiles are taken says nothing: the first tile is any."""
-        role = self.operands.role
-        at = self.graph.group(d)
-        return {} if role is not None and self.graph.group(role.domain) == at else {at: index}
-
-    def loop(self, step: StepLoop, vars: Mapping[Var, Expr]) -> Head:
+    def loop(self, counter: Counter, turn: Expr) -> Head:
         """The loop over tiles, or the one over the load steps of one.
 
         Groups that take turns skip the next tile, which is a whole one whenever they have another.
         """
-        if step.domain.iter_type is IterType.Reduction:
+        if counter.loop.group == self.interval.k:
             return Head(self.m, self.begin, self.end, {})
-        role, apply = self.operands.role, self.shared.apply
-        turns = 1 if role is None else self.operands.roles
-        turn: Expr = ZERO if role is None else vars[role.var]
-        start, first, count, inner, stop = map(apply, self._bounds)
-        var = Var(self.shared.namer.new("tile"))
+        start, first, count, inner, stop = map(self.shared.apply, self._bounds)
+        var, turns = Var(self.shared.namer.new("tile")), self.turns(counter)
         lets = (
             Let(self.at, first + var * turns + turn),
             Let(self.end, minimum(stop, (self.at + 1) * inner)),
         )
-        opening = start if turns == 1 else maximum(start, (first + turn) * inner)
-        rounds = count if turns == 1 else ceildiv(maximum(count - turn, 0), turns)
+        opening, rounds = start, count
+        if counter.roles:
+            opening = maximum(start, (first + turn) * inner)
+            rounds = ceildiv(maximum(count - turn, 0), turns)
         begin = Carry(self.begin, opening, Var(self.shared.namer.new("begin_end")))
         return Head(
             var, ZERO, rounds, {self.interval.tile: self.at}, lets, (self.at, self.end, self.begin),
@@ -110,13 +106,13 @@ class OfInterval(InTurn):
         i = self.interval
         return i.start, i.first, i.count, i.inner, i.load_stop
 
-    def step(self, relation: LoadRelation, found: Mapping[str, Expr | None]) -> Expr:
+    def step(self, relation: LoadRelation, found: Mapping[Group, Expr]) -> Expr | None:
         """The load step, counted from the start of the interval."""
         if relation is not self.operands:
             raise InternalError("lower", f"{relation.compute} reads a ring in an interval")
         return self.m - self.shared.apply(self.interval.start)
 
-    def ordinal(self, vars: Mapping[Var, Expr]) -> Expr:
+    def ordinal(self, known: Mapping[Group, Expr]) -> Expr | None:
         """The number of the tile among all."""
         return self.at
 

@@ -34,7 +34,7 @@ def load_section(plan: Plan, edge: Edge, work: InTurn) -> Section:
     scopes.enter()
     for head in nest.heads:
         scopes.enter(head.var, *head.defined)
-        known |= head.known
+        known |= {g: scopes.bind(g.label, e) for g, e in head.known.items()}
     found = indices(graph, known, scopes)
     body: Body = (Produce(edge.name, nest.step),)
     for name in relation.loads:

@@ -13,6 +13,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import cluster_dims, cluster_size
 from lowering.nest.compute import compute_section
+from lowering.nest.counter import counters
 from lowering.nest.interval import OfInterval
 from lowering.nest.load import load_section
 from lowering.nest.partials import partial_results
@@ -83,13 +84,14 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
 def _work(plan: Plan, shared: Shared) -> InTurn:
     """Where tiles come from."""
     relation, graph = plan.operands, plan.graph
+    counted = counters(relation, graph)
     if relation.interval is not None:
         loops = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = tuple(d for d in loops if d.parallel in CTA_INDEX)
-        return OfInterval.of(relation, graph, shared, on_ctas)
+        return OfInterval.of(relation, counted, graph, shared, on_ctas)
     if relation.dynamic:
-        return FromQueue.of(relation, graph, shared)
-    return InTurn(relation, graph, shared)
+        return FromQueue.of(relation, counted, graph, shared)
+    return InTurn(relation, counted, graph, shared)
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:

@@ -150,6 +150,8 @@ class Place:
     def consume(self, *loads: str) -> None:
         """Wait for the load step that has this place's part of the tensors that fill a ring."""
         ring, relation = self.rings[loads[0]]
-        loops = self.fusion.tensor(relation.compute).loop
-        found = {d.name: self.found.get(self.graph.group(d)) for d in loops}
-        self.emit(Consume(ring, self.work.step(relation, found)))
+        step = self.work.step(relation, self.found)
+        if step is None:
+            what = f"{self.tensor.name} of a load step that its loops do not determine"
+            raise self.refuse(what, f"loops that count the steps of {', '.join(loads)}")
+        self.emit(Consume(ring, step))

@@ -7,18 +7,17 @@ queue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lowering.ground.errors import InternalError
-from lowering.ground.expr import Expr, Var, substitute
+from lowering.ground.expr import Expr, Var
 from lowering.kernel.kernel import TileQueue
 from lowering.kernel.nodes import Body, Break, FetchTiles, NextTile, Section
+from lowering.nest.counter import Counter
 from lowering.nest.scope import Shared
 from lowering.nest.work import Head, InTurn
 from wsched.fusion import Split
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
+from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 
 __all__ = ["FromQueue"]
 
@@ -42,26 +41,24 @@ class FromQueue(InTurn):
     tiles: Expr
 
     @staticmethod
-    def of(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> FromQueue:
+    def of(
+        relation: LoadRelation, counters: tuple[Counter, ...], graph: TransformGraph, shared: Shared
+    ) -> FromQueue:
         """The queue of a schedule whose tiles are dealt out at run time."""
         group = next(
             s.inputs[0] for s in graph.steps
             if isinstance(s.transform, Split) and s.transform.dynamic
         )  # fmt: skip
-        consumers = relation.roles if relation.cooperative else 1
-        queue = TileQueue(shared.namer.new("queue"), STAGES, relation.roles, consumers)
-        return FromQueue(relation, graph, shared, queue, group, shared.apply(group.extent))
+        queue = TileQueue(shared.namer.new("queue"), STAGES, relation.roles, relation.consumers)
+        return FromQueue(
+            relation, counters, graph, shared, queue, group, shared.apply(group.extent)
+        )
 
-    def loop(self, step: StepLoop, vars: Mapping[Var, Expr]) -> Head:
+    def loop(self, counter: Counter, turn: Expr) -> Head:
         """A loop in turn, or the one that asks the queue."""
-        tail = self.operands.tail
-        if tail is None:
-            raise InternalError("lower", "tiles are dealt out, but nothing ends the loops")
-        head = super().loop(step, vars)
-        if tail.serial != step.var:
-            return head
-        number = substitute(tail.item, {**vars, step.var: head.var})
-        return self._dealt(head, number)
+        head = super().loop(counter, turn)
+        first = counter.loop == self.operands.nest[0]
+        return self._dealt(head, head.known[counter.loop.group]) if first else head
 
     def _load_loop(self, relation: LoadRelation, loop: LoadLoop) -> Head:
         head = super()._load_loop(relation, loop)

@@ -8,16 +8,17 @@ the same digits, in which the loops that warpgroups take turns in are serial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from lowering.ground.expr import ONE, ZERO, Expr, Var, substitute
+from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum
 from lowering.kernel.nodes import Body, Carry
+from lowering.nest.counter import Counter
 from lowering.nest.scope import CTA_INDEX, Shared
 from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
+from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 
 __all__ = ["Head", "InTurn", "LoadNest"]
 
@@ -68,11 +69,13 @@ class InTurn:
 
     Args:
         operands: the relation between the operands' loads and the mma.
+        counters: what its loops count.
         graph: the transform graph.
         shared: names that all sections use.
     """
 
     operands: LoadRelation
+    counters: tuple[Counter, ...]
     graph: TransformGraph
     shared: Shared = field(repr=False)
 
@@ -84,27 +87,45 @@ class InTurn:
         """What a loop that runs on warpgroups determines."""
         return {self.graph.group(d): index}
 
-    def loop(self, step: StepLoop, vars: Mapping[Var, Expr]) -> Head:
+    def loop(self, counter: Counter, turn: Expr) -> Head:
         """A serial loop of the compute side that steps through the operands' ring.
 
         Args:
-            step: the loop.
-            vars: the loops around it, in the variables of the section.
+            counter: what it counts.
+            turn: which of those warpgroups this is that take turns in it.
         """
-        var = Var(self.shared.namer.new(step.domain.label))
-        stop = self.shared.apply(substitute(step.stop, vars))
-        return Head(var, ZERO, stop, {self.graph.group(step.domain): var})
+        var, turns = Var(self.shared.namer.new(counter.label)), self.turns(counter)
+        stop, index = self.shared.apply(counter.loop.stop), var * turns + turn
+        if counter.roles:
+            stop = ceildiv(maximum(stop - turn, 0), turns)
+        return Head(var, ZERO, stop, {counter.loop.group: index})
 
-    def step(self, relation: LoadRelation, found: Mapping[str, Expr | None]) -> Expr:
-        """The load step that an iteration consumes, from the index of each loop by its name."""
-        known = {Var(name): e for name, e in found.items() if e is not None}
-        return self.shared.apply(substitute(relation.index, known))
+    def turns(self, counter: Counter) -> Expr:
+        """How many warpgroups take turns in a loop."""
+        return prod((s.domain.extent for s in counter.roles), start=ONE)
 
-    def ordinal(self, vars: Mapping[Var, Expr]) -> Expr:
-        """How many tiles the CTA had before the one that the loops are at."""
+    def step(self, relation: LoadRelation, found: Mapping[Group, Expr]) -> Expr | None:
+        """The load step that an iteration consumes.
+
+        Args:
+            relation: of the ring.
+            found: index of each group there.
+
+        Returns:
+            None if they do not determine it.
+        """
+        return self._number(relation.nest, found)
+
+    def ordinal(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """How many tiles the CTA had before the one that the loops are at; None as above."""
+        return self._number([c.loop for c in self.counters if c.outside], known)
+
+    def _number(self, loops: Sequence[LoadLoop], found: Mapping[Group, Expr]) -> Expr | None:
         number = ZERO + 0
-        for s in self.operands.digits[: self.operands.outside]:
-            number = number * s.domain.extent + substitute(s.var, vars)
+        for loop in loops:
+            if loop.group not in found and loop.stop != ONE:
+                return None
+            number = number * self.shared.apply(loop.stop) + found.get(loop.group, ZERO)
         return number
 
     def loads(self, relation: LoadRelation) -> LoadNest:
@@ -112,19 +133,20 @@ class InTurn:
 
         Where the consumers load for themselves it is a single loop, whose step they put in.
         """
+        known = {loop.group: ZERO + 0 for loop in relation.nest if loop.stop == ONE}
+        loops = [loop for loop in relation.nest if loop.stop != ONE]
         if not relation.warp_specialized:
             m = Var(self.shared.namer.new(relation.loop.label))
-            stop = self.shared.apply(relation.load_stop)
-            return LoadNest((Head(m, ZERO, stop, {self.graph.group(relation.loop): m}),), m)
-        heads: list[Head] = []
-        step, known = ZERO + 0, dict[Group, Expr]()
-        for loop in relation.nest:
-            if loop.stop == ONE:
-                known[loop.group] = ZERO
-                continue
-            heads.append(self._load_loop(relation, loop))
-            step = step * self.shared.apply(loop.stop) + heads[-1].var
-        return LoadNest(tuple(heads), step, known)
+            rest: Expr = m
+            for loop in reversed(loops[1:]):
+                known[loop.group] = rest % loop.stop
+                rest = rest // loop.stop
+            known |= {loop.group: rest for loop in loops[:1]}
+            return LoadNest((Head(m, ZERO, self.shared.apply(relation.load_stop), known),), m)
+        heads = tuple(self._load_loop(relation, loop) for loop in loops)
+        index = {loop.group: head.var for loop, head in zip(loops, heads, strict=True)}
+        step = self._number(loops, index)
+        return LoadNest(heads, ZERO if step is None else step, known)
 
     def _load_loop(self, relation: LoadRelation, loop: LoadLoop) -> Head:
         var = Var(self.shared.namer.new(loop.group.label))
