@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from wsched.front.known import import_fusion
 from wsched.program.program import KernelStep, Program
 from wsched.program.properties import batch_invariant, deterministic
 from wsched.schedule import properties
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import plan_matmul
 
 
@@ -39,9 +41,9 @@ def test_one_function_of_which_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("change", "invariant"), [(lambda p: split_k(p, 2), True), (stream_k, False), (dynamic, True)]
 )
-def test_kernels(change: object, invariant: bool) -> None:
+def test_kernels(change: Callable[[MatmulParams], MatmulParams], invariant: bool) -> None:
     """Stream-K cuts K where the number of tiles says; who adds what is said by numbers of CTAs."""
-    made = plan_matmul(import_fusion(definition()), change(ping_pong(64, 64)))  # type: ignore[operator]
+    made = plan_matmul(import_fusion(definition()), change(ping_pong(64, 64)))
     program = with_functions(True, True)
     steps = tuple(
         replace(s, plan=made) if isinstance(s, KernelStep) and s.plan is plans()["matmul"] else s
