@@ -247,10 +247,9 @@ def test_an_operation_that_nobody_has() -> None:
         wsched.execute(ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate"), [X, W])
     assert str(caught.value) == (
         "fd.ops.frobnicate by torch is not supported; supported: the operations of "
-        "wsched.doors.fallback.torch_ops. Refused before: wsched: fd.ops.frobnicate in an epilogue "
-        "is "
-        "not supported; supported: the operations of design/pointwise-ops.md; nvfuser: nvFuser on "
-        "CPU tensors is not supported; supported: CUDA tensors"
+        "wsched.doors.fallback.torch_ops. Refused before: wsched: line 5: the unknown "
+        "operation fd.ops.frobnicate is not supported; supported: operations of nvFuser; nvfuser: "
+        "nvFuser on CPU tensors is not supported; supported: CUDA tensors"
     )
 
 

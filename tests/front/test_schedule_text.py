@@ -177,7 +177,7 @@ def test_a_text_of_another_form(text: str, why: str) -> None:
 def test_a_definition_that_is_not_supported_names_its_line() -> None:
     with pytest.raises(UnsupportedError) as refused:
         Schedule.parse(HEAD.replace("fd.ops.linear(x, w)", "open(x)") + "    pass\n")
-    assert str(refused.value).startswith("line 5: `d = open(x)` is not supported")
+    assert str(refused.value).startswith("line 5: the name open in `d = open(x)` is not supported")
 
 
 def test_definitions_go_there_and_back() -> None:

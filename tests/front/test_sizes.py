@@ -64,7 +64,7 @@ ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1
 def test_explanation_of_a_definition_without_a_kernel(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain, "find_spec", lambda name: installed or None)
+    monkeypatch.setattr(explain, "find_spec", lambda name: name == "torch" or installed or None)
     monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
     found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert found.route == ("nvfuser" if installed else "torch")
@@ -73,13 +73,14 @@ def test_explanation_of_a_definition_without_a_kernel(
 
 
 def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "find_spec", lambda name: None)
+    pytest.importorskip("torch")
+    monkeypatch.setattr(explain, "find_spec", lambda name: name == "torch" or None)
     text = ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate")
     with pytest.raises(UnsupportedError) as error:
         explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert str(error.value).startswith(
         "fd.ops.frobnicate is not supported; supported: what wsched, nvFuser or torch can run. "
-        "wsched: fd.ops.frobnicate"
+        "wsched: line 5: the unknown operation fd.ops.frobnicate"
     )
 
 

@@ -221,8 +221,8 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
         ),
         (
             (f"x = {X}", f"w = {X}", "y = fd.ops.linear(x, w, foo=1)"),
-            "fd.ops.linear with foo",
-            "the operands and a bias",
+            "line 4: the argument foo of fd.ops.linear in `y = fd.ops.linear(x, w, foo=1)`",
+            "arg1, arg2, bias",
         ),
         (
             (

@@ -183,7 +183,11 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             "fd.ops.permute in an epilogue",
             POINTWISE,
         ),
-        (["d = fd.ops.frobnicate(y)"], "fd.ops.frobnicate in an epilogue", POINTWISE),
+        (
+            ["d = fd.ops.lineer(y, y)"],
+            "line 5: the unknown operation fd.ops.lineer",
+            "operations of nvFuser. Did you mean fd.ops.linear?",
+        ),
         (["d = fd.ops.add(y)"], "fd.ops.add with 1 operands", "2 operands"),
         (["d = fd.ops.gt(y, 0.0)"], "the output d of type Bool", "BFloat16, Half, Float"),
         (

@@ -96,6 +96,33 @@ def test_unfinished_definitions_are_refused(nvf: Any) -> None:
     assert unfinished(fd) == NO_OUTPUT
 
 
+def scheduled(nvf: Any, change: Any) -> str:
+    with nvf.FusionDefinition() as fd:
+        y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))
+        fd.add_output(fd.ops.sum(fd.ops.reshape(y, [fd.ops.size(y, 0), 4, 32]), dims=[1]))
+        if change is not None:
+            change(nvf, y)
+    if change is None:
+        return definition_of(fd).outputs[0]
+    with pytest.raises(UnsupportedError) as error:
+        definition_of(fd)
+    assert error.value.supported == "tensors that nobody has sharded or scheduled"
+    return error.value.what
+
+
+def test_scheduled_definitions_are_refused(nvf: Any) -> None:
+    """Their text says nothing of it, but nvFuser would run them as they are scheduled."""
+    torch = pytest.importorskip("torch")
+    assert scheduled(nvf, None) == "tv4"
+    for change in (
+        lambda nvf, y: y.split(0, 2),
+        lambda nvf, y: y.reorder({0: 1}),
+        lambda nvf, y: y.axis(0).parallelize(nvf.ParallelType.stream),
+        lambda nvf, y: y.set_device_mesh(nvf.multidevice.DeviceMesh(torch.arange(2))),
+    ):
+        assert scheduled(nvf, change).startswith("the tensor T2_l___bfloat[")
+
+
 def written(nvf: Any, fd: Any) -> Any:
     with fd:
         y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))

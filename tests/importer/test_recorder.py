@@ -24,8 +24,8 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 BODY = "\n".join(PRINTED.splitlines()[2:])
 
 SUPPORTED = (
-    "the statements of a definition: x = fd.define_tensor(...), x = fd.define_scalar(...), "
-    "x = fd.ops.NAME(...) and fd.add_output(x), with literal arguments and names defined above"
+    "what a definition is written with: fd.define_tensor, fd.define_scalar, fd.define_vector, "
+    "fd.from_pytorch, fd.ops.NAME and fd.add_output on literals and names defined above"
 )
 
 
@@ -104,30 +104,79 @@ def test_non_finite_scalars() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    ("statement", "what", "supported"),
     [
-        ("x = __import__('os')", SUPPORTED),
-        ("x = fd.ops.add(tv0, open('f'))", SUPPORTED),
-        ("x = fd.ops.add(tv0, tv9)", SUPPORTED),
-        ("x = fd.ops.add(tv0, **{})", SUPPORTED),
-        ("x = fd.execute(tv0)", SUPPORTED),
-        ("x.y = fd.ops.relu(tv0)", SUPPORTED),
-        ("fd.add_output(tv0, tv0)", SUPPORTED),
-        ("for i in range(3): pass", SUPPORTED),
         (
-            "x = fd.ops.cast(tv0, dtype=DataType.Octonion)",
+            "x = fd.ops.add(tv0, open('f'))",
+            "the name open in `x = fd.ops.add(tv0, open('f'))`",
+            "names defined above it",
+        ),
+        (
+            "x = fd.ops.add(tv0, tv9)",
+            "the name tv9 in `x = fd.ops.add(tv0, tv9)`",
+            "names defined above it. Did you mean tv0?",
+        ),
+        ("x = fd.ops.add(tv0, **{})", "`x = fd.ops.add(tv0, **{})`", SUPPORTED),
+        ("x = fd.ops.add(tv0, {})", "`x = fd.ops.add(tv0, {})`", SUPPORTED),
+        ("x = fd.execute(tv0)", "`x = fd.execute(tv0)`", SUPPORTED),
+        ("x.y = fd.ops.relu(tv0)", "`x.y = fd.ops.relu(tv0)`", SUPPORTED),
+        ("x, y = fd.ops.relu(tv0), 3, 4", "`x, y = fd.ops.relu(tv0), 3, 4`", SUPPORTED),
+        (
+            "fd.add_output(tv0, 3)",
+            "`fd.add_output(tv0, 3)`",
+            "a tensor of the definition to write into",
+        ),
+        ("fd.add_output(3)", "`fd.add_output(3)`", "a tensor or scalar of the definition"),
+        ("while True: pass", "`while True: pass`", SUPPORTED),
+        ("x = torch.relu(tv0)", "`x = torch.relu(tv0)`", SUPPORTED),
+        ("x = tv0 + 1", "`x = tv0 + 1`", "sums and products of numbers and lists"),
+        (
+            "for x in range(10 ** 9): pass",
+            "`for x in range(10 ** 9): pass`",
+            "lists of at most 10000",
+        ),
+        (
+            "x = fd.ops.linear(tv0, tv0, tv0, tv0)",
+            "fd.ops.linear with 4 arguments in `x = fd.ops.linear(tv0, tv0, tv0, tv0)`",
+            "arg1, arg2, bias",
+        ),
+        (
+            "x = fd.ops.linear(tv0, arg1=tv0)",
+            "two arguments arg1 of fd.ops.linear in `x = fd.ops.linear(tv0, arg1=tv0)`",
+            "one",
+        ),
+        (
+            "x = fd.ops.cast(tv0, dtyp=DataType.Half)",
+            "the argument dtyp of fd.ops.cast in `x = fd.ops.cast(tv0, dtyp=DataType.Half)`",
+            "arg, dtype. Did you mean dtype?",
+        ),
+        (
+            "x = fd.define_tensor(shape=[2], dtpe=DataType.Half)",
+            "the argument dtpe of fd.define_tensor in "
+            "`x = fd.define_tensor(shape=[2], dtpe=DataType.Half)`",
+            "shape, contiguity, dtype, is_cpu, stride_order. Did you mean dtype?",
+        ),
+        (
+            "x = fd.ops.cast(tv0, dtype=DataType.Doubel)",
+            "DataType.Doubel in `x = fd.ops.cast(tv0, dtype=DataType.Doubel)`",
             "DataType.{BFloat16, Half, Float, Double, Float8_e4m3fn, Float8_e5m2, Int, Int32, "
-            "Index, Bool}",
+            "Index, Bool, Float8_e8m0fnu, Float4_e2m1fn, Float4_e2m1fn_x2, UInt64, ComplexFloat, "
+            "ComplexDouble}. Did you mean Double?",
         ),
     ],
 )
-def test_refused_statement(statement: str, message: str) -> None:
+def test_refused_statement(statement: str, what: str, supported: str) -> None:
     text = (
         f"def f(fd: FusionDefinition):\n    tv0 = fd.define_tensor(shape=[-1])\n    {statement}\n"
     )
     with pytest.raises(UnsupportedError) as error:
         record_text(text)
-    assert str(error.value) == f"line 3: `{statement}` is not supported; supported: {message}"
+    assert str(error.value) == f"line 3: {what} is not supported; supported: {supported}"
+
+
+def test_what_has_nothing_to_do_with_the_definition_is_passed_over() -> None:
+    text = PRINTED.replace("    tv2 =", "    x = __import__('os')\n    print(x)\n    tv2 =")
+    assert record_text(text).outputs == record_text(PRINTED).outputs
 
 
 def test_refused_texts() -> None:

@@ -21,6 +21,7 @@ from wsched.front.known import import_fusion, recorded
 from wsched.front.own import kernel_of
 from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.fusion import Fusion
+from wsched.importer import MissingOp, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -116,9 +117,11 @@ def _facts(
     )
 
 
-def explain_other(route: str, device: str, refusals: tuple[Refusal, ...]) -> Explanation:
+def explain_other(
+    route: str, device: str, refusals: tuple[Refusal, ...], missing: tuple[MissingOp, ...] = ()
+) -> Explanation:
     """The explanation of a definition that goes to nvFuser or torch."""
-    return Explanation(route, device, None, (), refusals)
+    return Explanation(route, device, None, (), refusals, missing=missing)
 
 
 def explain_definition(
@@ -154,22 +157,44 @@ def explain_definition(
         return explain_kernel(kernel, problem, device, nvfuser=beside)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
-    operations = recorded(definition)
-    if find_spec("nvfuser_direct") is not None:
+    return _explain_others(definition, device, refusals)
+
+
+def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Explanation:
+    """What nvFuser or torch does with a definition that wsched has no kernel for.
+
+    Raises:
+        UnsupportedError: neither takes it, or neither is installed.
+    """
+    read = record_text(definition) if isinstance(definition, str) else recorded(definition)
+    missing = missing_ops(read)
+    try:
+        operations = recorded(definition)
+    except UnsupportedError as e:  # a text that leaves something open: nobody can run it
+        raise UnsupportedError(e.what, e.supported, _listed(missing) or e.hint) from None
+    if find_spec("nvfuser_direct") is None:
+        refusals.append(Refusal(NVFUSER, "nvFuser is not installed"))
+    else:
         try:
             rebuild(operations)
-            return explain_other(NVFUSER, device, tuple(refusals))
+            return explain_other(NVFUSER, device, tuple(refusals), missing)
         except UnsupportedError as e:
             refusals.append(Refusal(NVFUSER, str(e)))
+    what = "this definition"
+    if find_spec("torch") is None:
+        refusals.append(Refusal(TORCH, "torch is not installed"))
+    elif unknown := unknown_ops(operations):
+        what = ", ".join(f"fd.ops.{op}" for op in unknown)
     else:
-        refusals.append(Refusal(NVFUSER, "nvFuser is not installed"))
-    if unknown := unknown_ops(operations):
-        raise UnsupportedError(
-            ", ".join(f"fd.ops.{op}" for op in unknown),
-            "what wsched, nvFuser or torch can run",
-            "; ".join(f"{r.what}: {r.reason}" for r in refusals),
-        )
-    return explain_other(TORCH, device, tuple(refusals))
+        return explain_other(TORCH, device, tuple(refusals), missing)
+    reasons = "; ".join(f"{r.what}: {r.reason}" for r in refusals)
+    hint = ". ".join(filter(None, (reasons, _listed(missing))))
+    raise UnsupportedError(what, "what wsched, nvFuser or torch can run", hint)
+
+
+def _listed(missing: tuple[MissingOp, ...]) -> str:
+    """Operations that wsched does not have, in one sentence; empty if there is none."""
+    return f"wsched has no {'; '.join(map(str, missing))}" if missing else ""
 
 
 def _behind(cost: Cost, best: Cost) -> str:

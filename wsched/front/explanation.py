@@ -8,6 +8,7 @@ from typing import Any
 from wsched.choose.cost_model import Cost
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
+from wsched.importer import MissingOp
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["Choice", "Explanation", "KernelFacts"]
@@ -95,6 +96,7 @@ class Explanation:
         choices: why the kernel is as it is.
         refusals: the ways and schedules that were not taken, best first.
         nvfuser: what nvFuser's own route is predicted to take; of the route ``wsched`` only.
+        missing: the operations that no kernel of wsched's has; of the other routes only.
     """
 
     route: str
@@ -103,6 +105,7 @@ class Explanation:
     choices: tuple[Choice, ...]
     refusals: tuple[Refusal, ...]
     nvfuser: NvfuserCost | None = None
+    missing: tuple[MissingOp, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the facts of a kernel stand beside the route, None where there is none."""
@@ -130,4 +133,6 @@ class Explanation:
             lines += ["", "not taken:", *(f"  {r.what}: {r.reason}" for r in shown)]
             if more := self.refusals[RUNNERS_UP:]:
                 lines.append(f"  and {len(more)} more (all of them: --json)")
+        if self.missing:
+            lines += ["", "operations that wsched has not:", *(f"  {m}" for m in self.missing)]
         return "\n".join([*lines, ""])

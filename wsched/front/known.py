@@ -62,10 +62,10 @@ def _record(definition: Any) -> Definition:
         UnsupportedError: it cannot be read. So is a live definition that nvFuser does not print, or
             whose text is read otherwise than its IR: nvFuser can run it all the same.
     """
-    if isinstance(definition, Definition):
-        return definition
-    if isinstance(definition, str):
-        return record_text(definition)
+    if isinstance(definition, str | Definition):
+        found = record_text(definition) if isinstance(definition, str) else definition
+        found.check_complete()
+        return found
     try:
         return definition_of(definition)
     except (RuntimeError, InternalError) as e:

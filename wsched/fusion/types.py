@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from lowering.ground.dtypes import DType
+from lowering.ground.errors import UnsupportedError
 
 __all__ = ["DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
 
@@ -20,7 +21,11 @@ class _Named(Enum):
 
 
 class DataType(_Named):
-    """Element type; the value is (text in a tensor's name, the same type in memory)."""
+    """Element type; the value is (text in a tensor's name, the same type in memory).
+
+    All of nvFuser's have a name, so that any definition can be read; those without a type in memory
+    are not computed with.
+    """
 
     BFloat16 = ("__bfloat", DType.BF16)
     Half = ("__half", DType.F16)
@@ -32,20 +37,39 @@ class DataType(_Named):
     Int32 = ("int", DType.S32)
     Index = ("nvfuser_index_t", DType.S64)
     Bool = ("bool", DType.BOOL)
+    Float8_e8m0fnu = ("__e8m0", None)
+    Float4_e2m1fn = ("__e2m1", None)
+    Float4_e2m1fn_x2 = ("__e2m1x2", None)  # in no tensor's name: nvFuser takes pairs apart
+    UInt64 = ("uint64_t", None)
+    ComplexFloat = ("std::complex<float>", None)
+    ComplexDouble = ("std::complex<double>", None)
 
     @property
     def text(self) -> str:
         """The type as nvFuser writes it in a tensor, e.g. ``__bfloat``."""
-        return self.value[0]
+        return str(self.value[0])
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether wsched knows how its elements lie in memory."""
+        return self.value[1] is not None
 
     @property
     def element(self) -> DType:
-        """The type of its elements in memory, which knows their size and their other names."""
-        return self.value[1]
+        """The type of its elements in memory, which knows their size and their other names.
+
+        Raises:
+            UnsupportedError: wsched has none for it.
+        """
+        found: DType | None = self.value[1]
+        if found is None:
+            names = ", ".join(d.name for d in DataType if d.is_stored)
+            raise UnsupportedError(f"a tensor of DataType.{self.name}", names)
+        return found
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory."""
+        """Bytes of one element in memory; UnsupportedError as of ``element``."""
         return self.element.bytes
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wsched.importer.build import build_fusion
-from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.definition import Definition, Node, Open, Ref
+from wsched.importer.missing import MissingOp, missing_ops
 from wsched.importer.nvfuser import (
     UnfinishedError,
     Version,
@@ -11,17 +12,20 @@ from wsched.importer.nvfuser import (
     is_live,
     refuse_unfinished,
 )
-from wsched.importer.recorder import record_text
+from wsched.importer.text import record_text
 
 __all__ = [
     "Definition",
+    "MissingOp",
     "Node",
+    "Open",
     "Ref",
     "UnfinishedError",
     "Version",
     "build_fusion",
     "definition_of",
     "is_live",
+    "missing_ops",
     "record_text",
     "refuse_unfinished",
 ]

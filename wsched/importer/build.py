@@ -15,7 +15,9 @@ from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion
 from wsched.importer.epilogue import EpilogueImport
 from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
+from wsched.importer.missing import unknown_op
 from wsched.importer.steps import Step
+from wsched.importer.text.signatures import known_ops
 
 __all__ = ["build_fusion"]
 
@@ -51,6 +53,7 @@ def build_fusion(definition: Definition) -> Fusion:
     Raises:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
+    definition.check_complete()
     matmul = _matmul(definition)
     a, b = _operands(definition, matmul)
     epilogue = EpilogueImport(definition, matmul, _dtype(a.node))
@@ -103,6 +106,9 @@ def _matmul(definition: Definition) -> Node:
             pending += [v.name for v in node.values if isinstance(v, Ref)]
     if not definition.outputs:
         raise UnsupportedError("a fusion without outputs", "one output or more")
+    for node in found.values():
+        if node.op not in known_ops() and not node.op.startswith("define_"):
+            raise unknown_op(node)
     matmuls = [n for n in definition.nodes if n.op in _AXES and n.results[0] in found]
     if len(matmuls) != 1:
         raise UnsupportedError(
@@ -114,9 +120,6 @@ def _matmul(definition: Definition) -> Node:
 def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]:
     """Both operands; their axes named, their layout and type checked."""
     call = f"fd.ops.{matmul.op}"
-    options = [k for k, _ in matmul.kwargs if k not in ("arg1", "arg2", "bias")]
-    if options:
-        raise UnsupportedError(f"{call} with {', '.join(options)}", "the operands and a bias")
     named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
     if len(named) != 2:
         raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 
-__all__ = ["Definition", "Node", "Ref", "Value", "definition_text", "text_of"]
+__all__ = ["Definition", "Node", "Open", "Ref", "Value", "definition_text", "text_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,18 @@ class Ref:
         return self.name
 
 
-Value = Ref | DataType | bool | int | float | str | None | tuple["Value", ...]
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A value that a text leaves open: ``4 * h``, where ``h`` is an argument of the function."""
+
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Value = Ref | Open | DataType | bool | int | float | complex | str | None | tuple["Value", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +83,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Operations in topological order, and the names of the outputs."""
+    """Operations in topological order, and the names of the outputs.
+
+    Args:
+        nodes: the operations.
+        outputs: names, in the order of ``add_output``.
+        marks: what a text says beside them, nodes without results: that a tensor is sharded or
+            scheduled (``set_device_mesh``, ``split``, ...; a tensor and the text of the call), or
+            that an output is written into an input (``add_output``; both).
+    """
 
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+    marks: tuple[Node, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -83,19 +106,54 @@ class Definition:
         """The operation that defines ``name``."""
         return next((n for n in self.nodes if name in n.results), None)
 
+    def check_complete(self) -> None:
+        """Refuse what can be looked at but not run.
+
+        Raises:
+            UnsupportedError: a value is left open, a tensor is sharded or scheduled, or an output
+                is written into an input.
+        """
+        for node in self.nodes:
+            for value in (*node.operands, *(v for _, v in node.kwargs)):
+                for x in _leaves(value):
+                    if isinstance(x, Open):
+                        raise UnsupportedError(
+                            f"line {x.line}: `{x}`, which the text gives no value,",
+                            "definitions whose sizes, types and numbers are in the text",
+                        )
+        for mark in self.marks:
+            tensor, other = mark.operands
+            if mark.op == "add_output":
+                raise UnsupportedError(
+                    f"line {mark.line}: the output {tensor}, which is written into {other},",
+                    "outputs with memory of their own",
+                )
+            raise UnsupportedError(
+                f"line {mark.line}: `{other}`", "tensors that nobody has sharded or scheduled"
+            )
+
+
+def _leaves(value: Value) -> Iterator[Value]:
+    """What is in a list, however deep."""
+    if isinstance(value, tuple):
+        for x in value:
+            yield from _leaves(x)
+    else:
+        yield value
+
 
 def text_of(value: Value) -> str:
     """A value as the text of a definition has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(text_of, value))}]"
-    return str(value) if isinstance(value, Ref) else repr(value)
+    return str(value) if isinstance(value, Ref | Open) else repr(value)
 
 
 def definition_text(definition: Definition) -> str:
     """A definition as nvFuser prints one, which ``record_text`` reads back; scalars in full."""
     names: dict[str, str] = {}
     for name in (r for n in definition.nodes for r in n.results):
-        plain = name.replace("@", "_")  # a name that the text assigned again
+        plain = re.sub(r"\W", "_", name)  # a name that the text assigned again, or never
         while plain in names.values():
             plain += "_"
         names[name] = plain

@@ -16,12 +16,13 @@ from weakref import ReferenceType, ref
 from lowering.ground.errors import InternalError, UnsupportedError, WschedError
 from wsched.importer.definition import Definition, Node, Ref, Value
 from wsched.importer.ops import SCALAR
-from wsched.importer.recorder import record_text
+from wsched.importer.text import record_text
 
 __all__ = ["UnfinishedError", "Version", "definition_of", "is_live", "refuse_unfinished"]
 
 _TENSOR = re.compile(r"T(\d+)_")
 _SCALAR_NAME = re.compile(r"[a-z]+(\d+)$")
+_SERIAL = re.compile(r"\S?S\d+\{")
 _LITERAL = re.compile(r"(?:double|float)\((.*)\)$")
 
 # nvFuser prints six significant digits, so a printed scalar is within half a unit of the sixth.
@@ -70,7 +71,9 @@ def definition_of(fd: Any) -> Definition:
 
     Raises:
         UnsupportedError: ``fd`` is no FusionDefinition of ``nvfuser_direct``, or its text has a
-            construct that the recorder does not know, or a scalar cannot be restored.
+            construct that the recorder does not know, or a scalar cannot be restored; or
+            somebody has sharded or scheduled a tensor, which the text does not show, or an output
+            is written into an input.
         UnfinishedError: the ``with`` block of ``fd`` has not begun or not ended, or it has no
             output.
         InternalError: text and IR contradict each other.
@@ -83,6 +86,8 @@ def definition_of(fd: Any) -> Definition:
         )
     refuse_unfinished(fd)
     definition = record_text(repr(fd))
+    definition.check_complete()
+    _refuse_scheduled(fd.fusion)
     walked = dict(_walk(fd.fusion))
     constants = {n.results[0]: n for n in definition.nodes if n.op == "define_scalar"}
     repaired: dict[str, Node] = {}
@@ -119,6 +124,19 @@ def is_live(definition: Any) -> bool:
         base.__name__ == "FusionDefinition" and base.__module__.startswith("nvfuser_direct")
         for base in type(definition).__mro__
     )
+
+
+def _refuse_scheduled(fusion: Any) -> None:
+    """Refuse tensors whose loops are not their dimensions, or are bound to threads or devices."""
+    for value in fusion.vals():
+        if not value.is_tensor():
+            continue
+        text, loops = str(value), [str(d) for d in value.get_loop_domain()]
+        plain = loops == [str(d) for d in value.get_logical_domain()]
+        if not plain or "DeviceMesh" in text or not all(map(_SERIAL.match, loops)):
+            raise UnsupportedError(
+                f"the tensor {text}", "tensors that nobody has sharded or scheduled"
+            )
 
 
 def _walk(fusion: Any) -> Iterator[tuple[str, list[str]]]:

@@ -47,7 +47,7 @@ _OPERATION = re.compile(r"\n\s*=\s*([A-Za-z_]\w*)\s*\(")
 _PARALLEL = {p.value: p for p in ParallelType}
 _MEMORY = {m.value: m for m in MemoryType}
 _ITERATION = {t.value: t for t in IterType}
-_DTYPES = {d.text: d for d in DataType}
+_DTYPES = {d.text: d for d in DataType if d.is_stored}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ __all__ = ["TensorType", "bind_extents", "tensor_types"]
 
 _TENSOR = re.compile(r"T(\d+)_[a-z]_(\w+)\[(.*)\]$")
 _DIMENSION = re.compile(r"([ibr])S\d+\{(\w+)( ex \w+)?\}$")
-_TYPES = {t.text: t for t in DataType}
+_TYPES = {t.text: t for t in DataType if t.is_stored}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def _define(nvfuser: Any, fd: Any, definition: Definition) -> None:
     values: dict[str, Any] = {}
     for node in definition.nodes:
         result = _call(nvfuser, fd, node, values)
-        results = result if isinstance(result, list | tuple) else [result]
+        several = isinstance(result, list | tuple) and len(node.results) > 1
+        results = result if several else [result]
         values |= dict(zip(node.results, results, strict=False))
     for name in definition.outputs:
         fd.add_output(values[name])

@@ -1,0 +1,182 @@
+"""Where in a text the definition is, and what the names around it stand for."""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap, Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lowering.ground.errors import UnsupportedError
+from wsched.importer.definition import Open
+from wsched.importer.text.recording import Recording
+from wsched.importer.text.source import Source
+from wsched.importer.text.statements import Statements, imported
+from wsched.importer.text.values import Function, Scope, Unread
+
+__all__ = ["Found", "find", "surroundings"]
+
+_DEFINES = ("ops", "add_output", "from_pytorch", "define_tensor", "define_scalar", "define_vector")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The statements of a definition.
+
+    Args:
+        at: the ``with`` or the function that they are in.
+        handle: the name of the definition object in them.
+        around: the blocks that ``at`` stands in, the module first.
+    """
+
+    at: ast.With | ast.FunctionDef
+    handle: str
+    around: tuple[ast.AST, ...]
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """What a function takes beside the definition object."""
+        if isinstance(self.at, ast.With):
+            return []
+        args = self.at.args
+        return [a for a in _arguments(args) if a.arg != self.handle]
+
+
+def find(source: Source, module: ast.Module) -> Found:
+    """The one definition of a text.
+
+    It is the body of ``with FusionDefinition() as fd:``, or a function with an argument
+    ``fd: FusionDefinition`` that no such body calls with arguments of its own.
+
+    Raises:
+        UnsupportedError: there is none, or more than one.
+    """
+    candidates = [f for f in _candidates(module) if _uses(f)]
+    functions = {f.at.name for f in candidates if isinstance(f.at, ast.FunctionDef)}
+    calls = {id(f): set(_calls(f)) & functions for f in candidates}
+    called = {name for names in calls.values() for name in names}
+    roots = [
+        f for f in candidates if not (isinstance(f.at, ast.FunctionDef) and f.at.name in called)
+    ]
+    if len(roots) != 1:
+        raise UnsupportedError(
+            f"text with {len(roots)} fusion definitions",
+            "text with one, a function with an argument `fd: FusionDefinition` "
+            "or the body of `with FusionDefinition() as fd:`",
+        )
+    return roots[0]
+
+
+def surroundings(source: Source, found: Found) -> Scope:
+    """The names that are defined around a definition.
+
+    What a function is called with and what a loop goes through is open, and so is what is assigned
+    more than once; what is not understood is an error only where it is used.
+    """
+    reader = Statements(Recording(source))
+    scope: Scope = {}
+    for block in found.around:
+        if not isinstance(block, ast.Module | ast.FunctionDef):
+            continue
+        scope = ChainMap({}, scope)
+        if isinstance(block, ast.FunctionDef):
+            scope.update({a.arg: Open(a.arg, block.lineno) for a in _arguments(block.args)})
+        stored = Counter(n.id for n in _stored(block))
+        once = {name for name, times in stored.items() if times == 1}
+        scope.update({name: Open(name, getattr(block, "lineno", 1)) for name in stored})
+        for s in block.body:
+            if isinstance(s, ast.Import | ast.ImportFrom):
+                scope.update(imported(s))
+            elif isinstance(s, ast.FunctionDef):
+                scope[s.name] = Function(s, scope)
+            elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
+                name = s.targets[0].id
+                if name in once:
+                    _assign(reader, name, s.value, scope)
+    return ChainMap({}, scope)
+
+
+def _assign(reader: Statements, name: str, value: ast.expr, scope: Scope) -> None:
+    try:
+        scope[name] = reader.read(value, scope)
+    except UnsupportedError as e:
+        scope[name] = Unread(e)
+
+
+def _stored(block: ast.Module | ast.FunctionDef) -> Iterator[ast.Name]:
+    """Names that a block assigns to, but for those of functions in it."""
+    pending: list[ast.AST] = list(block.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            pending += ast.iter_child_nodes(node)
+
+
+def _candidates(module: ast.Module) -> Iterator[Found]:
+    """Every function and ``with`` that has a definition object, in the order of the text."""
+    pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(module, ())]
+    while pending:
+        node, around = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.With) and (handle := _handle(node)):
+            yield Found(node, handle, around)
+        inner = (*around, node)
+        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt)]
+        pending += [(c, inner) for c in reversed(children)]
+
+
+def _handle(node: ast.FunctionDef | ast.With) -> str:
+    """The name of the definition object that a block is given, if it is."""
+    if isinstance(node, ast.With):
+        for item in node.items:
+            made = item.context_expr
+            named = isinstance(made, ast.Call) and _last(made.func) == "FusionDefinition"
+            if named and isinstance(item.optional_vars, ast.Name):
+                return item.optional_vars.id
+        return ""
+    arguments = _arguments(node.args)
+    for a in arguments:
+        if a.annotation is not None and _last(a.annotation) == "FusionDefinition":
+            return a.arg
+    printed = node.name.startswith("nvfuser_fusion") and len(arguments) == 1
+    return arguments[0].arg if arguments and (printed or arguments[0].arg == "fd") else ""
+
+
+def _last(e: ast.expr) -> str:
+    """Last word of a dotted name or of a quoted annotation."""
+    if isinstance(e, ast.Attribute):
+        return e.attr
+    if isinstance(e, ast.Name):
+        return e.id
+    text = e.value if isinstance(e, ast.Constant) else ""
+    return text.rpartition(".")[2] if isinstance(text, str) else ""
+
+
+def _uses(found: Found) -> bool:
+    """Whether a block defines something, or calls what does with arguments of its own."""
+    for node in ast.walk(found.at):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr):
+                if name == found.handle and attr in _DEFINES:
+                    return True
+            case ast.Call(func=ast.Name(), args=args, keywords=keywords):
+                if _passes(args, found.handle) and len(args) + len(keywords) > 1:
+                    return True
+    return False
+
+
+def _calls(found: Found) -> Iterator[str]:
+    """Functions that a block passes its definition object to."""
+    for node in ast.walk(found.at):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=args) if _passes(args, found.handle):
+                yield name
+
+
+def _passes(args: list[ast.expr], handle: str) -> bool:
+    return any(isinstance(a, ast.Name) and a.id == handle for a in args)
+
+
+def _arguments(args: ast.arguments) -> list[ast.arg]:
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs]
