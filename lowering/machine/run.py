@@ -257,10 +257,15 @@ def refuse_long_run(
     if seconds > limit:
         about = "more than" if seconds >= most else "about"
         raise UnsupportedError(
-            f"a run of {kernel.name} on the machine that takes {about} {seconds:.0f} s",
-            f"runs of up to {limit:.0f} s",
+            f"a run of {kernel.name} on the machine that takes {about} {_seconds(seconds)}",
+            f"runs of up to {_seconds(limit)}",
             f"Take a smaller problem, or raise the limit: limit_seconds or {LIMIT}",
         )
+
+
+def _seconds(time: float) -> str:
+    """A time for people: whole seconds, two digits of shorter ones."""
+    return f"{time:.0f} s" if time >= 10 or time == 0 else f"{time:.2g} s"
 
 
 def _limit_from_environment() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
+from wsched.fusion import DataType
 
 SMALL = Extents(72, 136, 64)
 
@@ -95,3 +97,59 @@ def test_limit_is_that_of_the_coarsest_rounding() -> None:
     outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
     assert outcome.passed and outcome.limit == 4e-3
     assert replace(outcome, passed=False).text == outcome.text
+
+
+# --- values that are not finite ------------------------------------------------------------------
+
+
+def overflowing(op: str) -> str:
+    """Results of which some are inf or nan: logarithms of what is negative, squares of squares."""
+    head, _, tail = definition("f16", "f16").partition("    fd.add_output(d)")
+    lines = {
+        "log": ["e = fd.ops.log(d)"],
+        "div": ["e = fd.ops.div(d, 0.0)"],
+        "cubes": ["e = fd.ops.mul(fd.ops.mul(d, d), fd.ops.mul(d, d))"],
+        "half": ["e = fd.ops.mul(d, 9000.0)"],
+    }[op]
+    lines += ["f = fd.ops.cast(e, dtype=DataType.Half)", "fd.add_output(f)"]
+    return head + "".join(f"    {line}\n" for line in lines) + tail.lstrip("\n")
+
+
+@pytest.mark.parametrize("op", ["log", "div", "cubes", "half"])
+def test_infinities_and_nans_are_right(op: str, library: str) -> None:
+    kernel = kernel_for(overflowing(op), SMALL)
+    outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
+    assert outcome.passed, outcome.text
+    assert "values are inf or nan, as expected" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "error"),
+    [
+        ([1.0, math.nan], [1.0, math.nan], 0.0),
+        ([1.0, math.inf], [1.0, math.inf], 0.0),
+        ([1.0, math.inf], [1.0, -math.inf], math.inf),
+        ([1.0, math.nan], [1.0, math.inf], math.inf),
+        ([1.0, math.inf], [1.0, 3.0], math.inf),
+        ([1.0, 3.0], [1.0, math.nan], math.inf),
+        ([2.0, math.nan], [1.0, math.nan], 1.0),
+        ([1.0, math.inf], [1.0, 65519.0], 0.0),
+        ([1.0, 65504.0], [1.0, math.inf], 6e-4),
+        ([1.0, 65504.0], [1.0, -math.inf], 2.0),
+        ([3e30, 3e30], [3e30, 3e30], 0.0),
+    ],
+)
+def test_the_error(got: list[float], expected: list[float], error: float) -> None:
+    found = module._error(np.float32(got), np.float32(expected), DataType.Half)
+    assert found == pytest.approx(error, rel=0.01, abs=7e-4)
+
+
+def test_a_result_with_infinities_in_other_places(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = kernel_for(overflowing("log"), SMALL)
+    real = module._error
+    monkeypatch.setattr(module, "_error", lambda got, *rest: real(np.nan_to_num(got), *rest))
+    outcome = check(kernel, random_inputs(kernel.fusion, SMALL, 0, "cpu"))
+    assert not outcome.passed and outcome.error == math.inf
+    assert "error (Frobenius norm) inf, limit 6e-04; inf or nan in other places" in outcome.text

@@ -17,6 +17,7 @@ from tests.schedules import definition
 from wsched import MatmulParams, __version__
 from wsched.choose.presets import PRESETS
 from wsched.cli.app import app, main
+from wsched.cli.check import multiprocessors
 from wsched.schedule.matmul.params import TileRasterizationOrder
 
 SMALL = ["--shape", "64x128x64"]
@@ -43,11 +44,14 @@ def invoke(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+PLANNED = re.compile(r"^  planned for \d+ multiprocessors\n")
+
+
 def printed(*arguments: object) -> str:
     """Standard output of a command that succeeds."""
     result = invoke(*arguments)
     assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
+    assert PLANNED.sub("", result.stderr) == ""
     return str(result.stdout)
 
 
@@ -137,6 +141,21 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
     assert message == f"Invalid value for --dir: {file}: Not a directory"
 
 
+def test_all_commands_plan_for_the_same_device(file: Path) -> None:
+    """One default, an H200's where there is no GPU, and one option, said by each of them."""
+    here = multiprocessors()
+    told = {
+        command: invoke(command, file, *SMALL, *options)
+        for command, options in (("dump", ["--stage", "kernel"]), ("run", []), ("explain", []))
+    }
+    name = parse_kernel(told["dump"].stdout).name
+    assert all(name in result.stdout for result in told.values())
+    assert told["dump"].stderr == f"  planned for {here} multiprocessors\n"
+    assert told["run"].stdout.endswith(f"  planned for {here} multiprocessors\n")
+    assert f" on {here} multiprocessors: {name}" in told["explain"].stdout
+    assert "planned for 7 multiprocessors" in printed("run", file, *SMALL, "--sms", 7)
+
+
 # --- run ----------------------------------------------------------------------------------------
 
 
@@ -179,9 +198,9 @@ def test_run_is_too_large_for_the_machine(file: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("wsched.cli.check.device", lambda: "cpu")
     text = refusal(["run", file, "--shape", "2048x2048x512"])
     assert re.fullmatch(
-        r"a run of matmul_\S+ on the machine that takes (about|more than) \d+ s is not supported; "
-        r"supported: runs of up to 0 s\. Take a smaller problem, or raise the limit: "
-        r"limit_seconds or WSCHED_MACHINE_SECONDS\n",
+        r"a run of matmul_\S+ on the machine that takes (about|more than) [\d.]+ s is not "
+        r"supported; supported: runs of up to 0\.001 s\. Take a smaller problem, or raise the "
+        r"limit: limit_seconds or WSCHED_MACHINE_SECONDS\n",
         text,
     )
 

@@ -88,10 +88,10 @@ def test_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedError) as caught:
         wsched.execute(definition(), inputs, params=SCHEDULES["coop_128x256"])
     # How long it takes is an estimate, calibrated elsewhere.
-    text = re.sub(r"(more than|about) \d+ s", "about N s", str(caught.value))
+    text = re.sub(r"(more than|about) [\d.]+ s", "about N s", str(caught.value))
     assert text == (
         f"a run of {name} on the machine that takes about N s is not supported; supported: runs of "
-        "up to 0 s. Take a smaller problem, or raise the limit: limit_seconds or "
+        "up to 0.001 s. Take a smaller problem, or raise the limit: limit_seconds or "
         "WSCHED_MACHINE_SECONDS"
     )
 

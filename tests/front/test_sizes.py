@@ -84,6 +84,23 @@ def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("extents", "what"),
+    [
+        (Extents(65536, 32768, 64), "T3 with 65536 x 32768 = 2147483648 elements"),
+        (Extents(2**25, 16, 64), "T0 with 33554432 x 64 = 2147483648 elements"),
+    ],
+)
+def test_what_execute_refuses_for_its_size_is_not_promised(extents: Extents, what: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        extents.problem(import_fusion(definition()))
+    assert error.value.what.endswith(what.partition(" ")[2])
+    assert error.value.supported == "fewer than 2**31 elements"
+    pytest.importorskip("torch")
+    found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
+    assert found.route != "wsched" and "fewer than 2**31" in found.refusals[0].reason
+
+
 KERNEL = Extents(256, 256, 128)
 
 

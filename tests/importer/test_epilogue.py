@@ -184,6 +184,11 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
             POINTWISE,
         ),
         (
+            ["c = fd.define_scalar(2.0)", "d = fd.ops.mul(y, fd.ops.exp(c))"],
+            "line 6: fd.ops.exp of constants alone",
+            "of constants: fd.ops.{cast, add, sub, mul, div, truediv, neg}",
+        ),
+        (
             ["d = fd.ops.lineer(y, y)"],
             "line 5: the unknown operation fd.ops.lineer",
             "operations of nvFuser. Did you mean fd.ops.linear?",
@@ -202,7 +207,7 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
         ),
         (
             ["a = fd.ops.gt(y, 0.0)", "b = fd.ops.where(a, 0.1, 0.0)", "d = fd.ops.mul(b, y)"],
-            "fd.ops.where of numbers alone",
+            "fd.ops.where of constants alone",
             "one tensor beside them",
         ),
         (

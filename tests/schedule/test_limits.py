@@ -156,6 +156,13 @@ def test_legal(params: MatmulParams) -> None:
             ],
         ),
         (
+            replace(COOPERATIVE, grid_traversal_factor=(2**30, 1)),
+            [
+                "grid_traversal_factor=(1073741824, 1): at most 255, so that 1073741824 rows of "
+                "tiles are fewer than 2**31",
+            ],
+        ),
+        (
             replace(
                 PING_PONG,
                 tile_sizes=MatMulTileOptions(GemmTile(128, 128, 64), GemmTile(128, 128, 64)),

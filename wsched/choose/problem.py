@@ -9,9 +9,9 @@ from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
 from wsched.schedule.matmul.demands import Demands
 
-__all__ = ["H200", "H200_L2_BYTES", "Problem", "demands", "epilogue_work"]
+__all__ = ["H200", "H200_L2_BYTES", "H200_SMS", "Problem", "demands", "epilogue_work"]
 
-H200, H200_L2_BYTES = "NVIDIA H200", 60 * 2**20
+H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
 """Name of the device that is planned for where there is none, and the size of its L2."""
 
 FUNCTION, MATRIX = 12, 8

@@ -16,6 +16,8 @@ from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
+from wsched.choose.problem import H200_SMS
+from wsched.cli.check import multiprocessors
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
 from wsched.front.schedule import Schedule
@@ -67,7 +69,13 @@ Shape = Annotated[
     ),
 ]
 Sms = Annotated[
-    int, typer.Option("--sms", min=1, help="Multiprocessors of the device to plan for.")
+    int | None,
+    typer.Option(
+        "--sms",
+        min=1,
+        help="Multiprocessors of the device to plan for; by default those of the GPU that is here, "
+        f"else {H200_SMS}, those of an H200.",
+    ),
 ]
 Params = Annotated[
     str | None,
@@ -101,18 +109,20 @@ def dump(
         ),
     ] = "loops",
     shape: Shape = None,
-    sms: Sms = 4,
+    sms: Sms = None,
     params: Params = None,
     folder: Annotated[Path, typer.Option("--dir", help="Where 'all' goes.")] = Path("wsched-dump"),
 ) -> None:
     """Print one stage of a definition's kernel, or write all of them."""
     definition, extents = _read(file, shape)
+    sms = multiprocessors(sms)
     if stage == "schedule":
         typer.echo(str(schedule_for(definition, extents, sms, _params(params))), nl=False)
         return
     kernel = kernel_for(definition, extents, sms, _params(params))
     if stage != "all":
         typer.echo(kernel.dump(stage), nl=False)
+        typer.echo(_planned(definition, sms), err=True, nl=False)  # programs read the other
         return
     try:
         dumps = kernel.dump_all(folder / kernel.kernel.name)
@@ -128,17 +138,19 @@ def dump(
 def run(
     file: File,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
-    from wsched.cli.check import check, device, multiprocessors, random_inputs
+    from wsched.cli.check import check, device, random_inputs
 
     definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    sms = multiprocessors(sms)
+    kernel = kernel_for(definition, extents, sms, _params(params))
     outcome = check(kernel, random_inputs(kernel.fusion, extents, seed, where))
-    typer.echo(outcome.text, nl=False)
+    typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
 
@@ -146,6 +158,7 @@ def run(
 def trace(
     file: File,
     shape: Shape = None,
+    sms: Sms = None,
     params: Params = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
     json_path: Annotated[
@@ -156,15 +169,16 @@ def trace(
     ] = None,
 ) -> None:
     """Run a definition with clocks: when each warp waited, computed and stored."""
-    from wsched.cli.check import device, multiprocessors, random_inputs
+    from wsched.cli.check import device, random_inputs
 
     if find_spec("torch") is None:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
     definition, extents = _read(file, shape)
     where = device()
-    kernel = kernel_for(definition, extents, multiprocessors(where), _params(params))
+    sms = multiprocessors(sms)
+    kernel = kernel_for(definition, extents, sms, _params(params))
     found = kernel.trace(*random_inputs(kernel.fusion, extents, seed, where))
-    typer.echo(found.table(), nl=False)
+    typer.echo(f"{found.table()}{_planned(definition, sms)}", nl=False)
     for write, path, name in (
         (found.save, json_path, "--json"),
         (found.plot, plot_path, "--plot"),
@@ -180,13 +194,13 @@ def trace(
 def explain_command(
     file: File,
     shape: Shape = None,
-    sms: Sms = 132,
+    sms: Sms = None,
     params: Params = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which way a definition goes on a GPU, every choice and every refusal."""
     asked, given = _asked(shape), _params(params)
-    definition = _definition(file)
+    definition, sms = _definition(file), multiprocessors(sms)
     with _named(file):
         found = explain_definition(
             definition,
@@ -265,6 +279,11 @@ def _definition(file: Path) -> str | Schedule:
     text = _text(file)
     with _named(file, ScheduleError):
         return read_definition(text)
+
+
+def _planned(definition: str | Schedule, sms: int) -> str:
+    """What a kernel was planned for; empty of a schedule, which is what it is."""
+    return "" if isinstance(definition, Schedule) else f"  planned for {sms} multiprocessors\n"
 
 
 def _asked(shape: str | None) -> Extents | None:

@@ -6,6 +6,7 @@ with NumPy, so that a checkout without nvFuser and torch can still be tried.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib.util import find_spec
 from time import perf_counter
@@ -14,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
+from wsched.choose.problem import H200_SMS
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
-from wsched.run.cpu import MULTIPROCESSORS, run_arrays
+from wsched.run.cpu import run_arrays
 from wsched.run.reference import reference
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
 
 TOLERANCE = {DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5}
 """Relative Frobenius error against fp32 that rounding to a type may cause."""
+
+LARGEST = {DataType.BFloat16: 3.3895e38, DataType.Half: 65504.0, DataType.Float: 3.4028e38}
+"""The largest finite value of a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,8 @@ class Outcome:
 
     Args:
         passed: whether ``error`` is below ``limit``.
-        error: relative Frobenius error against a matmul of the same inputs in fp32.
+        error: relative Frobenius error of what is finite, against a matmul of the same inputs in
+            fp32; infinite if a value is inf or nan where the other one is not.
         limit: the tolerance of the coarsest type that the result was rounded to.
         seconds: wall time of the run, without compiling.
         text: for people, a few lines.
@@ -55,13 +61,13 @@ def device() -> str:
     return "cuda" if usable else "cpu"
 
 
-def multiprocessors(where: str) -> int:
-    """SMs of the device, those that the machine model pretends to have on ``cpu``."""
-    if where == "cpu":
-        return MULTIPROCESSORS
+def multiprocessors(asked: int | None = None) -> int:
+    """SMs to plan for: those asked for, else those of the GPU that is here, else an H200's."""
+    if asked is not None or device() == "cpu":
+        return asked or H200_SMS
     import torch
 
-    return int(torch.cuda.get_device_properties(where).multi_processor_count)
+    return int(torch.cuda.get_device_properties("cuda").multi_processor_count)
 
 
 def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> list[Any]:
@@ -110,7 +116,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         got, seconds = _run_torch(kernel, inputs)
         product = torch.einsum(_formula(fusion), *(x.float() for x in operands)).cpu().numpy()
     expected = reference(fusion, product, _epilogue_inputs(fusion, inputs))
-    error = max(map(_error, got, expected))
+    types = [b.dtype for b in fusion.outputs]
+    error = max(map(_error, got, expected, types))
+    odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
     sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
@@ -119,17 +127,38 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     text = (
         f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
         "fp32\n"
-        f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}\n"
+        f"  relative error (Frobenius norm) {error:.1e}, limit {limit:.0e}{_odd(odd, error)}\n"
         f"  {kernel.kernel.name}\n"
         f"  ran on {where} in {seconds:.2g} s\n"
     )
     return Outcome(passed, error, limit, seconds, text)
 
 
-def _error(got: Any, expected: Any) -> float:
-    """Relative error by the Frobenius norm."""
-    scale = float(np.linalg.norm(expected)) or 1.0
-    return float(np.linalg.norm(got - expected)) / scale
+def _odd(count: int, error: float) -> str:
+    """What to say of values that are inf or nan."""
+    if math.isinf(error):
+        return "; inf or nan in other places than expected"
+    return f"; {count} values are inf or nan, as expected" if count else ""
+
+
+def _error(got: Any, expected: Any, dtype: DataType) -> float:
+    """Relative error by the Frobenius norm, in fp64; infinite where one alone is not finite.
+
+    Beside the largest value of the result's type, an infinity counts as that value.
+    """
+    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    largest = LARGEST[dtype]
+    near = largest * (1 - TOLERANCE[dtype])
+    pair = got, expected
+    got, expected = (
+        np.where(np.isinf(x) & np.isfinite(y) & (np.abs(y) >= near), np.copysign(largest, x), x)
+        for x, y in (pair, pair[::-1])
+    )
+    finite = np.isfinite(got) & np.isfinite(expected)
+    if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+        return math.inf
+    scale = float(np.linalg.norm(expected[finite])) or 1.0
+    return float(np.linalg.norm(got[finite] - expected[finite])) / scale
 
 
 def _is_operand(binding: TensorBinding) -> bool:

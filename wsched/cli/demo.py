@@ -10,6 +10,7 @@ from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
 from wsched.importer.linear import LINEAR
 from wsched.run.compiled import CompiledFusion
+from wsched.run.cpu import MULTIPROCESSORS
 from wsched.schedule.loops import side_by_side
 
 __all__ = ["run_demo"]
@@ -28,10 +29,12 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     where = device()
     extents = EXTENTS[where]
     fusion = import_fusion(definition)
-    kernel = kernel_for(definition, extents, multiprocessors(where))
+    sms = multiprocessors(MULTIPROCESSORS if where == "cpu" else None)
+    kernel = kernel_for(definition, extents, sms)
     print(f"1. A fusion, from {origin}\n")
     print(_indented(str(definition)))
-    print(f"2. Scheduled for M x N x K = {extents}:\n   {kernel.kernel.name}\n")
+    print(f"2. Scheduled for M x N x K = {extents} on {sms} multiprocessors:")
+    print(f"   {kernel.kernel.name}\n")
     print(_indented(side_by_side(kernel.fusion)))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
     print(_indented("".join(map(str, kernel.plan.relations))))

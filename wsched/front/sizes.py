@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
 from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
@@ -12,6 +14,7 @@ from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
+from wsched.run.arguments import MAX_ELEMENTS
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.input_error import InputError
@@ -49,7 +52,17 @@ class Extents:
         return {"M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
-        """The heuristic's question for these extents."""
+        """The heuristic's question for these extents.
+
+        Raises:
+            UnsupportedError: a tensor of so many elements that no kernel takes it.
+        """
+        for binding in (*fusion.inputs, *fusion.outputs):
+            if (count := prod(self.of(axis) for axis in binding.axes)) >= MAX_ELEMENTS:
+                sizes = " x ".join(str(self.of(axis)) for axis in binding.axes)
+                raise UnsupportedError(
+                    f"{binding.tensor} with {sizes} = {count} elements", "fewer than 2**31 elements"
+                )
         n = self.of(fusion.result_axes[1])
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)

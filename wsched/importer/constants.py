@@ -23,7 +23,10 @@ def number(definition: Definition, value: Value) -> float:
     if node.op == "define_scalar":
         return number(definition, node.operands[0])
     if node.op not in SCALAR:
-        raise UnsupportedError(f"fd.ops.{node.op} of numbers", f"of numbers: {', '.join(SCALAR)}")
+        raise UnsupportedError(
+            f"line {node.line}: fd.ops.{node.op} of constants alone",
+            f"of constants: fd.ops.{{{', '.join(SCALAR)}}}",
+        )
     return _fold(node, [number(definition, v) for v in node.operands[: _arity(node)]])
 
 

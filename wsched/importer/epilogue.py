@@ -113,7 +113,9 @@ class EpilogueImport:
         """An operation on operands of any types, promoted as nvFuser promotes them."""
         tensors = [x for x in operands if isinstance(x, Step)]
         if not tensors:
-            raise UnsupportedError(f"fd.ops.{op} of numbers", "one tensor among the operands")
+            raise UnsupportedError(
+                f"fd.ops.{op} of constants alone", "one tensor among the operands"
+            )
         op = ALIASES.get(op, op)
         match promotion(op):
             case Promotion.LOGICAL:
@@ -149,7 +151,7 @@ class EpilogueImport:
         if not kinds:
             if all(_exact(x) for x in operands):
                 return DataType.Double
-            raise UnsupportedError(f"fd.ops.{op} of numbers alone", "one tensor beside them")
+            raise UnsupportedError(f"fd.ops.{op} of constants alone", "one tensor beside them")
         if DataType.Double in kinds:
             return DataType.Double
         return kinds.pop() if len(kinds) == 1 else _FLOAT

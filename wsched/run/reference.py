@@ -1,6 +1,7 @@
 """What a fusion's results should be: its expressions in fp32 with NumPy, behind a given product.
 
-Nothing is rounded to 16 bits on the way, so that a kernel's roundings show as errors.
+Nothing is rounded to 16 bits on the way, so that a kernel's roundings show as errors; but what a
+type cannot hold is infinite.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wsched.fusion import BroadcastOp, Fusion, FusionExpr, MmaOp, PointwiseOp
+from wsched.fusion import BroadcastOp, DataType, Fusion, FusionExpr, MmaOp, PointwiseOp
 
 __all__ = ["FUNCTIONS", "reference"]
 
@@ -73,6 +74,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By the name of the operation, a key of ``lowering.kernel.pointwise.OPS``."""
 
 
+_OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3.3961775e38)}
+"""The least value that is rounded to infinity."""
+
+
 def reference(fusion: Fusion, product: Any, inputs: Mapping[str, Any]) -> list[Any]:
     """The results in the order of the definition, [M, N] in fp32.
 
@@ -86,8 +91,14 @@ def reference(fusion: Fusion, product: Any, inputs: Mapping[str, Any]) -> list[A
         for e in fusion.exprs:
             found = _value(e, values, product)
             if found is not None:
-                values[e.output] = found
+                values[e.output] = _held(found, fusion.tensor(e.output).dtype)
     return [np.broadcast_to(values[b.tensor], product.shape) for b in fusion.outputs]
+
+
+def _held(x: Any, dtype: DataType) -> Any:
+    """Infinities for what is rounded to them in a tensor of that type."""
+    limit = _OVERFLOW.get(dtype)
+    return x if limit is None else np.where(np.abs(x) >= limit, np.copysign(np.inf, x), x)
 
 
 def _value(e: FusionExpr, values: Mapping[str, Any], product: Any) -> Any:

@@ -107,8 +107,8 @@ def aliased(fd: Any) -> None:
     ("build", "reason"),
     [
         (pointwise, "no linear or matmul"),
-        (fp32, "a definition without a matmul of wsched's is not supported; supported: linear or "
-         "matmul"),
+        (fp32, "fd.ops.linear of Float and Float is not supported; supported: BFloat16 and "
+         "BFloat16, Half and Half"),
         (aliased, "line 8: the output tv4, which is written into tv0, is not supported; "
          "supported: outputs with memory of their own"),
     ],

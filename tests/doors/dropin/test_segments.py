@@ -105,7 +105,8 @@ def test_no_matmul_of_ours() -> None:
         fd.add_output(fd.ops.linear(matrix(fd, F32), matrix(fd, F32)))
 
     assert refusal(build) == (
-        "a definition without a matmul of wsched's is not supported; supported: linear or matmul"
+        "fd.ops.linear of Float and Float is not supported; supported: BFloat16 and BFloat16, "
+        "Half and Half"
     )
 
 

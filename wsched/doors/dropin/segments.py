@@ -74,12 +74,15 @@ def cut(
     graph = Graph(definition, types)
     graph.check()
     kernels: list[frozenset[int]] = []
+    refusal = UnsupportedError("a definition whose results need no matmul", "linear or matmul")
     for matmul in graph.matmuls:
         taken = _kernel(graph, matmul, frozenset().union(*kernels), epilogues)
-        if taken:
+        if isinstance(taken, UnsupportedError):
+            refusal = taken
+        else:
             kernels.append(taken)
     if not kernels:
-        raise UnsupportedError("a definition without a matmul of wsched's", "linear or matmul")
+        raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
     groups = list(_groups(graph, kernels))
     if len(groups) > 1 and any(_reordered(n) for n in definition.inputs):
         raise UnsupportedError(
@@ -107,8 +110,8 @@ def _reordered(node: Node) -> bool:
 
 def _kernel(
     graph: Graph, matmul: int, taken: frozenset[int], epilogues: Epilogues
-) -> frozenset[int]:
-    """The operations of a matmul's kernel; none if wsched does not schedule it."""
+) -> frozenset[int] | UnsupportedError:
+    """The operations of a matmul's kernel, or why wsched does not schedule it."""
     if epilogues is Epilogues.NONE:
         followers: list[int] = []
     else:
@@ -120,9 +123,9 @@ def _kernel(
         kernel = _with_private(graph, matmul, kernel, taken)
         try:
             build_fusion(_part(graph, kernel, _leaving(graph, kernel)))
-        except UnsupportedError:
+        except UnsupportedError as e:
             if not followers:
-                return frozenset()
+                return e
             followers.pop()
             continue
         return kernel

@@ -372,6 +372,9 @@ def _grid_reasons(params: MatmulParams) -> Reasons:
             f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "
             "the tile grid, (G, 1)"
         )
+    if outer >= (across := params.grid_across):
+        reasons.append(f"grid_traversal_factor=({outer}, {inner}): at most {across - 1}, so that "
+                       f"{outer} rows of tiles are fewer than 2**31")  # fmt: skip
     if not 1 <= params.splitk_factor <= MAX_SPLITS:
         reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {MAX_SPLITS} parts")
     if params.stream_k and params.splitk_factor > 1:

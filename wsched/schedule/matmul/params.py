@@ -264,6 +264,13 @@ class MatmulParams(Checked):
         return self.tile_sizes.warp_tile if self.ping_pong else self.tile_sizes.cta_tile
 
     @property
+    def grid_across(self) -> int:
+        """Elements that a cluster's tiles take along the faster dimension of the tile grid."""
+        if self.cta_order is TileRasterizationOrder.RowMajor:
+            return self.output_tile.n * self.cluster_dims.n
+        return self.output_tile.m * self.cluster_dims.m
+
+    @property
     def warpgroups(self) -> int:
         """Number of compute warpgroups."""
         cta, warp = self.tile_sizes.cta_tile, self.tile_sizes.warp_tile
