@@ -380,3 +380,21 @@ def test_main_refuses_with_status_2(
         main()
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("no stage 'llvm'; there are: fusion,")
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "linear.py"
+    path.write_bytes(b"def f(fd):\n    x = 3 # \xff\n")
+    assert usage_error(["explain", path]).endswith(
+        "linear.py: line 2: the byte 0xff, which is not UTF-8"
+    )
+
+
+def test_marks_that_editors_leave(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert "wsched's kernel" in printed("explain", file, *SMALL)
+    file.write_bytes(file.read_bytes().replace(b"fd.add_output", b"fd.add\0output"))
+    assert ": the character NUL in `fd.add\\0output(" in refusal(["explain", file])

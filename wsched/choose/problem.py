@@ -9,10 +9,32 @@ from lowering.target.hopper import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
 from wsched.schedule.matmul.demands import Demands
 
-__all__ = ["H200", "H200_L2_BYTES", "H200_SMS", "Problem", "demands", "epilogue_work"]
+__all__ = [
+    "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands", "epilogue_work",
+]  # fmt: skip
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
-"""Name of the device that is planned for where there is none, and the size of its L2."""
+"""Name of the device that is planned for where there is none, the size of its L2, its SMs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A device to plan for: the name that its driver tells, multiprocessors, bytes of L2."""
+
+    name: str
+    sms: int
+    l2_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name} with {self.sms} multiprocessors"
+
+
+GPUS = {
+    "H200": Gpu(H200, H200_SMS, H200_L2_BYTES),
+    "H100": Gpu("NVIDIA H100 80GB HBM3", 132, 50 * 2**20),
+    "H100 PCIe": Gpu("NVIDIA H100 PCIe", 114, 50 * 2**20),
+}
+"""Devices that can be planned for without being there, by their short names."""
 
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""

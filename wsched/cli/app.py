@@ -302,8 +302,13 @@ def _params(asked: str | None) -> MatmulParams | None:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        data = file.read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        text = f"{file}: line {line}: the byte {data[e.start]:#04x}, which is not UTF-8"
+        raise typer.BadParameter(text, param_hint="FILE") from None
+    except OSError as e:
         raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
 
 

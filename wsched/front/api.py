@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.nvfuser_cost import nvfuser_cost
-from wsched.front.explain import explain_given, explain_kernel, explain_other
+from wsched.choose.problem import GPUS
+from wsched.front.explain import explain_given, explain_kernel, explain_on, explain_other
 from wsched.front.explanation import Explanation
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
@@ -15,7 +16,7 @@ from wsched.front.problems import problem_of
 from wsched.front.routes import routes
 from wsched.run.copies import copies
 from wsched.run.host import class_key
-from wsched.run.input_error import require_sequence
+from wsched.run.input_error import InputError, require_sequence
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
@@ -111,17 +112,34 @@ def _first_call(definition: Any, inputs: Sequence[Any], found: Known) -> list[to
 
 
 def explain(
-    definition: Any, inputs: Sequence[torch.Tensor], *, batch_invariant: bool = False
+    definition: Any,
+    inputs: Sequence[torch.Tensor],
+    *,
+    batch_invariant: bool = False,
+    gpu: str | None = None,
 ) -> Explanation:
     """Which way :func:`execute` takes for these inputs, every choice and every refusal.
 
     On a GPU this compiles the kernel; nothing is executed. ``batch_invariant`` as there.
 
+    Args:
+        definition: as there.
+        inputs: tensors; their values are not read.
+        batch_invariant: as there.
+        gpu: the GPU to plan for, ``H200``, ``H100`` or ``H100 PCIe``, wherever the inputs are; by
+            default the device on which they are: the machine model for tensors on the CPU, which
+            pretends to have a few multiprocessors of an H200.
+
     Raises:
-        InputError: the tensors do not fit the definition.
+        InputError: the tensors do not fit the definition, or a GPU that is not known.
         UnsupportedError: none of the ways takes it.
     """
     require_sequence(inputs)
+    if gpu is not None:
+        if gpu not in GPUS:
+            text = f"gpu is {gpu!r}; known are {', '.join(GPUS)}"
+            raise InputError(text, "gpu", str(gpu), ", ".join(GPUS))
+        return explain_on(GPUS[gpu], definition, inputs, batch_invariant=batch_invariant)
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
         kernel = compile(definition, inputs, batch_invariant=batch_invariant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -12,21 +12,24 @@ from wsched.choose.copy_cost import Copy
 from wsched.choose.cost_model import Cost, cost
 from wsched.choose.heuristics import Candidate, candidates, choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Gpu, Problem
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.doors.fallback import rebuild, unknown_ops
 from wsched.front.choices import choices_of
 from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.known import import_fusion, recorded
 from wsched.front.own import kernel_of
+from wsched.front.problems import problem_of
 from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.fusion import Fusion
 from wsched.importer import MissingOp, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.copies import copies
+from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["explain_definition", "explain_given", "explain_kernel", "explain_other"]
+__all__ = ["explain_definition", "explain_given", "explain_kernel", "explain_on", "explain_other"]
 
 
 def explain_kernel(
@@ -158,6 +161,37 @@ def explain_definition(
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     return _explain_others(definition, device, refusals)
+
+
+def explain_on(
+    gpu: Gpu, definition: Any, inputs: Sequence[Any], *, batch_invariant: bool = False
+) -> Explanation:
+    """The explanation for inputs as if they were on a GPU that need not be there.
+
+    Raises:
+        InputError: the tensors do not fit the definition.
+        UnsupportedError: none of the ways takes it.
+    """
+
+    def problem_on(fusion: Fusion) -> Problem:
+        here = problem_of(fusion, inputs, batch_invariant=batch_invariant)
+        return replace(here, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+
+    if isinstance(definition, Schedule):
+        kernel = kernel_of(definition)
+        return explain_given(kernel, problem_on(kernel.fusion), str(gpu))
+    refusals = []
+    try:
+        fusion = laid_out(import_fusion(definition), inputs)
+        problem = problem_on(fusion)
+        kernel, needed = compile_fusion(fusion, choose_params(problem)), copies(fusion, inputs)
+        beside = nvfuser_cost(recorded(definition), fusion, problem, needed)
+        return explain_kernel(kernel, problem, str(gpu), needed, beside)
+    except (UnsupportedError, ScheduleError) as e:
+        if batch_invariant:  # there is no other way then
+            raise
+        refusals.append(Refusal(WSCHED, str(e)))
+    return _explain_others(definition, str(gpu), refusals)
 
 
 def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Explanation:

@@ -1,0 +1,69 @@
+"""An explanation for a GPU that is not here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from tests.schedules import definition
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import GPUS
+from wsched.front.problems import planned
+from wsched.run.compiled import compile_fusion
+from wsched.run.input_error import InputError
+
+torch: Any = pytest.importorskip("torch")
+
+
+def matrices(dtype: Any = None) -> list[Any]:
+    dtype = dtype or torch.bfloat16
+    return [torch.empty(4096, 512, dtype=dtype), torch.empty(2048, 512, dtype=dtype)]
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_what_is_explained_is_what_is_planned(name: str) -> None:
+    gpu, inputs = GPUS[name], matrices()
+    found = wsched.explain(definition(), inputs, gpu=name)
+    fusion, problem = planned(definition(), inputs)
+    problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+    assert found.route == "wsched" and found.device == str(gpu)
+    assert found.kernel is not None and found.kernel.sms == gpu.sms
+    assert found.kernel.params == compile_fusion(fusion, choose_params(problem)).params.to_dict()
+    assert found.nvfuser is not None
+    assert f" on {gpu.sms} multiprocessors: " in str(found).splitlines()[0]
+
+
+def test_the_machine_is_not_taken_for_a_gpu() -> None:
+    here = wsched.explain(definition(), matrices())
+    assert here.device == "cpu" and here.kernel is not None and here.kernel.sms == 4
+
+
+def test_another_way_on_that_gpu() -> None:
+    text = definition().replace("BFloat16", "Float")
+    found = wsched.explain(text, matrices(torch.float32), gpu="H200")
+    assert found.route in ("nvfuser", "torch")
+    assert "fd.ops.linear of Float and Float" in found.refusals[0].reason
+    with pytest.raises(UnsupportedError, match=r"^fd\.ops\.linear of Float and Float"):
+        wsched.explain(text, matrices(torch.float32), gpu="H200", batch_invariant=True)
+
+
+def test_layouts_count() -> None:
+    """Operands that lie otherwise in memory have another kernel."""
+    columns = [matrices()[0], torch.empty(512, 2048, dtype=torch.bfloat16).T]
+    names = [
+        wsched.explain(definition(), inputs, gpu="H200").to_dict()["kernel"]
+        for inputs in (matrices(), columns)
+    ]
+    assert names[0] != names[1] and None not in names
+
+
+def test_a_gpu_that_nobody_knows() -> None:
+    with pytest.raises(InputError) as error:
+        wsched.explain(definition(), matrices(), gpu="B200")
+    assert str(error.value) == "gpu is 'B200'; known are H200, H100, H100 PCIe"
+    with pytest.raises(InputError):
+        wsched.explain(definition(), matrices()[:1], gpu="H200")
