@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from lowering.ground.expr import Expr, Special
+from lowering.ground.expr import Special
 from tests.schedules import definition
 from wsched import LoadStoreOpType, MemoryType, ParallelType, Schedule, WarpSpecialized
 
@@ -66,7 +64,11 @@ class Own:
 
     def multiply(self, *outer: str) -> None:
         """The accumulator: ``outer``, then the wgmmas of a slice."""
-        c = self.s[self.acc].split("Ki", 16, labels=("k16", "k")).split("Mi", 64, labels=("m64", "m"))
+        c = (
+            self.s[self.acc]
+            .split("Ki", 16, labels=("k16", "k"))
+            .split("Mi", 64, labels=("m64", "m"))
+        )
         c.reorder([*outer, "k16", "m64"]).parallelize(["m", "Ni", "k"], P.Mma)
 
     def store(self, *outer: str, chunk: int | None = 64, inside: str) -> None:
@@ -79,7 +81,9 @@ class Own:
             c.reorder([*loops, *(["chunk"] if chunk is not None else [])])
             if t in self.fragments:
                 c.split("Mi", 64, labels=("m64", "Mi"))
-            c.parallelize([len(c.loops) - 2, len(c.loops) - 1], P.Mma if t in self.fragments else P.Bulk)
+            c.parallelize(
+                [len(c.loops) - 2, len(c.loops) - 1], P.Mma if t in self.fragments else P.Bulk
+            )
         last = "chunk" if chunk is not None else inside
         direct = self.out in self.fragments
         for t in self.compute[1:-1]:
