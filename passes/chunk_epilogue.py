@@ -60,7 +60,7 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
     after, with two buffers::
 
         shared D_s: bf16[4][64x64] swizzle 128
-        named_barrier D_store[2] id 1 threads 128
+        named_barrier D_store[2] threads 128
         for c in 0 .. 4 unroll {
           ...
           if %warpgroup.warp == 0 { elect { bulk.wait 1, read=true } }
@@ -102,9 +102,8 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
     staged = {s.dst.map: _buffer(names, s, groups * buffers) for s in stores}
     if len(staged) < len(stores):
         raise InternalError("chunk_epilogue", f"role {role.name} stores a tensor twice in a chunk")
-    base = 1 + sum(b.count for b in kernel.named_barriers)
     first = stores[0].dst.map
-    barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, base, hopper.WARPGROUP)
+    barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, hopper.WARPGROUP)
     maps = tuple(
         t.boxed(b.rows, b.cols, b.swizzle) if (b := staged.get(t.name)) else t
         for t in kernel.tensor_maps

@@ -54,7 +54,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        named_barrier order[2] id 1 threads 256
+        named_barrier order[2] threads 256
         if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) { bar.arrive order[0] }
         for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
           bar.sync order[wg]
@@ -119,9 +119,8 @@ def _place(body: Body, ring: CircularBuffer) -> Body:
 def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     if (ring.groups, ring.consumers) != (2, 1):
         raise UnsupportedError(f"ping-pong over {ring.groups} compute warpgroups", "two warpgroups")
-    base = 1 + sum(b.count for b in kernel.named_barriers)
     names = Names(kernel)
-    order = NamedBarrierArray(names.new("order"), 2, base, 2 * hopper.WARPGROUP)
+    order = NamedBarrierArray(names.new("order"), 2, 2 * hopper.WARPGROUP)
 
     def role(r: Role) -> Role:
         if not consumes(r.body, ring.name):

@@ -16,6 +16,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
 from passes.allocate_mbarriers import allocate_mbarriers
+from passes.allocate_named_barriers import allocate_named_barriers
 from passes.allocate_shared import allocate_shared
 from passes.chunk_epilogue import chunk_epilogue
 from passes.circular_buffer import circular_buffer
@@ -64,6 +65,7 @@ PASSES: tuple[Pass, ...] = (
     set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
     wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
+    allocate_named_barriers,  # hardware ids, of which there are 16
     allocate_shared,  # byte offsets, limit checked
     reshape_pointwise,  # the epilogue's arithmetic, cheaper where an identity allows it
     simplify,

@@ -1,10 +1,13 @@
 """Move registers from the load role to the compute role with ``setmaxnreg``.
 
-Requires: roles of whole warpgroups.
+Requires: roles that divide the CTA's warps.
 Guarantees: each role begins with its ``setmaxnreg``, and the counts fit the CTA's pool. ptxas
 accepts an impossible pair silently and the kernel then waits for ever for registers that nobody
 gives back, so the sum is checked here: over all roles, threads x registers must not exceed
 threads x floor8(65536 / threads).
+
+setmaxnreg is one statement of all four warps of a warpgroup. Roles that share a warpgroup want the
+same count, and get a role around them that has it.
 
 After ``warp_specialize``, before ``wait_for_earlier_grids``, which stands behind a role's head.
 """
@@ -15,8 +18,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import InternalError, ScheduleError
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Role, Roles, SetMaxNReg
-from lowering.kernel.visit import map_roles
+from lowering.kernel.nodes import Role, Roles, SetMaxNReg, Stmt
 from lowering.target import hopper
 from passes.options import LoweringOptions
 
@@ -36,26 +38,80 @@ def reallocate_registers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         role compute warps 0 .. 8 as wg { setmaxnreg inc, 232  ... }
         role load warps 8 .. 12 { setmaxnreg dec, 40  ... }
 
+    Roles that share a warpgroup::
+
+        role left warps 8 .. 9 registers 40 { ... }
+        role right warps 9 .. 12 registers 40 { ... }
+
+    after::
+
+        role left_right warps 8 .. 12 {
+          setmaxnreg dec, 40
+          roles { role left warps 8 .. 9 { ... }  role right warps 9 .. 12 { ... } }
+        }
+
     Raises:
-        ScheduleError: a count that setmaxnreg cannot take, or a pair beyond the pool.
-        InternalError: only some roles have a count.
+        ScheduleError: a count that setmaxnreg cannot take, or counts beyond the pool.
+        InternalError: only some roles have a count, or a warpgroup would have several.
     """
-    counts = {r.name: r.registers for s in kernel.body if isinstance(s, Roles) for r in s.roles}
-    if not any(count is not None for count in counts.values()):
-        return kernel
-    load, compute = counts.get("load"), counts.get("compute")
-    if load is None or compute is None:
-        raise InternalError("reallocate_registers", f"registers of roles: {counts}")
-    problem = hopper.register_pair_problem(kernel.threads, load, compute)
-    if problem:
-        legal = tuple(f"num_registers={pair}" for pair in hopper.register_pairs(kernel.threads))
-        wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
-        raise ScheduleError("registers", wrote, problem, legal or ("num_registers=None",))
-    entry = hopper.registers_at_entry(kernel.threads)
+    return replace(kernel, body=tuple(_reallocated(s, kernel.threads) for s in kernel.body))
 
-    def role(r: Role) -> Role:
-        count = compute if r.name == "compute" else load
+
+def _reallocated(stmt: Stmt, threads: int) -> Stmt:
+    if not isinstance(stmt, Roles) or all(r.registers is None for r in stmt.roles):
+        return stmt
+    parts = [(_count(run), run) for run in _by_warpgroup(stmt.roles)]
+    _check(threads, parts)
+    entry = hopper.registers_at_entry(threads)
+
+    def headed(count: int, run: tuple[Role, ...]) -> Role:
         head = SetMaxNReg("dec" if count <= entry else "inc", count)
-        return replace(r, body=(head, *r.body), registers=None)
+        inner = tuple(replace(r, registers=None) for r in run)
+        if len(run) == 1:
+            return replace(inner[0], body=(head, *inner[0].body))
+        warps = sum(r.warps for r in run)
+        name = "_".join(r.name for r in run)
+        return Role(name, run[0].first_warp, warps, (head, Roles(inner)))
 
-    return map_roles(kernel, role)
+    return Roles(tuple(headed(*part) for part in parts))
+
+
+def _by_warpgroup(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
+    """The shortest runs of neighbours that are whole warpgroups; a role alone in the usual case."""
+    runs: list[tuple[Role, ...]] = []
+    run: tuple[Role, ...] = ()
+    for role in sorted(roles, key=lambda r: r.first_warp):
+        run = (*run, role)
+        if role.span.stop % 4 == 0:
+            runs.append(run)
+            run = ()
+    if run:
+        names = ", ".join(r.name for r in run)
+        raise InternalError("reallocate_registers", f"{names}: not a whole warpgroup in the end")
+    return runs
+
+
+def _count(run: tuple[Role, ...]) -> int:
+    """The registers that all roles of a run want."""
+    counts = {r.name: r.registers for r in run}
+    first = run[0].registers
+    if first is None or set(counts.values()) != {first}:
+        raise InternalError("reallocate_registers", f"registers of roles: {counts}")
+    return first
+
+
+def _check(threads: int, parts: list[tuple[int, tuple[Role, ...]]]) -> None:
+    """Refuse counts beyond the pool; a load and a compute role as the schedule has them."""
+    by_name = {r.name: count for count, run in parts for r in run}
+    if by_name.keys() == {"load", "compute"}:
+        load, compute = by_name["load"], by_name["compute"]
+        problem = hopper.register_pair_problem(threads, load, compute)
+        wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
+        legal = tuple(f"num_registers={pair}" for pair in hopper.register_pairs(threads))
+    else:
+        shares = tuple((32 * sum(r.warps for r in run), count) for count, run in parts)
+        problem = hopper.registers_problem(threads, shares)
+        wrote = "registers of roles: " + ", ".join(f"{n} {c}" for n, c in by_name.items())
+        legal = ()
+    if problem:
+        raise ScheduleError("registers", wrote, problem, legal or ("num_registers=None",))

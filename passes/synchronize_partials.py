@@ -58,7 +58,7 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     after::
 
-        named_barrier parts_sync[2] id 1 threads 128
+        named_barrier parts_sync[2] threads 128
         frag.store_partial parts[7], sum
         bar.sync parts_sync[wg]
         if %warpgroup.warp == 0 {
@@ -89,12 +89,7 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
     if at >= len(kernel.counters):
         raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
     flags, names = kernel.counters[at].name, Names(kernel)
-    barrier = NamedBarrierArray(
-        names.new(f"{workspace}_sync"),
-        role.warps // 4,
-        1 + sum(b.count for b in kernel.named_barriers),
-        hopper.WARPGROUP,
-    )
+    barrier = NamedBarrierArray(names.new(f"{workspace}_sync"), role.warps // 4, hopper.WARPGROUP)
     sync = BarSync(NamedBarrierRef(barrier.name, role.group or ZERO))
 
     def put(stmt: Stmt) -> Body | None:

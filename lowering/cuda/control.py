@@ -102,18 +102,19 @@ def _elect(e: Emitter, s: Elect) -> None:
 
 
 def _roles(e: Emitter, s: Roles) -> None:
-    warps = e.kernel.threads // 32
-    roles = sorted(s.roles, key=lambda r: r.first_warp)
-    edge = 0
+    outer, roles = e.warps, sorted(s.roles, key=lambda r: r.first_warp)
+    edge = outer.start
     for role in roles:
-        if role.first_warp != edge or role.first_warp % 4 or role.warps % 4:
+        if role.first_warp != edge:
             raise InternalError("emit_cuda", f"role {role.name}: warps do not tile the CTA")
         edge += role.warps
-    if edge != warps:
-        raise InternalError("emit_cuda", f"roles cover {edge} of {warps} warps")
+    if edge != outer.stop:
+        raise InternalError("emit_cuda", f"roles cover {edge} of {outer.stop} warps")
     e.special("warp")
     for role in roles:
+        e.warps = role.span
         _role(e, role, first=role is roles[0], last=role is roles[-1])
+    e.warps = outer
 
 
 def _role(e: Emitter, role: Role, *, first: bool, last: bool) -> None:

@@ -55,6 +55,7 @@ class Emitter:
             calls.
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
+        warps: those that execute the statement at hand.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -68,6 +69,7 @@ class Emitter:
         self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
+        self.warps = range(kernel.threads // 32)
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (
@@ -199,6 +201,8 @@ class Emitter:
     def named_barrier(self, ref: NamedBarrierRef) -> str:
         """Arguments id and thread count of a named barrier."""
         array = self.kernel.named_barrier(ref.array)
+        if array.base is None:
+            raise InternalError("emit_cuda", f"named barrier {ref.array} has no id")
         return f"{self.arg(ref.index + array.base)}, {array.threads}"
 
     def coordinates(self, ref: GmemRef) -> list[str]:

@@ -95,7 +95,7 @@ class FragLoadGlobal(Stmt):
     """
 
     OP: ClassVar[str] = "frag.load_global"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.GLOBAL)
     out: Frag
     src: GmemRef
 
@@ -108,7 +108,7 @@ class LdMatrix(Stmt):
     """
 
     OP: ClassVar[str] = "ldmatrix"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -121,7 +121,7 @@ class LdShared(Stmt):
     """
 
     OP: ClassVar[str] = "ld.shared"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.SHARED)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
 
@@ -138,7 +138,7 @@ class MmaTile(Stmt):
 
     OP: ClassVar[str] = "mma.tile"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         reads=Memory.SHARED_ASYNC,
         consumes=("acc",),
         until="synchronize_wgmma",
@@ -159,7 +159,7 @@ class WgmmaFence(Stmt):
 
     OP: ClassVar[str] = "wgmma.fence"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         since="synchronize_wgmma",
     )
@@ -179,7 +179,7 @@ class Wgmma(Stmt):
 
     OP: ClassVar[str] = "wgmma"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         reads=Memory.SHARED_ASYNC,
         consumes=("acc",),
         flying=("acc",),
@@ -200,7 +200,7 @@ class WgmmaCommit(Stmt):
 
     OP: ClassVar[str] = "wgmma.commit"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         since="synchronize_wgmma",
     )
@@ -214,7 +214,7 @@ class WgmmaWait(Stmt):
 
     OP: ClassVar[str] = "wgmma.wait"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         consumes=("acc",),
         flying=("acc",),

@@ -137,9 +137,9 @@ class Section(Stmt):
 class Role:
     """Warps ``first_warp .. first_warp + warps`` run ``body``.
 
-    ``first_warp`` and ``warps`` are multiples of 4, so that ``setmaxnreg`` and wgmma see whole
-    warpgroups. ``group`` is the index of the executing warpgroup within the role. ``registers`` per
-    thread are what the schedule gives to the role (None after ``reallocate_registers``).
+    In a role of whole warpgroups ``group`` is the index of the executing one within the role. Other
+    roles have none, and hold nothing that warpgroups execute together. ``registers`` per thread are
+    what the schedule gives to the role (None after ``reallocate_registers``).
     """
 
     name: str
@@ -149,10 +149,23 @@ class Role:
     group: Var | None = None
     registers: int | None = None
 
+    @property
+    def span(self) -> range:
+        """Its warps."""
+        return range(self.first_warp, self.first_warp + self.warps)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its warps are whole warpgroups."""
+        return self.first_warp % 4 == self.warps % 4 == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Roles(Stmt):
-    """Every warp of the CTA runs exactly one role; no role returns early."""
+    """Every warp of the CTA runs exactly one role; no role returns early.
+
+    At the top of a kernel, or directly in a role, whose warps it divides among roles of their own.
+    """
 
     OP: ClassVar[str] = "roles"
     TRAITS: ClassVar[Traits] = Traits(
@@ -167,13 +180,13 @@ class Roles(Stmt):
 class SetMaxNReg(Stmt):
     """``setmaxnreg.{inc,dec}.sync.aligned``: the executing warpgroup's registers per thread.
 
-    ``inc`` blocks until the CTA's pool has the registers, so a pair whose sum exceeds the pool
-    hangs; ``reallocate_registers`` checks the sum.
+    All four warps execute the same statement. ``inc`` blocks until the CTA's pool has the
+    registers, so a pair whose sum exceeds the pool hangs; ``reallocate_registers`` checks the sum.
     """
 
     OP: ClassVar[str] = "setmaxnreg"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         since="reallocate_registers",
     )

@@ -101,10 +101,10 @@ class Declarations(Lexer):
         name = self.name()
         self.expect("[")
         count = self.integer()
-        self.expect("]", "id")
-        base = self.integer()
+        self.expect("]")
+        base = self.integer() if self.accept("id") else None
         self.expect("threads")
-        return NamedBarrierArray(name, count, base, self.integer())
+        return NamedBarrierArray(name, count, self.integer(), base)
 
     def circular_buffer(self) -> CircularBuffer:
         """Take a circular buffer."""

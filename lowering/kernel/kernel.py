@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
+from lowering.kernel.traits import PLACED, Filled
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
@@ -22,6 +24,7 @@ class MBarrierArray:
     ``offset`` in bytes, None until ``allocate_shared``.
     """
 
+    FILLED: ClassVar[Filled] = PLACED
     name: str
     stages: int
     arrivals: int
@@ -30,12 +33,16 @@ class MBarrierArray:
 
 @dataclass(frozen=True, slots=True)
 class NamedBarrierArray:
-    """``count`` named barriers with hardware ids ``base .. base + count``, of ``threads`` each."""
+    """``count`` named barriers with hardware ids ``base .. base + count``, of ``threads`` each.
 
+    ``base`` is None until ``allocate_named_barriers``.
+    """
+
+    FILLED: ClassVar[Filled] = (("base", "allocate_named_barriers"),)
     name: str
     count: int
-    base: int
     threads: int
+    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ class WordArray:
     ``allocate_shared``.
     """
 
+    FILLED: ClassVar[Filled] = PLACED
     name: str
     count: int
     offset: int | None = None

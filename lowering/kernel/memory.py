@@ -58,7 +58,7 @@ class StoreTile(Stmt):
 
     OP: ClassVar[str] = "store.tile"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         writes=Memory.GLOBAL,
         until="chunk_epilogue",
     )
@@ -76,7 +76,7 @@ class FragStoreGlobal(Stmt):
     """
 
     OP: ClassVar[str] = "frag.store_global"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, writes=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.GLOBAL)
     dst: GmemRef
     value: Frag
 
@@ -160,7 +160,7 @@ class StMatrix(Stmt):
 
     OP: ClassVar[str] = "stmatrix"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         writes=Memory.SHARED,
         since="chunk_epilogue",
     )
@@ -174,7 +174,7 @@ class StShared(Stmt):
 
     OP: ClassVar[str] = "st.shared"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         writes=Memory.SHARED,
         since="chunk_epilogue",
     )

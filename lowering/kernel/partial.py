@@ -17,7 +17,7 @@ class FragStorePartial(Stmt):
     """``st.global.v4``: a whole fragment into a slot, each thread its own registers."""
 
     OP: ClassVar[str] = "frag.store_partial"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, writes=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.GLOBAL)
     dst: PartialRef
     value: Frag
 
@@ -30,7 +30,9 @@ class FragAddPartial(Stmt):
     """
 
     OP: ClassVar[str] = "frag.add_partial"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, reads=Memory.GLOBAL, consumes=("acc",))
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARPGROUP, reads=Memory.GLOBAL, consumes=("acc",)
+    )
     out: Frag
     acc: Frag
     src: PartialRef
@@ -44,7 +46,7 @@ class Publish(Stmt):
 
     OP: ClassVar[str] = "publish"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         until="synchronize_partials",
     )
@@ -59,7 +61,7 @@ class Await(Stmt):
 
     OP: ClassVar[str] = "await"
     TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
+        threads=Threads.WARPGROUP,
         synchronizes=True,
         until="synchronize_partials",
     )

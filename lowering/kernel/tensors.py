@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, minimum
 from lowering.ground.types import Swizzle
+from lowering.kernel.traits import PLACED, Filled
 
 __all__ = ["GlobalTensor", "SharedBuffer", "TensorMap"]
 
@@ -131,6 +132,7 @@ class SharedBuffer:
     ``allocate_shared``.
     """
 
+    FILLED: ClassVar[Filled] = PLACED
     name: str
     dtype: DType
     stages: int

@@ -75,7 +75,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
     for b in kernel.mbarriers:
         yield f"mbarrier {b.name}[{b.stages}] arrivals {b.arrivals}" + _at(b.offset)
     for n in kernel.named_barriers:
-        yield f"named_barrier {n.name}[{n.count}] id {n.base} threads {n.threads}"
+        base = "" if n.base is None else f" id {n.base}"
+        yield f"named_barrier {n.name}[{n.count}]{base} threads {n.threads}"
     for c in kernel.circular_buffers:
         counts = f"stages {c.stages} groups {c.groups} consumers {c.consumers}"
         shares = "".join(f" {count}x{stride}" for count, stride in c.shares)

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 
-__all__ = ["Memory", "Threads", "Traits"]
+__all__ = ["PLACED", "Filled", "Memory", "Threads", "Traits"]
+
+Filled = tuple[tuple[str, str], ...]
+"""(field, pass) pairs: a field that is not None any more once the pass has run."""
+
+PLACED: Filled = (("offset", "allocate_shared"),)
+"""Of what has a place in shared memory."""
 
 
 class Memory(Flag):
@@ -31,12 +37,14 @@ class Threads(Enum):
     """Which threads execute a statement.
 
     ``ANY``: each thread for itself, under ``elect`` or not. ``WARP``: all threads of a warp
-    together, so never under ``elect``. ``ONE``: one thread, so under ``elect``, where a kernel has
-    roles.
+    together, so never under ``elect``. ``WARPGROUP``: all threads of a warpgroup, four warps from
+    a multiple of four on, so only in a role of whole warpgroups. ``ONE``: one thread, so under
+    ``elect``, where a kernel has roles.
     """
 
     ANY = auto()
     WARP = auto()
+    WARPGROUP = auto()
     ONE = auto()
 
 
@@ -54,7 +62,7 @@ class Traits:
         binds: fields that hold what it defines.
         since: the pass that first makes such statements; none for those of the tile level.
         until: the pass that leaves none of them; none for those of the final kernel.
-        filled: (field, pass): a field that is not None any more once the pass has run.
+        filled: fields that a pass fills.
     """
 
     threads: Threads = Threads.ANY
@@ -66,7 +74,7 @@ class Traits:
     binds: tuple[str, ...] = ("out",)
     since: str | None = None
     until: str | None = None
-    filled: tuple[tuple[str, str], ...] = ()
+    filled: Filled = ()
 
     @property
     def pure(self) -> bool:

@@ -3,9 +3,9 @@
 Rules: names are defined once and before use, with their type; references name storage that
 exists; an accumulator is consumed at most once, on every path and in every iteration; nothing but
 wgmma and ``wgmma.wait`` touches a value in flight; loops yield what they carry; collective
-operations do not stand under ``elect``, and operations of one thread stand only there. What values
-and tensors an operation takes is in ``verify_values``, of how many coordinates in
-``verify_references``.
+operations do not stand under ``elect``, and operations of one thread stand only there. Which
+warps run what is in ``verify_roles``, what values and tensors an operation takes in
+``verify_values``, of how many coordinates in ``verify_references``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
 from lowering.kernel.verify_references import declared_shapes, reference_rules
+from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
 from lowering.kernel.visit import bodies, used
 
@@ -78,6 +79,9 @@ class _Verifier:
         self.names |= set(scope)
         yield from declared(self.kernel)
         yield from declared_shapes(self.kernel)
+        if self.stage is not None:
+            yield from self.stage.undeclared(self.kernel)
+        yield from role_rules(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
 
     def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
@@ -94,7 +98,7 @@ class _Verifier:
 
     def rules(self, stmt: Stmt, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
         threads = stmt.TRAITS.threads
-        if one_thread and threads is Threads.WARP:
+        if one_thread and threads in (Threads.WARP, Threads.WARPGROUP):
             yield f"{stmt.OP} under elect"
         if self.specialized and not one_thread and threads is Threads.ONE:
             yield f"{stmt.OP} outside elect"

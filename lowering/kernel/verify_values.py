@@ -35,13 +35,13 @@ from lowering.kernel.nodes import (
     Wgmma,
 )
 from lowering.kernel.pointwise import OPS
-from lowering.target.hopper import WGMMA_K_BYTES
+from lowering.target.hopper import NAMED_BARRIERS, WGMMA_K_BYTES
 
 __all__ = ["declared", "value_rules"]
 
 
 def declared(kernel: Kernel) -> Iterator[str]:
-    """Rules that the declarations of tensors break."""
+    """Rules that the declarations break."""
     maps = {t.name for t in kernel.tensor_maps}
     seen: set[str] = set()
     for g in kernel.globals:
@@ -51,6 +51,15 @@ def declared(kernel: Kernel) -> Iterator[str]:
         if g.align < 1 or g.align & (g.align - 1):
             yield f"align {g.align} is no power of two{where}"
         seen.add(g.name)
+    owner = {0: "the CTA"}
+    for n in kernel.named_barriers:
+        ids = range(n.base, n.base + n.count) if n.base is not None else ()
+        for i in ids:
+            if not 0 <= i < NAMED_BARRIERS:
+                yield f"no named barrier has id {i}, in: named_barrier {n.name}"
+            elif i in owner:
+                yield f"id {i} belongs to {owner[i]}, in: named_barrier {n.name}"
+            owner[i] = n.name
 
 
 def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:

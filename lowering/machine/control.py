@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Expr, Var
-from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg
+from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, Roles, SetMaxNReg
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Code, Program, Run, execute
 from lowering.machine.scalars import Scalar, bind
@@ -123,22 +123,19 @@ def roles(stmt: Roles, program: Program) -> Run:
     codes = tuple((role, program.body(role.body)) for role in stmt.roles)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
-        mine = [(role, code) for role, code in codes if _has(role, warp.index)]
+        mine = [(role, code) for role, code in codes if warp.index in role.span]
         if len(mine) != 1:
             names = " and ".join(role.name for role, _ in mine) or "no role"
             raise FaultError(f"warp {warp.index} runs {names}, not exactly one role")
         role, code = mine[0]
+        outer = warp.role, warp.group
         warp.role, warp.group = role.name, (warp.index - role.first_warp) // 4
         if role.group is not None:
             bind(warp.env, role.group, warp.group)
         yield from execute(warp, code)
-        warp.role, warp.group = "", 0
+        warp.role, warp.group = outer
 
     return run
-
-
-def _has(role: Role, warp: int) -> bool:
-    return role.first_warp <= warp < role.first_warp + role.warps
 
 
 def setmaxnreg(stmt: SetMaxNReg, program: Program) -> Run:
@@ -152,6 +149,7 @@ def setmaxnreg(stmt: SetMaxNReg, program: Program) -> Run:
             raise FaultError(f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}")
         if count < warp.registers if inc else count > warp.registers:
             raise FaultError(f"setmaxnreg.{stmt.action} to {count} from {warp.registers} registers")
+        warp.cta.together(warp, stmt)
         pool, wanted = warp.cta.pool, 32 * (count - warp.registers)
         while wanted > pool.free:
             yield Blocked(pool, lambda: f"{wanted} registers: the pool has {pool.free}")

@@ -125,6 +125,7 @@ class Warp:
         self.waited = False
         self.knows: set[tuple[str, int]] = set()
         self.registers = cta.registers_at_entry
+        self.setmaxnregs = 0
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
@@ -244,6 +245,8 @@ class Warp:
         left = [b.text() for b in self.cta.named.values() if b.arrived]
         if not self.cta.running and left:
             raise FaultError(f"the CTA ends with a barrier half full: {left[0]}")
+        if not self.cta.running:
+            self.cta.ended()
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
 
@@ -253,7 +256,8 @@ class Cta:
 
     ``words`` has its words, None where nobody has written one;
     ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
-    says whether one of its warps has executed ``griddepcontrol.wait``.
+    says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs`` which warp
+    was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the statement.
     """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
@@ -274,6 +278,7 @@ class Cta:
         self.landing = 0
         self.reads: list[GenericRead] = []
         self.waited = False
+        self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
         self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
 
     def peer(self, rank: int) -> Cta:
@@ -286,6 +291,22 @@ class Cta:
     def named_barrier(self, hardware_id: int, name: str, threads: int) -> NamedBarrier:
         """The named barrier of that hardware id."""
         return self.named.setdefault(hardware_id, NamedBarrier(name, threads))
+
+    def together(self, warp: Warp, stmt: Stmt) -> None:
+        """Raise FaultError unless the warps of a warpgroup execute the same setmaxnregs in turn."""
+        warp.setmaxnregs += 1
+        turn = warp.index // 4, warp.setmaxnregs
+        first = self.setmaxnregs.setdefault(turn, (warp.index, stmt))
+        if first[1] is not stmt:
+            raise FaultError(f"warp {first[0]} of the warpgroup executes another setmaxnreg")
+
+    def ended(self) -> None:
+        """Raise FaultError if some warps of a warpgroup have executed more setmaxnregs."""
+        for warp in (w for w in self.cluster.warps if w.cta is self):
+            if (warp.index // 4, warp.setmaxnregs + 1) in self.setmaxnregs:
+                raise FaultError(
+                    f"warp {warp.index} has ended without a setmaxnreg of its warpgroup"
+                )
 
     def overwrite(self, chunks: Array) -> None:
         """Raise FaultError if 16-byte chunks that a load overwrites may still be read."""

@@ -244,6 +244,8 @@ class _Named:
         i, name = self._index(warp.env), self.array.name
         if not 0 <= i < self.array.count:
             raise FaultError(f"{name}[{i}] lies outside {name}[{self.array.count}]")
+        if self.array.base is None:
+            raise FaultError(f"{name} has no hardware ids")
         hardware_id = self.array.base + i
         if not 0 <= hardware_id < NAMED_BARRIERS:
             raise FaultError(f"{name}[{i}] has hardware id {hardware_id} of {NAMED_BARRIERS}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "multicast_slice", "register_pair_problem", "register_pairs", "registers_at_entry",
-    "slice_problem",
+    "registers_problem", "slice_problem",
 ]  # fmt: skip
 
 WARPGROUP = 128
@@ -92,37 +92,56 @@ def registers_at_entry(threads: int) -> int:
     """Registers per thread that the kernel starts with: the SM's, rounded down to a multiple of 8.
 
     ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads). An
-    instruction can name 255, of which whole steps are 248.
+    instruction can name 255, of which whole steps are 248. Registers are given to whole
+    warpgroups, a warp to each quarter of the SM.
     """
-    return min(REGISTERS // threads, 255) // REGISTER_STEP * REGISTER_STEP
+    given = -(-threads // WARPGROUP) * WARPGROUP
+    return min(REGISTERS // given, 255) // REGISTER_STEP * REGISTER_STEP
+
+
+def registers_problem(threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+    """Why roles of a CTA cannot have the registers that each wants; None if they can.
+
+    The pool is what the CTA was launched with: setmaxnreg only moves registers within it, and an
+    increase beyond it waits for ever, which ptxas does not notice.
+
+    Args:
+        threads: of the CTA.
+        shares: (threads, registers per thread) of each role.
+    """
+    return _count_problem(*(n for _, n in shares)) or _pool_problem(threads, shares)
 
 
 def register_pair_problem(threads: int, load: int, compute: int) -> str | None:
     """Why one load warpgroup cannot keep ``load`` registers a thread and the others ``compute``.
 
-    The pool is what the CTA was launched with: setmaxnreg only moves registers within it, and an
-    increase beyond it waits for ever, which ptxas does not notice. None if the pair is possible.
+    As :func:`registers_problem`; besides, the load warpgroup gives and the others take.
     """
-    low, high = SETMAXNREG_RANGE
-    for count in (load, compute):
-        if count % REGISTER_STEP or not low <= count <= high:
-            return (
-                f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}, not {count}"
-            )
+    if problem := _count_problem(load, compute):
+        return problem
     entry = registers_at_entry(threads)
     if not load <= entry <= compute:
         return (
             f"{load} and {compute} must lie on either side of the {entry} registers that {threads} "
             "threads start with"
         )
-    workers = threads - WARPGROUP
-    need = WARPGROUP * load + workers * compute
-    if need > threads * entry:
-        return (
-            f"{WARPGROUP} x {load} + {workers} x {compute} = {need} registers, the CTA has "
-            f"{threads} x {entry} = {threads * entry}"
-        )
+    return _pool_problem(threads, ((WARPGROUP, load), (threads - WARPGROUP, compute)))
+
+
+def _count_problem(*counts: int) -> str | None:
+    low, high = SETMAXNREG_RANGE
+    for n in counts:
+        if n % REGISTER_STEP or not low <= n <= high:
+            return f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}, not {n}"
     return None
+
+
+def _pool_problem(threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+    need, entry = sum(n * count for n, count in shares), registers_at_entry(threads)
+    if need <= threads * entry:
+        return None
+    parts = " + ".join(f"{n} x {count}" for n, count in shares)
+    return f"{parts} = {need} registers, the CTA has {threads} x {entry} = {threads * entry}"
 
 
 def register_pairs(threads: int) -> tuple[tuple[int, int], ...]:

@@ -248,8 +248,8 @@ def test_error_text() -> None:
         ("tma.store T[0, 0], X[0, 0, 0]", "no shared buffer X"),
         ("roles { role a warps 0 .. 4 { cta.sync } }", "roles cover 4 of 8 warps"),
         (
-            "roles { role a warps 0 .. 2 { cta.sync } role b warps 2 .. 8 { cta.sync } }",
-            "role a: warps do not tile the CTA",
+            "roles { role a warps 0 .. 2 { cta.sync } role b warps 3 .. 8 { cta.sync } }",
+            "role b: warps do not tile the CTA",
         ),
     ],
 )

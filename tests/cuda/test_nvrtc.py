@@ -138,3 +138,28 @@ def test_nvrtc_keeps_no_cache_of_its_own(
     """An answer from its cache has no log of ptxas, so no registers and spills."""
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: version)
     assert nvrtc._uncached() == options
+
+
+def test_roles_that_share_a_warpgroup_keep_its_setmaxnreg() -> None:
+    """ptxas follows setmaxnreg through the chain of branches, with another chain inside of it."""
+    k = parse_kernel(
+        """
+        kernel shared threads 384 cluster 1 grid 1 {
+          named_barrier meet[1] id 1 threads 64
+          roles {
+            role compute warps 0 .. 8 { setmaxnreg inc, 232 cta.sync }
+            role others warps 8 .. 12 {
+              setmaxnreg dec, 40
+              roles {
+                role left warps 8 .. 9 { bar.sync meet[0] }
+                role right warps 9 .. 12 { if %warp == 10 { bar.sync meet[0] } }
+              }
+              cta.sync
+            }
+          }
+        }
+        """
+    )
+    compiled = compile_cubin(emit_cuda(k))
+    assert read_resources(compiled, "shared").clean
+    assert count_opcodes(disassemble(compiled.cubin))["USETMAXREG"] == 2

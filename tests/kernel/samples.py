@@ -27,6 +27,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
+  named_barrier later[1] threads 64
   circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
   circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
   trace spans[8](main_loop, cta)

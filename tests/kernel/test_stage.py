@@ -92,6 +92,22 @@ def test_a_stage_holds_its_nodes(body: str, stage: Stage, problems: list[str]) -
     assert verify(parse_kernel(text(body)), stage) == problems
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (" at 0", "", "S has no offset after allocate_shared"),
+        (" at 16384", "", "full has no offset after allocate_shared"),
+        ("circular", "word w[1] circular", "w has no offset after allocate_shared"),
+        ("circular", "named_barrier n[1] threads 64 circular",
+         "n has no base after allocate_named_barriers"),
+    ],
+)  # fmt: skip
+def test_a_stage_has_placed_its_storage(old: str, new: str, problem: str) -> None:
+    kernel = parse_kernel(text("cta.sync").replace(old, new))
+    assert verify(kernel, FINAL) == [problem]
+    assert verify(kernel, Stage(frozenset({"warp_specialize", "allocate_mbarriers"}))) == []
+
+
 def test_without_a_stage_all_levels_may_stand_together() -> None:
     assert verify(parse_kernel(text(f"release ring, 0 elect {{ {LOAD} }}"))) == []
 
@@ -101,6 +117,7 @@ def test_the_two_ends_of_the_lowering() -> None:
     assert verify(first, Stage()) == verify(last, FINAL) == []
     left = {p.split(", in:")[0] for p in verify(first, FINAL)}
     assert left == {
+        "T6 has no offset after allocate_shared", "T7 has no offset after allocate_shared",
         "section is left after interleave_loads", "produce is left after circular_buffer",
         "load.tile is left after swizzle_shared", "consume is left after circular_buffer",
         "mma.tile is left after synchronize_wgmma", "store.tile is left after chunk_epilogue",

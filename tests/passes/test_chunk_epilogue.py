@@ -66,7 +66,7 @@ def head(stages: int) -> str:
     return HEAD.format(
         box=" box 128x64 swizzle 128",
         shared=f"shared D_s: bf16[{stages}][128x64] swizzle 128\n",
-        barrier="named_barrier D_store[2] id 3 threads 128",
+        barrier="named_barrier D_store[2] threads 128",
     )
 
 

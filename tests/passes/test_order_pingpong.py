@@ -71,8 +71,8 @@ roles {
 
 
 def test_turns_around_whole_main_loops() -> None:
-    """The barrier takes the ids after those in use, and both groups' threads."""
-    order = "named_barrier order[2] id 4 threads 256\n"
+    """The barrier has both groups' threads, and an id later."""
+    order = "named_barrier order[2] threads 256\n"
     before = full(HEAD + RING + BEFORE)
     assert lowered(order_pingpong, HEAD + RING + BEFORE) == full(HEAD + order + RING + AFTER)
     assert before != full(HEAD + order + RING + AFTER)
@@ -118,9 +118,10 @@ def test_cooperative_groups_need_no_order() -> None:
 
 
 def test_more_than_two_groups() -> None:
-    text = HEAD + RING.replace("groups 2", "groups 3") + BEFORE.replace("0 .. 8", "0 .. 12")
+    text = HEAD + RING.replace("groups 2", "groups 3") + BEFORE.replace("8 .. 12", "12 .. 16")
+    text = text.replace("0 .. 8", "0 .. 12")
     with pytest.raises(UnsupportedError) as error:
-        lowered(order_pingpong, text, threads=512)
+        lowered(order_pingpong, text)
     assert str(error.value) == (
         "ping-pong over 3 compute warpgroups is not supported; supported: two warpgroups"
     )
@@ -169,7 +170,7 @@ EPILOGUE = """for c in 0 .. 2 {
 def test_epilogues_that_consume_steps_take_turns_too() -> None:
     """Once for all circular buffers that one loop consumes, with barriers of their own."""
     before = HEAD + RING + AUX + BEFORE.replace("fence.proxy.async\n", EPILOGUE)
-    order = "named_barrier order[2] id 4 threads 256\nnamed_barrier order2[2] id 6 threads 256\n"
+    order = "named_barrier order[2] threads 256\nnamed_barrier order2[2] threads 256\n"
     turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
     begin = "if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
     after = AFTER.replace(begin, begin + "    " + begin.replace("order", "order2")).replace(

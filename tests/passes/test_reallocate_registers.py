@@ -21,10 +21,16 @@ LEGAL_384 = "num_registers=(24, 240); num_registers=(40, 232)"
 LEGAL_512 = "num_registers=(32, 160); num_registers=(40, 152)"
 
 
-def before(load: int, compute: int) -> str:
-    return PLAIN.replace("as wg", f"as wg registers {compute}").replace(
-        "8 .. 12", f"8 .. 12 registers {load}"
-    )
+def before(load: int, compute: int, warps: int = 8) -> str:
+    return f"""
+roles {{
+  role compute warps 0 .. {warps} as wg registers {compute} {{
+    fence.proxy.async
+  }}
+  role load warps {warps} .. {warps + 4} registers {load} {{
+  }}
+}}
+"""
 
 
 def test_the_load_role_gives_and_the_compute_role_takes() -> None:
@@ -54,7 +60,7 @@ def test_without_a_pair_nothing_changes() -> None:
 def test_a_pair_that_is_none() -> None:
     with pytest.raises(InternalError) as error:
         lowered(reallocate_registers, PLAIN.replace("as wg", "as wg registers 232"))
-    assert "registers of roles: {'compute': 232, 'load': None}" in str(error.value)
+    assert "registers of roles: {'load': None}" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,7 @@ def test_a_pair_that_is_none() -> None:
 )  # fmt: skip
 def test_a_pair_that_would_hang(threads: int, pair: tuple[int, int], why: str, legal: str) -> None:
     with pytest.raises(ScheduleError) as error:
-        lowered(reallocate_registers, before(*pair), threads=threads)
+        lowered(reallocate_registers, before(*pair, threads // 32 - 4))
     assert str(error.value) == (
         f"ScheduleError[registers]: WarpSpecialized(num_registers={pair}): {why}\n"
         f"  legal here: {legal}"
@@ -83,7 +89,7 @@ def test_a_pair_that_would_hang(threads: int, pair: tuple[int, int], why: str, l
 def test_at_256_threads_no_pair_is_legal() -> None:
     """A thread has 248 registers at entry, more than setmaxnreg can name."""
     with pytest.raises(ScheduleError) as error:
-        lowered(reallocate_registers, before(40, 240), threads=256)
+        lowered(reallocate_registers, before(40, 240, 4))
     assert str(error.value) == (
         "ScheduleError[registers]: WarpSpecialized(num_registers=(40, 240)): "
         "40 and 240 must lie on either side of the 248 registers that 256 threads start with\n"
@@ -91,6 +97,65 @@ def test_at_256_threads_no_pair_is_legal() -> None:
     )
 
 
-@pytest.mark.parametrize(("threads", "count"), [(256, 248), (384, 168), (512, 128), (640, 96)])
+SHARED = """
+roles {
+  role compute warps 0 .. 8 registers 232 {
+  }
+  role left warps 8 .. 9 registers 40 {
+    cta.sync
+  }
+  role right warps 9 .. 12 registers 40 {
+  }
+}
+"""
+
+
+def test_roles_that_share_a_warpgroup_change_its_registers_together() -> None:
+    assert lowered(reallocate_registers, SHARED) == full("""
+roles {
+  role compute warps 0 .. 8 {
+    setmaxnreg inc, 232
+  }
+  role left_right warps 8 .. 12 {
+    setmaxnreg dec, 40
+    roles {
+      role left warps 8 .. 9 {
+        cta.sync
+      }
+      role right warps 9 .. 12 {
+      }
+    }
+  }
+}
+""")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("9 registers 40", "9 registers 24", "registers of roles: {'left': 24, 'right': 40}"),
+        ("9 registers 40", "9", "registers of roles: {'left': None, 'right': 40}"),
+        ("12 registers", "11 registers", "left, right: not a whole warpgroup in the end"),
+    ],
+)
+def test_a_warpgroup_has_one_count(old: str, new: str, why: str) -> None:
+    with pytest.raises(InternalError) as error:
+        lowered(reallocate_registers, SHARED.replace(old, new))
+    assert str(error.value).startswith(f"reallocate_registers: {why}\n")
+
+
+def test_roles_of_any_names_beyond_the_pool() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(reallocate_registers, SHARED.replace("registers 40", "registers 72"))
+    assert str(error.value) == (
+        "ScheduleError[registers]: registers of roles: compute 232, left 72, right 72: "
+        "256 x 232 + 128 x 72 = 68608 registers, the CTA has 384 x 168 = 64512\n"
+        "  legal here: num_registers=None"
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "count"), [(256, 248), (288, 168), (384, 168), (512, 128), (640, 96)]
+)
 def test_registers_at_entry(threads: int, count: int) -> None:
     assert hopper.registers_at_entry(threads) == count

@@ -48,9 +48,9 @@ COUNTER, WORKSPACE = "counter ready[8]", "workspace parts: f32[8][64x256]"
 
 
 def test_counters_and_barriers() -> None:
-    """A barrier for each warpgroup of the role, numbered behind those that there are."""
+    """A barrier for each warpgroup of the role."""
     head = DECLARED.replace("WORKSPACE", f"{COUNTER}\n{WORKSPACE}")
-    barriers = "named_barrier parts_sync[2] id 3 threads 128"
+    barriers = "named_barrier parts_sync[2] threads 128"
     after = head.replace(COUNTER, f"{barriers}\n{COUNTER}")
     assert lowered(synchronize_partials, head + BEFORE) == full(after + AFTER)
 
@@ -62,9 +62,10 @@ def test_without_partial_results_nothing_changes() -> None:
 
 def test_one_warpgroup_needs_no_number() -> None:
     head = DECLARED.replace("WORKSPACE", f"{COUNTER}\n{WORKSPACE}")
-    text = (head + BEFORE).replace("0 .. 8 as wg", "4 .. 8").replace("[wg]", "[0]")
+    roles = BEFORE.replace("8 .. 12", "4 .. 8")
+    text = (head + roles).replace("0 .. 8 as wg", "0 .. 4").replace("[wg]", "[0]")
     after = lowered(synchronize_partials, text)
-    assert "named_barrier parts_sync[1] id 3 threads 128\n" in after
+    assert "named_barrier parts_sync[1] threads 128\n" in after
     assert after.count("bar.sync parts_sync[0]\n") == 2
 
 

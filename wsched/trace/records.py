@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Roles
+from lowering.kernel.visit import walk
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
@@ -103,7 +104,7 @@ def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
 
 
 def _places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Role and group of each warp."""
-    for role in (r for s in kernel.body if isinstance(s, Roles) for r in s.roles):
+    """Role and group of each warp; where roles stand in roles, of the innermost."""
+    for role in (r for s in walk(kernel.body) if isinstance(s, Roles) for r in s.roles):
         for warp in range(role.warps):
             yield role.first_warp + warp, (role.name, warp // 4)

@@ -1,0 +1,64 @@
+"""Which warps run what: rules of roles, and of what warpgroups execute together.
+
+Part of ``verify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Role, Roles
+from lowering.kernel.traits import Threads
+from lowering.kernel.visit import bodies
+
+__all__ = ["role_rules"]
+
+
+def role_rules(kernel: Kernel) -> Iterator[str]:
+    """Rules that the roles of ``kernel`` break: they divide its warps, each warp has one."""
+    yield from _rules(kernel.body, range(kernel.threads // 32), None)
+
+
+def _rules(body: Body, warps: range, within: Role | None) -> Iterator[str]:
+    for stmt in body:
+        if isinstance(stmt, Roles):
+            yield from _divides(stmt, warps)
+            for role in stmt.roles:
+                yield from _rules(role.body, role.span, role)
+            continue
+        yield from _together(stmt.TRAITS.threads, stmt.OP, within)
+        for inner in bodies(stmt):
+            yield from _inside(inner, within)
+
+
+def _inside(body: Body, within: Role | None) -> Iterator[str]:
+    """The same for statements in a loop or branch, where no roles are."""
+    for stmt in body:
+        if isinstance(stmt, Roles):
+            yield "roles stand in a loop or branch"
+            continue
+        yield from _together(stmt.TRAITS.threads, stmt.OP, within)
+        for inner in bodies(stmt):
+            yield from _inside(inner, within)
+
+
+def _together(threads: Threads, op: str, within: Role | None) -> Iterator[str]:
+    if threads is Threads.WARPGROUP and within is not None and not within.whole:
+        yield f"{op} needs whole warpgroups, role {within.name} is {_warps(within.span)}"
+
+
+def _divides(roles: Roles, warps: range) -> Iterator[str]:
+    edge = warps.start
+    for role in sorted(roles.roles, key=lambda r: r.first_warp):
+        if role.first_warp != edge or role.warps < 1:
+            yield f"role {role.name} is {_warps(role.span)}, the next without a role is {edge}"
+        if role.group is not None and not role.whole:
+            yield f"role {role.name} has a group index, {_warps(role.span)} are no warpgroups"
+        edge = role.span.stop
+    if edge != warps.stop:
+        yield f"roles end with warp {edge}, not {warps.stop}"
+
+
+def _warps(span: range) -> str:
+    return f"warps {span.start} .. {span.stop}"
