@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.kernel.kernel import Kernel, NamedBarrierArray
-from lowering.target import hopper
 from passes.options import LoweringOptions
 
 __all__ = ["allocate_named_barriers"]
@@ -40,26 +39,26 @@ def allocate_named_barriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
     placed = []
     for array in arrays:
         if array.base is None:
-            base = _free(array.count, taken)
+            base = _free(array.count, taken, kernel.target.named_barriers)
             if base is None:
-                raise _refused(arrays)
+                raise _refused(arrays, kernel.target.named_barriers)
             array = replace(array, base=base)
             taken |= set(range(base, base + array.count))
         placed.append(array)
     return replace(kernel, named_barriers=tuple(placed))
 
 
-def _free(count: int, taken: set[int]) -> int | None:
-    """The first of the lowest ``count`` neighbouring ids that nobody has, if there are so many."""
-    starts = range(hopper.NAMED_BARRIERS - count + 1)
+def _free(count: int, taken: set[int], limit: int) -> int | None:
+    """The first of ``count`` neighbouring ids below ``limit`` that nobody has, if there are."""
+    starts = range(limit - count + 1)
     return next((s for s in starts if taken.isdisjoint(range(s, s + count))), None)
 
 
-def _refused(arrays: tuple[NamedBarrierArray, ...]) -> ScheduleError:
+def _refused(arrays: tuple[NamedBarrierArray, ...], limit: int) -> ScheduleError:
     wanted = sum(a.count for a in arrays)
     return ScheduleError(
         "named-barriers",
         "named barriers " + ", ".join(f"{a.name}[{a.count}]" for a in arrays),
-        f"{wanted} beside the CTA's own, which do not fit the {hopper.NAMED_BARRIERS} of the SM",
-        (f"at most {hopper.NAMED_BARRIERS - 1}: fewer warpgroups, or fewer that meet",),
+        f"{wanted} beside the CTA's own, which do not fit the {limit} of the SM",
+        (f"at most {limit - 1}: fewer warpgroups, or fewer that meet",),
     )

@@ -17,7 +17,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.nodes import TmaLoad
 from lowering.kernel.visit import walk
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["allocate_shared"]
@@ -42,7 +42,7 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     at = 0
     shared = []
     for buffer in kernel.shared:
-        atom = hopper.SWIZZLE_ROWS * buffer.swizzle.value or hopper.SWIZZLE_ATOM
+        atom = ptx.SWIZZLE_ROWS * buffer.swizzle.value or ptx.SWIZZLE_ATOM
         if buffer.stage_bytes % atom:
             tile = "x".join(map(str, buffer.shape))
             raise ScheduleError(
@@ -51,18 +51,18 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
                 f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
                 (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
             )
-        at = -(-at // hopper.SWIZZLE_ATOM) * hopper.SWIZZLE_ATOM
+        at = -(-at // ptx.SWIZZLE_ATOM) * ptx.SWIZZLE_ATOM
         shared.append(replace(buffer, offset=at))
         at += buffer.stages * buffer.stage_bytes
     mbarriers = []
     for array in kernel.mbarriers:
         mbarriers.append(replace(array, offset=at))
-        at += array.stages * hopper.MBARRIER_BYTES
+        at += array.stages * ptx.MBARRIER_BYTES
     words = []
     for word in kernel.words:
         words.append(replace(word, offset=at))
         at += word.bytes
-    if at > hopper.SHARED_BYTES:
+    if at > kernel.target.shared_bytes:
         _refuse(kernel, at)
     return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers), words=tuple(words))
 
@@ -78,11 +78,11 @@ def _refuse(kernel: Kernel, total: int) -> None:
     ring = [b for b in kernel.shared if b.name in loaded] or list(kernel.shared)
     per_stage = sum(b.stage_bytes for b in ring)
     rest = total - sum(size(b) for b in ring)
-    most = (hopper.SHARED_BYTES - rest) // per_stage
+    most = (kernel.target.shared_bytes - rest) // per_stage
     parts = " + ".join(f"{b.name} {kib(size(b))}" for b in kernel.shared)
     raise ScheduleError(
         "smem",
         f"circular_buffer({', '.join(b.name for b in ring)}, stages={ring[0].stages})",
-        f"{parts} + mbarriers = {kib(total)} KiB, limit {kib(hopper.SHARED_BYTES)} KiB",
+        f"{parts} + mbarriers = {kib(total)} KiB, limit {kib(kernel.target.shared_bytes)} KiB",
         tuple(f"stages={n} ({kib(rest + n * per_stage)} KiB)" for n in range(2, most + 1)),
     )

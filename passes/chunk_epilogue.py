@@ -40,7 +40,7 @@ from lowering.kernel.nodes import (
     one_thread,
 )
 from lowering.kernel.visit import Names, bodies, map_bodies, map_roles
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 from passes.swizzle_shared import store_swizzle
 
@@ -103,7 +103,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
     if len(staged) < len(stores):
         raise InternalError("chunk_epilogue", f"role {role.name} stores a tensor twice in a chunk")
     first = stores[0].dst.map
-    barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, hopper.WARPGROUP)
+    barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, ptx.WARPGROUP)
     maps = tuple(
         t.boxed(b.rows, b.cols, b.swizzle) if (b := staged.get(t.name)) else t
         for t in kernel.tensor_maps

@@ -22,7 +22,7 @@ from lowering.ground.expr import Const, Expr, Special, Var, minimum
 from lowering.kernel.kernel import CircularBuffer, Kernel
 from lowering.kernel.nodes import Body, Consume, Elect, For, If, Let, Role, Roles, Section, Stmt
 from lowering.kernel.visit import Names, map_bodies, rename
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["interleave_loads"]
@@ -65,7 +65,7 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
         "compute", 0, 4 * compute.groups, (*lets, If(_warp_0(), (head,)), *body), compute.group
     )  # fmt: skip
     kept = [s for s in kernel.body if not isinstance(s, Section)]
-    threads = compute.groups * hopper.WARPGROUP
+    threads = compute.groups * ptx.WARPGROUP
     return replace(kernel, threads=threads, body=(*kept, Roles((role,))))
 
 

@@ -36,7 +36,7 @@ from lowering.kernel.nodes import (
     WaitFull,
 )
 from lowering.kernel.visit import Names, consumes, map_roles, walk
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["order_pingpong"]
@@ -120,7 +120,7 @@ def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
     if (ring.groups, ring.consumers) != (2, 1):
         raise UnsupportedError(f"ping-pong over {ring.groups} compute warpgroups", "two warpgroups")
     names = Names(kernel)
-    order = NamedBarrierArray(names.new("order"), 2, 2 * hopper.WARPGROUP)
+    order = NamedBarrierArray(names.new("order"), 2, 2 * ptx.WARPGROUP)
 
     def role(r: Role) -> Role:
         if not consumes(r.body, ring.name):

@@ -7,14 +7,15 @@ is wrong), and dumps where ``WSCHED_DUMP`` asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lowering.ground.errors import InternalError
+from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.stage import Stage
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
+from lowering.target.hopper import HOPPER
 from passes.allocate_mbarriers import allocate_mbarriers
 from passes.allocate_named_barriers import allocate_named_barriers
 from passes.allocate_shared import allocate_shared
@@ -41,7 +42,7 @@ from passes.trace import trace
 from passes.wait_for_earlier_grids import wait_for_earlier_grids
 from passes.warp_specialize import warp_specialize
 
-__all__ = ["FINAL", "PASSES", "Step", "run_passes", "steps"]
+__all__ = ["FINAL", "PASSES", "PIPELINES", "Step", "passes_of", "run_passes", "steps"]
 
 Pass = Callable[[Kernel, LoweringOptions], Kernel]
 
@@ -71,6 +72,9 @@ PASSES: tuple[Pass, ...] = (
     simplify,
 )
 
+PIPELINES: Mapping[str, tuple[Pass, ...]] = {HOPPER.arch: PASSES}
+"""The passes of each target, by the name that compilers have for it."""
+
 FINAL = Stage(frozenset(run.__name__ for run in PASSES))
 """Of what the emitter and the machine take: all passes have run."""
 
@@ -90,13 +94,14 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
     half the time, and if something is wrong all goes once more, to find the pass.
 
     Raises:
-        ScheduleError, UnsupportedError: a pass found the schedule illegal, or beyond what is built.
+        ScheduleError, UnsupportedError: a pass found the schedule illegal, or beyond what is built,
+            or the target has no passes.
         InternalError: a pass left an ill-formed kernel; names the pass and shows the IR.
     """
     if dump is None:
         try:
             last = _lowered(kernel, options)
-            if not verify(last, FINAL):
+            if not verify(last, Stage(frozenset(run.__name__ for run in passes_of(last)))):
                 return last
         except Exception:  # a pass refuses, or stumbles, perhaps over what another one had left
             for _ in steps(kernel, options):
@@ -109,8 +114,16 @@ def run_passes(kernel: Kernel, options: LoweringOptions, dump: Dumper | None = N
     return kernel
 
 
+def passes_of(kernel: Kernel) -> tuple[Pass, ...]:
+    """The passes of a kernel's target; UnsupportedError if it has none."""
+    arch = kernel.target.arch
+    if arch not in PIPELINES:
+        raise UnsupportedError(f"lowering a kernel for {arch}", ", ".join(PIPELINES))
+    return PIPELINES[arch]
+
+
 def _lowered(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    for run in PASSES:
+    for run in passes_of(kernel):
         kernel = run(kernel, options)
     return kernel
 
@@ -119,7 +132,7 @@ def steps(kernel: Kernel, options: LoweringOptions) -> Iterator[Step]:
     """The kernel before the first pass (``"lower"``) and after each, verified."""
     stage = Stage()
     yield Step("lower", _checked("lower", kernel, stage))
-    for run in PASSES:
+    for run in passes_of(kernel):
         stage = stage.after(run.__name__)
         kernel = _checked(run.__name__, run(kernel, options), stage)
         yield Step(run.__name__, kernel)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from lowering.ground.errors import InternalError, ScheduleError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Role, Roles, SetMaxNReg, Stmt
-from lowering.target import hopper
+from lowering.target.target import Target
 from passes.options import LoweringOptions
 
 __all__ = ["reallocate_registers"]
@@ -54,15 +54,17 @@ def reallocate_registers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: a count that setmaxnreg cannot take, or counts beyond the pool.
         InternalError: only some roles have a count, or a warpgroup would have several.
     """
-    return replace(kernel, body=tuple(_reallocated(s, kernel.threads) for s in kernel.body))
+    return replace(
+        kernel, body=tuple(_reallocated(s, kernel.threads, kernel.target) for s in kernel.body)
+    )
 
 
-def _reallocated(stmt: Stmt, threads: int) -> Stmt:
+def _reallocated(stmt: Stmt, threads: int, target: Target) -> Stmt:
     if not isinstance(stmt, Roles) or all(r.registers is None for r in stmt.roles):
         return stmt
     parts = [(_count(run), run) for run in _by_warpgroup(stmt.roles)]
-    _check(threads, parts)
-    entry = hopper.registers_at_entry(threads)
+    _check(threads, parts, target)
+    entry = target.registers_at_entry(threads)
 
     def headed(count: int, run: tuple[Role, ...]) -> Role:
         head = SetMaxNReg("dec" if count <= entry else "inc", count)
@@ -100,17 +102,17 @@ def _count(run: tuple[Role, ...]) -> int:
     return first
 
 
-def _check(threads: int, parts: list[tuple[int, tuple[Role, ...]]]) -> None:
+def _check(threads: int, parts: list[tuple[int, tuple[Role, ...]]], target: Target) -> None:
     """Refuse counts beyond the pool; a load and a compute role as the schedule has them."""
     by_name = {r.name: count for count, run in parts for r in run}
     if by_name.keys() == {"load", "compute"}:
         load, compute = by_name["load"], by_name["compute"]
-        problem = hopper.register_pair_problem(threads, load, compute)
+        problem = target.register_pair_problem(threads, load, compute)
         wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
-        legal = tuple(f"num_registers={pair}" for pair in hopper.register_pairs(threads))
+        legal = tuple(f"num_registers={pair}" for pair in target.register_pairs(threads))
     else:
         shares = tuple((32 * sum(r.warps for r in run), count) for count, run in parts)
-        problem = hopper.registers_problem(threads, shares)
+        problem = target.registers_problem(threads, shares)
         wrote = "registers of roles: " + ", ".join(f"{n} {c}" for n, c in by_name.items())
         legal = ()
     if problem:

@@ -32,7 +32,7 @@ from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
 from lowering.kernel.visit import rewrite, walk
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
@@ -68,7 +68,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
             if buffer.name in n_major:
-                cols = hopper.stored_columns(buffer.cols, buffer.dtype.bytes)
+                cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
                 buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
             find = widest_swizzle if buffer.name in operands else store_swizzle
             swizzle = find(buffer.name, buffer.dtype, buffer.cols)
@@ -113,7 +113,7 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     Raises:
         ScheduleError: neither fits.
     """
-    if cols * dtype.bytes == hopper.TMA_STRIDE_ALIGN:
+    if cols * dtype.bytes == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
     return widest_swizzle(name, dtype, cols)
 
@@ -129,13 +129,13 @@ def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
 def _slice(kernel: Kernel, buffer: SharedBuffer) -> tuple[int, int]:
     """Rows and columns that one CTA loads of a tile."""
     count, _ = _share(kernel, buffer.name)
-    found = hopper.multicast_slice(buffer.rows, buffer.cols, buffer.box_cols, count)
+    found = ptx.multicast_slice(buffer.rows, buffer.cols, buffer.box_cols, count)
     if found is None:
         raise ScheduleError(
             "multicast",
             f"a shared tile {buffer.name} of {buffer.rows} rows, loaded by {count} CTAs together",
-            hopper.slice_problem(buffer.rows, count),
-            (f"rows a multiple of {count * hopper.SWIZZLE_ROWS}",),
+            ptx.slice_problem(buffer.rows, count),
+            (f"rows a multiple of {count * ptx.SWIZZLE_ROWS}",),
         )
     return found
 
@@ -149,7 +149,7 @@ def _box_rows(name: str, rows: int) -> int:
     Raises:
         ScheduleError: rows that do not fill the pattern of a swizzle.
     """
-    step = hopper.SWIZZLE_ROWS
+    step = ptx.SWIZZLE_ROWS
     if rows % step:
         raise ScheduleError(
             "swizzle",
@@ -157,7 +157,7 @@ def _box_rows(name: str, rows: int) -> int:
             f"the pattern of a swizzle repeats after {step} rows",
             (f"a multiple of {step} rows",),
         )
-    largest = min(rows, hopper.TMA_BOX_MAX) // step * step
+    largest = min(rows, ptx.TMA_BOX_MAX) // step * step
     return next(r for r in range(largest, 0, -step) if rows % r == 0)
 
 

@@ -39,7 +39,7 @@ from lowering.kernel.nodes import (
     one_thread,
 )
 from lowering.kernel.visit import Names, map_roles, rewrite, walk
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["synchronize_partials"]
@@ -89,7 +89,7 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
     if at >= len(kernel.counters):
         raise InternalError("synchronize_partials", f"workspace {workspace} has no counters")
     flags, names = kernel.counters[at].name, Names(kernel)
-    barrier = NamedBarrierArray(names.new(f"{workspace}_sync"), role.warps // 4, hopper.WARPGROUP)
+    barrier = NamedBarrierArray(names.new(f"{workspace}_sync"), role.warps // 4, ptx.WARPGROUP)
     sync = BarSync(NamedBarrierRef(barrier.name, role.group or ZERO))
 
     def put(stmt: Stmt) -> Body | None:

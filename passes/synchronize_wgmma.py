@@ -33,7 +33,6 @@ from lowering.kernel.nodes import (
     WgmmaWait,
 )
 from lowering.kernel.visit import Names, map_bodies
-from lowering.target import hopper
 from passes.options import LoweringOptions
 
 __all__ = ["synchronize_wgmma"]
@@ -131,9 +130,9 @@ def _flying(frag: Frag) -> Frag:
 
 def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
     """The wgmmas of one k slice as one committed group."""
-    step = hopper.WGMMA_K_BYTES // kernel.buffer(mma.a.buffer).dtype.bytes
+    step = kernel.target.mma.k(kernel.buffer(mma.a.buffer).dtype)
     kind = mma.out.type
-    if mma.k % step or kind.cols not in hopper.WGMMA_N or kind.rows % hopper.WGMMA_M:
+    if mma.k % step or kind.cols not in kernel.target.mma.n or kind.rows % kernel.target.mma.m:
         raise ScheduleError(
             "wgmma",
             f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",

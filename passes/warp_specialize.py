@@ -16,7 +16,7 @@ from lowering.ground.errors import InternalError, ScheduleError
 from lowering.ground.expr import Special
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, Break, Elect, For, If, Let, NextTile, Role, Roles, Section
-from lowering.target import hopper
+from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["warp_specialize"]
@@ -58,13 +58,13 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         names = [s.name for s in sections]
         raise InternalError("warp_specialize", f"sections are {sorted(names)}")
     compute = next(s for s in sections if s.name == "compute")
-    threads = (compute.groups + 1) * hopper.WARPGROUP
-    if threads > hopper.MAX_THREADS:
-        most = hopper.MAX_THREADS // hopper.WARPGROUP - 1
+    threads = (compute.groups + 1) * ptx.WARPGROUP
+    if threads > (limit := kernel.target.max_threads):
+        most = limit // ptx.WARPGROUP - 1
         raise ScheduleError(
             "threads",
             f"parallelize(TIDy) over {compute.groups} compute warpgroups",
-            f"with the load warpgroup the CTA has {threads} threads, limit {hopper.MAX_THREADS}",
+            f"with the load warpgroup the CTA has {threads} threads, limit {limit}",
             (f"at most {most} compute warpgroups",),
         )
     warps = WARPS * compute.groups

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.target.hopper import SHARED_BYTES
+from lowering.target.hopper import HOPPER
 from wsched.fusion import DataType
 from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import (
@@ -234,7 +234,7 @@ def for_result(
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
     stage, epilogue = shared_bytes(params, *types, inputs=loaded)
     options = params.circular_buffer_options
-    fit = (SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+    fit = (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage
     stages = min(fit, options.smem_circular_buffer_stage)
     return replace(
         params, circular_buffer_options=replace(options, smem_circular_buffer_stage=stages)

@@ -13,8 +13,8 @@ FILE_LINES, MEDIAN_LINES, FUNCTION_LINES, COLUMNS = 400, 150, 60, 100
 PACKAGES = ("lowering", "passes", "wsched")
 FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 
-GROUND, HOPPER = "lowering.ground", "lowering.target.hopper"
-KERNEL = (GROUND, "lowering.target", "lowering.kernel")
+GROUND, TARGET = "lowering.ground", "lowering.target"
+KERNEL = (GROUND, TARGET, "lowering.kernel")
 LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.cuda", "lowering.machine")
 
 # From the definition to the launch: each may import those in front of it, and of the lowering what
@@ -23,14 +23,14 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.version", ()),
     ("wsched.fusion", (GROUND,)),
     ("wsched.importer", (GROUND, "lowering.kernel.pointwise")),
-    ("wsched.schedule", (GROUND, HOPPER)),
-    ("wsched.choose", (GROUND, HOPPER)),
+    ("wsched.schedule", (GROUND, TARGET)),
+    ("wsched.choose", (GROUND, TARGET)),
     ("wsched.trace", (GROUND, "lowering.kernel")),
     ("wsched.run", LOWERED),
     ("wsched.doors.fallback", (GROUND,)),
-    ("wsched.front", (GROUND, HOPPER)),
-    ("wsched.doors.dropin", (GROUND,)),
-    ("wsched.nvfuser", (GROUND, HOPPER, "lowering.cuda")),
+    ("wsched.front", (GROUND, TARGET)),
+    ("wsched.doors.dropin", (GROUND, TARGET)),
+    ("wsched.nvfuser", (GROUND, TARGET, "lowering.cuda")),
     ("wsched.__init__", (GROUND,)),
     ("wsched.bench", LOWERED),
     ("wsched.cli", LOWERED),
@@ -40,9 +40,8 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
 # Module or package -> what of this project it may import beside itself; the longest name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
     GROUND: (),
-    HOPPER: (GROUND,),
-    "lowering.kernel": (GROUND, HOPPER),
-    "lowering.target": (GROUND, "lowering.kernel"),
+    TARGET: (GROUND,),
+    "lowering.kernel": (GROUND, TARGET),
     "passes": KERNEL,
     "lowering.cuda": KERNEL,
     "lowering.machine": KERNEL,

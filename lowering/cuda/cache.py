@@ -23,9 +23,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lowering.cuda.nvrtc import ARCH, OPTIONS, Compiled, compile_cubin, nvrtc_version
+from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import TEMPORARY, distrust, replace_file
+from lowering.target.hopper import HOPPER
 
 __all__ = ["CubinCache", "default_directory"]
 
@@ -77,27 +78,29 @@ class CubinCache:
         directory: Path,
         version: str,
         limit: int = _LIMIT_BYTES,
-        compiler: Callable[[str, str, Sequence[str]], Compiled] = compile_cubin,
+        compiler: Callable[[str, str, Sequence[str], str], Compiled] = compile_cubin,
     ) -> None:
         self.directory, self.version, self.limit = directory, version, limit
         self._compiler = compiler
         self._memory: dict[str, Compiled] = {}
         self._warned = False
 
-    def key(self, source: str, options: Sequence[str] = ()) -> str:
-        """Hash of a text, the options, the NVRTC version and the version of wsched."""
-        facts = [source, ARCH, [*OPTIONS, *options], list(nvrtc_version()), self.version]
+    def key(self, source: str, options: Sequence[str] = (), arch: str = HOPPER.arch) -> str:
+        """Hash of a text, the architecture and options, the versions of NVRTC and wsched."""
+        facts = [source, arch, [*OPTIONS, *options], list(nvrtc_version()), self.version]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def compile(self, source: str, name: str, options: Sequence[str] = ()) -> Compiled:
+    def compile(
+        self, source: str, name: str, options: Sequence[str] = (), arch: str = HOPPER.arch
+    ) -> Compiled:
         """The compilation of a text: from memory, from disk, or made now and kept.
 
         Raises as ``compile_cubin``; never because of the disk.
         """
-        key = self.key(source, options)
+        key = self.key(source, options, arch)
         found = self._memory.get(key) or self._read(key)
         if found is None:
-            found = self._compiler(source, name, options)
+            found = self._compiler(source, name, options, arch)
             self._write(key, found)
         self._memory[key] = found
         return found

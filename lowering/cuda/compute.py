@@ -10,6 +10,7 @@ from lowering.cuda.literals import literal
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
+from lowering.kernel.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
     Frag,
@@ -24,8 +25,7 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.target.descriptor import block_bytes, descriptor_template, leading_bytes
-from lowering.target.hopper import WGMMA_K_BYTES, WGMMA_M
+from lowering.target.hopper import WGMMA
 
 __all__ = ["RULES", "descriptor_words", "wgmma_function"]
 
@@ -97,7 +97,7 @@ def _rows(e: Emitter, s: FragRows) -> None:
     """No code: the plan made ``out`` a view of ``value``'s registers."""
     rows = s.out.type.rows
     start = s.start.value if isinstance(s.start, Const) else 0
-    if start % WGMMA_M or start + rows > s.value.type.rows:
+    if start % WGMMA.m or start + rows > s.value.type.rows:
         raise InternalError("emit_cuda", f"rows {s.start} of {s.value.type} as {s.out.type}")
 
 
@@ -151,12 +151,12 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
 
 def _wgmma_name(cols: int, dtype: DType, trans_a: bool, trans_b: bool) -> str:
     trans = ("_trans_a" if trans_a else "") + ("_trans_b" if trans_b else "")
-    return f"wgmma_m64n{cols}k{WGMMA_K_BYTES // dtype.bytes}_f32_{dtype.value}{trans}"
+    return f"wgmma_m64n{cols}k{WGMMA.k(dtype)}_f32_{dtype.value}{trans}"
 
 
 def wgmma_function(cols: int, dtype: DType, trans_a: bool = False, trans_b: bool = False) -> str:
     """The device function that wraps one shape of ``wgmma.mma_async``."""
-    count, k = cols // 2, WGMMA_K_BYTES // dtype.bytes
+    count, k = cols // 2, WGMMA.k(dtype)
     registers = [f"%{i}" for i in range(count)]
     outputs = [f'"+f"(d[{i}])' for i in range(count)]
     instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.ptx}.{dtype.ptx}"

@@ -22,8 +22,8 @@ from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
 from lowering.ground.errors import InternalError
+from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
-from lowering.target.descriptor import ADDRESS_BITS
 
 __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 

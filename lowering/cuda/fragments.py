@@ -41,7 +41,7 @@ from lowering.kernel.nodes import (
     Wgmma,
     WgmmaWait,
 )
-from lowering.target.hopper import WGMMA_M
+from lowering.target.hopper import WGMMA
 
 __all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
 
@@ -83,7 +83,7 @@ class View:
 
     def rows(self, start: Expr, out: FragmentType) -> View:
         """The rows from ``start`` (a multiple of 64) on, as a view of the same array."""
-        skipped = divided(start, WGMMA_M) * self.block
+        skipped = divided(start, WGMMA.m) * self.block
         return View(self.array, out, self.start + skipped, self.block)
 
     def element(self, block: int, row: int, col: int) -> tuple[int, int, int]:

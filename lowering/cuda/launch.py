@@ -13,13 +13,15 @@ from lowering.cuda.pointers import pointer_of
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
-from lowering.target.hopper import SHARED_BYTES
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+from lowering.target.targets import target_of_device
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function",
-           "require_hopper"]  # fmt: skip
+           "require"]  # fmt: skip
 
 _REMEMBERED = 1024
 """Tensors whose descriptors a kernel keeps; making one again takes some ten microseconds."""
@@ -42,7 +44,7 @@ def driver_api() -> Any:
     except OSError:
         raise UnsupportedError(
             "running a kernel without a CUDA driver (libcuda.so.1)",
-            "a machine with an NVIDIA driver and a GPU of compute capability 9.0",
+            f"a machine with an NVIDIA driver and {HOPPER.gpu}",
             "CPU tensors run on the machine model",
         ) from None
     try:
@@ -53,9 +55,7 @@ def driver_api() -> Any:
         ) from e
     (status,) = driver.cuInit(0)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise UnsupportedError(
-            f"a driver that does not start ({status.name})", "a GPU of compute capability 9.0"
-        )
+        raise UnsupportedError(f"a driver that does not start ({status.name})", HOPPER.gpu)
     return driver
 
 
@@ -69,17 +69,15 @@ def launch_function() -> Any:
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
 
 
-def require_hopper(torch: Any, device: int) -> None:
-    """Refuse a device that does not have the kernels' instructions.
+def require(torch: Any, device: int, target: Target) -> None:
+    """Refuse a device that does not have a kernel's instructions.
 
     Raises:
-        UnsupportedError: its compute capability is not 9.0.
+        UnsupportedError: its compute capability is not the target's.
     """
-    major, minor = torch.cuda.get_device_capability(device)
-    if (major, minor) != (9, 0):
-        raise UnsupportedError(
-            f"a GPU of compute capability {major}.{minor}", "compute capability 9.0 (H100, H200)"
-        )
+    if target_of_device(torch, device) is not target:
+        major, minor = torch.cuda.get_device_capability(device)
+        raise UnsupportedError(f"a GPU of compute capability {major}.{minor}", target.capabilities)
 
 
 class LoadedKernel:
@@ -103,9 +101,10 @@ class LoadedKernel:
 
     def __init__(self, kernel: Kernel, cubin: bytes, workspace: Allocate | None = None) -> None:
         self.kernel, self._workspace = kernel, workspace
-        if kernel.shared_bytes > SHARED_BYTES:
+        limit = kernel.target.shared_bytes
+        if kernel.shared_bytes > limit:
             raise InternalError(
-                "launch", f"{kernel.shared_bytes} bytes of shared memory of {SHARED_BYTES}"
+                "launch", f"{kernel.shared_bytes} bytes of shared memory of {limit}"
             )
         self._driver, self._torch = driver_api(), _torch()
         self._submit = launch_function()
@@ -142,8 +141,8 @@ class LoadedKernel:
 
         Raises:
             UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
-                ``pointer_of``), tensors of several devices, or a device older than compute
-                capability 9.0.
+                ``pointer_of``), tensors of several devices, or a device that is not
+                the kernel's target.
             InternalError: a missing argument.
         """
         descriptors = []
@@ -184,8 +183,8 @@ class LoadedKernel:
         counted on them would run its last clusters after all others.
 
         Raises:
-            UnsupportedError: not one cluster fits the device, or it is not of compute capability
-                9.0.
+            UnsupportedError: not one cluster fits the device, or it is not the kernel's
+                target.
         """
         properties = self._torch.cuda.get_device_properties(device)
         sms: int = properties.multi_processor_count
@@ -244,11 +243,11 @@ class LoadedKernel:
         """Check the device, once, and allow the kernel its dynamic shared memory there.
 
         Raises:
-            UnsupportedError: its compute capability is not 9.0.
+            UnsupportedError: it is not the kernel's target.
         """
         if device in self._ready:
             return
-        require_hopper(self._torch, device)
+        require(self._torch, device, self.kernel.target)
         attributes = self._driver.CUfunction_attribute
         shared = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         where = self._driver.CUdevice(device)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.target.hopper import HOPPER
 
-__all__ = ["ARCH", "OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin",
-           "compile_ptx", "nvrtc_version"]  # fmt: skip
-
-ARCH = "sm_90a"
-"""wgmma and setmaxnreg are features of the architecture-specific target only."""
+__all__ = ["OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin", "compile_ptx",
+           "nvrtc_version"]  # fmt: skip
 
 OPTIONS = (
     "-std=c++17",
@@ -28,7 +26,7 @@ class Compiled:
     """What one compilation gave.
 
     Attributes:
-        cubin: the ELF image for ``sm_90a``.
+        cubin: the ELF image for the architecture.
         log: text of NVRTC and ptxas: warnings, registers, spills.
         nvrtc_version: (major, minor) of the NVRTC that made it.
         seconds: wall time of the compilation.
@@ -100,13 +98,16 @@ def nvrtc_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def compile_cubin(source: str, name: str = "kernel.cu", options: Sequence[str] = ()) -> Compiled:
-    """Compile CUDA C++ for ``sm_90a``.
+def compile_cubin(
+    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = HOPPER.arch
+) -> Compiled:
+    """Compile CUDA C++ for an architecture.
 
     Args:
         source: the text, as ``emit_cuda`` returns it.
         name: name of the text in messages.
         options: added to ``OPTIONS``.
+        arch: of the kernel's target.
 
     Raises:
         UnsupportedError: cuda-bindings or the NVRTC library is not installed.
@@ -114,14 +115,17 @@ def compile_cubin(source: str, name: str = "kernel.cu", options: Sequence[str] =
     """
     global _count
     begin = time.perf_counter()
-    cubin, log = _compile(source, name, f"--gpu-architecture={ARCH}", options, "CUBIN")
+    cubin, log = _compile(source, name, f"--gpu-architecture={arch}", options, "CUBIN")
     _count += 1
     return Compiled(cubin, log, nvrtc_version(), time.perf_counter() - begin)
 
 
-def compile_ptx(source: str, name: str = "kernel.cu", options: Sequence[str] = ()) -> str:
+def compile_ptx(
+    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = HOPPER.arch
+) -> str:
     """The PTX of a text, to look at; arguments and errors as ``compile_cubin``."""
-    ptx, _ = _compile(source, name, "--gpu-architecture=compute_90a", options, "PTX")
+    virtual = arch.replace("sm", "compute")
+    ptx, _ = _compile(source, name, f"--gpu-architecture={virtual}", options, "PTX")
     return ptx.rstrip(b"\0").decode()
 
 

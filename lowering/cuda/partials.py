@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.kernel.nodes import Frag, FragAddPartial, FragStorePartial, PartialRef, Stmt
-from lowering.target.hopper import WARPGROUP
+from lowering.target.ptx import WARPGROUP
 
 __all__ = ["RULES", "parameters"]
 

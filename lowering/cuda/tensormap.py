@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
-from lowering.target.hopper import TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 
 if TYPE_CHECKING:
     import torch

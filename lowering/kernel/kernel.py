@@ -9,6 +9,8 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
 from lowering.kernel.traits import PLACED, Filled
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
@@ -167,6 +169,7 @@ class Kernel:
     multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A
     ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
+    ``target`` is the GPU that it is made for.
     """
 
     name: str
@@ -188,6 +191,7 @@ class Kernel:
     workspaces: tuple[Workspace, ...] = ()
     words: tuple[WordArray, ...] = ()
     tile_queues: tuple[TileQueue, ...] = ()
+    target: Target = HOPPER
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

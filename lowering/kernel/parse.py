@@ -33,6 +33,8 @@ from lowering.kernel.nodes import (
     Stmt,
     WordRef,
 )
+from lowering.target.target import Target
+from lowering.target.targets import TARGETS
 
 __all__ = ["IRSyntaxError", "parse_kernel"]
 
@@ -67,6 +69,7 @@ class _Parser(Declarations):
         cluster = self.integer()
         splits = self.integer() if self.accept("splits") else 1
         dependent = self.accept("dependent")
+        target = self.target() if self.accept("target") else TARGETS[0]
         self.expect("grid")
         mark = self.at
         while self.peek not in ("{", ""):
@@ -103,7 +106,15 @@ class _Parser(Declarations):
             words=tuple(groups["word"]),
             tile_queues=tuple(groups["tile_queue"]),
             dependent=dependent,
+            target=target,
         )
+
+    def target(self) -> Target:
+        found = next((t for t in TARGETS if t.arch == self.peek), None)
+        if found is None:
+            raise self.fail("a target: " + ", ".join(t.arch for t in TARGETS))
+        self.at += 1
+        return found
 
     # --- statements ---
 

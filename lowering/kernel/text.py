@@ -31,6 +31,7 @@ from lowering.kernel.nodes import (
     WordRef,
 )
 from lowering.kernel.parse import parse_kernel
+from lowering.target.targets import TARGETS
 
 __all__ = ["parse_kernel", "print_body", "print_kernel", "print_stmt"]
 
@@ -42,6 +43,7 @@ def print_kernel(kernel: Kernel) -> str:
     head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " dependent" if kernel.dependent else ""
+    head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
     lines = [f"{head} grid {kernel.grid} {{", *(_INDENT + line for line in _declarations(kernel))]
     lines += [_INDENT + line for stmt in kernel.body for line in _stmt(stmt)]
     return "\n".join([*lines, "}"]) + "\n"

@@ -14,7 +14,7 @@ from lowering.ground.expr import ScalarType, type_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, GmemRef, LoadTile, SmemRef, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
-from lowering.target.hopper import TMA_RANK_MAX
+from lowering.target.ptx import TMA_RANK_MAX
 
 __all__ = ["declared_shapes", "reference_rules"]
 

@@ -35,7 +35,6 @@ from lowering.kernel.nodes import (
     Wgmma,
 )
 from lowering.kernel.pointwise import OPS
-from lowering.target.hopper import NAMED_BARRIERS, WGMMA_K_BYTES
 
 __all__ = ["declared", "value_rules"]
 
@@ -55,7 +54,7 @@ def declared(kernel: Kernel) -> Iterator[str]:
     for n in kernel.named_barriers:
         ids = range(n.base, n.base + n.count) if n.base is not None else ()
         for i in ids:
-            if not 0 <= i < NAMED_BARRIERS:
+            if not 0 <= i < kernel.target.named_barriers:
                 yield f"no named barrier has id {i}, in: named_barrier {n.name}"
             elif i in owner:
                 yield f"id {i} belongs to {owner[i]}, in: named_barrier {n.name}"
@@ -143,7 +142,7 @@ def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
         b = _buffer(kernel, ref.buffer)
         if b is None:
             continue
-        k = stmt.k if isinstance(stmt, MmaTile) else WGMMA_K_BYTES // b.dtype.bytes
+        k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(b.dtype)
         rows, cols = (k, extent) if trans else (extent, k)
         if rows > b.rows or cols > b.cols:
             yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"

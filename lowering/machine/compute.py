@@ -11,6 +11,7 @@ import numpy as np
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.types import Swizzle
+from lowering.kernel.descriptor import block_bytes, leading_bytes, wgmma_descriptor
 from lowering.kernel.nodes import (
     FragCast,
     FragColumns,
@@ -28,8 +29,7 @@ from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
-from lowering.target.descriptor import block_bytes, leading_bytes, wgmma_descriptor
-from lowering.target.hopper import WGMMA_K, WGMMA_K_BYTES, WGMMA_M, WGMMA_N
+from lowering.target.hopper import WGMMA
 
 __all__ = [
     "frag_cast", "frag_columns", "frag_fill", "frag_rows", "mn_major_chunks", "operand_chunks",
@@ -80,10 +80,10 @@ def frag_rows(stmt: FragRows, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         first = start(warp.env)
-        if first % WGMMA_M or rows % WGMMA_M or first < 0 or first + rows > whole:
+        if first % WGMMA.m or rows % WGMMA.m or first < 0 or first + rows > whole:
             last = first + rows
-            raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {WGMMA_M}")
-        blocks = slice(first // WGMMA_M, (first + rows) // WGMMA_M)
+            raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {WGMMA.m}")
+        blocks = slice(first // WGMMA.m, (first + rows) // WGMMA.m)
         warp.define(stmt.out, Registers(warp.read(stmt.value)[:, blocks].copy(), warp.epoch))
 
     return run
@@ -117,8 +117,8 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
             raise FaultError(f"no wgmma.fence after the last access to fragment {stmt.acc.name}")
         keep = bool(accumulate(warp.env))
         lefts = [
-            _Operand(_descriptor(a, stmt.trans_a, warp, n * block), WGMMA_M, stmt.trans_a)
-            for n in range(type_.rows // WGMMA_M)
+            _Operand(_descriptor(a, stmt.trans_a, warp, n * block), WGMMA.m, stmt.trans_a)
+            for n in range(type_.rows // WGMMA.m)
         ]
         right = _Operand(_descriptor(b, stmt.trans_b, warp), type_.cols, stmt.trans_b)
         update = _update(warp, registers, lefts, right, a.buffer.dtype, keep)
@@ -161,7 +161,7 @@ def _check_shapes(stmt: Wgmma, a: Place, b: Place) -> None:
     """Refuse what no wgmma computes."""
     type_, dtype = stmt.acc.type, a.buffer.dtype
     shapes = (type_, stmt.out.type.rows, stmt.out.type.cols)
-    if type_.rows % WGMMA_M or type_.cols not in WGMMA_N or type_.dtype is not DType.F32:
+    if type_.rows % WGMMA.m or type_.cols not in WGMMA.n or type_.dtype is not DType.F32:
         raise InternalError("machine", f"no wgmma has accumulators {type_}", print_stmt(stmt))
     if shapes[1:] != (type_.rows, type_.cols):
         raise InternalError("machine", "wgmma changes the fragment's shape", print_stmt(stmt))
@@ -232,7 +232,7 @@ def operand_chunks(descriptor: int, rows: int) -> Array:
     start = (descriptor & 0x3FFF) << 4
     stride = (descriptor >> 32 & 0x3FFF) << 4
     row = np.arange(rows)[:, None]
-    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, WGMMA_K_BYTES, 16)
+    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, WGMMA.k_bytes, 16)
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks
@@ -249,7 +249,7 @@ def mn_major_chunks(descriptor: int, extent: int) -> Array:
     swizzle = _SWIZZLE[descriptor >> 62]
     start = (descriptor & 0x3FFF) << 4
     leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
-    k, byte = np.arange(WGMMA_K)[:, None], np.arange(0, 2 * extent, 16)
+    k, byte = np.arange(WGMMA.k_bytes // 2)[:, None], np.arange(0, 2 * extent, 16)
     along = byte // swizzle.value * leading + byte % swizzle.value
     linear = start + k // 8 * stride + k % 8 * swizzle.value + along
     chunks: Array = swizzled(linear, swizzle) >> 4

@@ -11,7 +11,6 @@ from lowering.machine.program import Code, Program, Run, execute
 from lowering.machine.scalars import Scalar, bind
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Fragment, Warp
-from lowering.target.hopper import REGISTER_STEP, SETMAXNREG_RANGE
 
 __all__ = ["elect", "for_", "if_", "let", "roles", "setmaxnreg"]
 
@@ -140,13 +139,13 @@ def roles(stmt: Roles, program: Program) -> Run:
 
 def setmaxnreg(stmt: SetMaxNReg, program: Program) -> Run:
     """``setmaxnreg``: ``dec`` gives registers to the CTA's pool, ``inc`` waits for them."""
-    low, high = SETMAXNREG_RANGE
     count, inc = stmt.count, stmt.action == "inc"
+    problem = program.kernel.target.count_problem(count)
 
     def run(warp: Warp) -> Iterator[Blocked | None]:
         warp.whole("setmaxnreg")
-        if not low <= count <= high or count % REGISTER_STEP:
-            raise FaultError(f"setmaxnreg takes multiples of {REGISTER_STEP} from {low} to {high}")
+        if problem is not None:
+            raise FaultError(problem)
         if count < warp.registers if inc else count > warp.registers:
             raise FaultError(f"setmaxnreg.{stmt.action} to {count} from {warp.registers} registers")
         warp.cta.together(warp, stmt)

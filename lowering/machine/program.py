@@ -11,6 +11,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
+from lowering.kernel.descriptor import tile_byte
 from lowering.kernel.kernel import Kernel, SharedBuffer
 from lowering.kernel.nodes import Body, GmemRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.text import print_stmt
@@ -20,7 +21,6 @@ from lowering.machine.memory import SHARED_BASE
 from lowering.machine.scalars import Env, Scalar, compile_scalar
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Cta, Warp
-from lowering.target.descriptor import tile_byte
 
 __all__ = ["Code", "Handler", "Place", "Program", "Run", "execute"]
 

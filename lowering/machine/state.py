@@ -20,7 +20,6 @@ from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow
 from lowering.machine.workspace import Counters, Slots
-from lowering.target.hopper import registers_at_entry
 
 __all__ = [
     "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
@@ -272,7 +271,7 @@ class Cta:
             a.name: [MBarrier(f"{a.name}[{i}]") for i in range(a.stages)] for a in kernel.mbarriers
         }
         self.named: dict[int, NamedBarrier] = {}
-        self.registers_at_entry = registers_at_entry(kernel.threads)
+        self.registers_at_entry = kernel.target.registers_at_entry(kernel.threads)
         self.pool = RegisterPool()
         self.running = kernel.threads // 32
         self.landing = 0

@@ -28,7 +28,6 @@ from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Steps
 from lowering.machine.state import Warp
-from lowering.target.hopper import NAMED_BARRIERS
 
 __all__ = [
     "bar_arrive", "bar_sync", "cluster_sync", "cta_sync", "fence_mbarrier_init",
@@ -236,6 +235,7 @@ class _Named:
     def __init__(self, ref: NamedBarrierRef, program: Program) -> None:
         self.array = program.kernel.named_barrier(ref.array)
         self.threads = self.array.threads
+        self.limit = program.kernel.target.named_barriers
         self._index = program.scalar(ref.index)
 
     def find(self, warp: Warp, op: str) -> NamedBarrier:
@@ -247,8 +247,8 @@ class _Named:
         if self.array.base is None:
             raise FaultError(f"{name} has no hardware ids")
         hardware_id = self.array.base + i
-        if not 0 <= hardware_id < NAMED_BARRIERS:
-            raise FaultError(f"{name}[{i}] has hardware id {hardware_id} of {NAMED_BARRIERS}")
+        if not 0 <= hardware_id < self.limit:
+            raise FaultError(f"{name}[{i}] has hardware id {hardware_id} of {self.limit}")
         return warp.cta.named_barrier(hardware_id, f"{name}[{i}]", self.threads)
 
 

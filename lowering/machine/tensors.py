@@ -14,7 +14,7 @@ from lowering.kernel.kernel import TensorMap
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import swizzled
-from lowering.target.hopper import TMA_BOX_MAX, TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_BOX_MAX, TMA_STRIDE_ALIGN
 
 __all__ = ["GlobalTensor", "box_chunks"]
 

@@ -23,7 +23,7 @@ class Compiler:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, source: str, name: str, options: Sequence[str]) -> Compiled:
+    def __call__(self, source: str, name: str, options: Sequence[str], arch: str) -> Compiled:
         self.calls += 1
         return Compiled(f"{source} {self.calls}".encode() * 50, "log", (12, 8), 0.5)
 
@@ -68,10 +68,16 @@ def test_key_holds_text_options_and_versions(
     directory: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     c = cache(directory, compiler)
-    keys = {c.key("a"), c.key("b"), c.key("a", ["-G"]), cache(directory, compiler, "2").key("a")}
+    keys = {
+        c.key("a"),
+        c.key("b"),
+        c.key("a", ["-G"]),
+        c.key("a", arch="sm_100a"),
+        cache(directory, compiler, "2").key("a"),
+    }
     monkeypatch.setattr(cache_module, "nvrtc_version", lambda: (99, 0))
     keys.add(c.key("a"))
-    assert len(keys) == 5
+    assert len(keys) == 6
 
 
 def test_directory_is_private_and_holds_no_leftovers(directory: Path, compiler: Compiler) -> None:
@@ -178,7 +184,7 @@ def test_oldest_use_goes_first(directory: Path, compiler: Compiler) -> None:
 
 
 def test_error_of_the_compiler_is_not_cached(directory: Path, compiler: Compiler) -> None:
-    def broken(source: str, name: str, options: Sequence[str]) -> Compiled:
+    def broken(source: str, name: str, options: Sequence[str], arch: str) -> Compiled:
         raise ValueError("no")
 
     c = CubinCache(directory, "1", compiler=broken)

@@ -8,9 +8,9 @@ from lowering.cuda.compute import descriptor_words, wgmma_function
 from lowering.cuda.emit import emit_kernel
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
+from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descriptor
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
-from lowering.target.descriptor import leading_bytes, tile_byte, wgmma_descriptor
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""

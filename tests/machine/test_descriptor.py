@@ -9,16 +9,16 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Var
 from lowering.ground.types import Swizzle
-from lowering.kernel.kernel import SharedBuffer
-from lowering.machine.compute import mn_major_chunks, operand_chunks
-from lowering.machine.memory import SHARED_BASE, swizzled
-from lowering.target.descriptor import (
+from lowering.kernel.descriptor import (
     block_bytes,
     descriptor_template,
     leading_bytes,
     tile_byte,
     wgmma_descriptor,
 )
+from lowering.kernel.kernel import SharedBuffer
+from lowering.machine.compute import mn_major_chunks, operand_chunks
+from lowering.machine.memory import SHARED_BASE, swizzled
 
 SWIZZLES = [Swizzle.B128, Swizzle.B64, Swizzle.B32]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lowering.ground.types import Swizzle
+from lowering.kernel.descriptor import leading_bytes, wgmma_descriptor
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import MachineError, run_kernel
-from lowering.target.descriptor import leading_bytes, wgmma_descriptor
 from tests.machine.kernels import from_dtype, integers, matmul_text, to_dtype
 
 COLS = 128

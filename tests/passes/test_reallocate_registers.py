@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import InternalError, ScheduleError
-from lowering.target import hopper
+from lowering.target.hopper import HOPPER
 from passes.reallocate_registers import reallocate_registers
 from tests.passes.texts import full, lowered, unchanged
 
@@ -158,4 +158,4 @@ def test_roles_of_any_names_beyond_the_pool() -> None:
     ("threads", "count"), [(256, 248), (288, 168), (384, 168), (512, 128), (640, 96)]
 )
 def test_registers_at_entry(threads: int, count: int) -> None:
-    assert hopper.registers_at_entry(threads) == count
+    assert HOPPER.registers_at_entry(threads) == count

@@ -139,7 +139,7 @@ def test_only_what_a_gpu_will_run_is_compiled_to_choose(monkeypatch: pytest.Monk
     inputs = [torch.zeros(64, 64, dtype=torch.bfloat16) for _ in range(2)]
     on_cpu = api.compile(definition(), inputs)
     assert asked == [] and on_cpu.params.num_registers != "auto"
-    monkeypatch.setattr(kernels, "_on_hopper", lambda inputs: True)
+    monkeypatch.setattr(kernels, "_on_gpu", lambda inputs: True)
     assert api.compile(definition(), inputs) is api.compile(definition(), inputs) is not on_cpu
     assert [p.num_registers for p in asked] == ["auto"]
     api.compile(definition(), inputs, params=MatmulParams(num_registers=(24, 240)))

@@ -15,7 +15,8 @@ from lowering.kernel.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import walk
 from lowering.nest.queue import STAGES
-from lowering.target.hopper import MBARRIER_BYTES, registers_at_entry
+from lowering.target.hopper import HOPPER
+from lowering.target.ptx import MBARRIER_BYTES
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
@@ -61,7 +62,7 @@ def test_resources_are_clean(bf16: CompiledFusion) -> None:
     found = bf16.resources
     assert found.clean, str(found)
     assert found.static_shared == 0
-    entry = registers_at_entry(bf16.kernel.threads)
+    entry = HOPPER.registers_at_entry(bf16.kernel.threads)
     if bf16.params.num_registers is None:
         assert found.registers <= entry
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lowering.target.hopper import REGISTERS, registers_at_entry
+from lowering.target.hopper import HOPPER
 from tests.pairwise import Pair, Row, pairs_of, pairwise
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
@@ -120,9 +120,11 @@ def test_what_is_legal_compiles_clean(part: int) -> None:
         choice = choice_of(row)
         kernel = compile_fusion(fusion_of(row), choice.params)
         assert kernel.resources.clean, f"{row}: {kernel.resources}"
-        entry = registers_at_entry(kernel.kernel.threads)
+        entry = HOPPER.registers_at_entry(kernel.kernel.threads)
         if choice.params.num_registers is None:
             # Beyond whole steps of setmaxnreg a thread may have what an instruction can name.
-            assert kernel.resources.registers <= max(entry, REGISTERS // kernel.kernel.threads - 1)
+            assert kernel.resources.registers <= max(
+                entry, HOPPER.registers // kernel.kernel.threads - 1
+            )
         else:
             assert kernel.resources.registers == entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.target.hopper import TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
 from wsched.schedule.matmul.demands import Demands
 

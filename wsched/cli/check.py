@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.targets import target_of_device
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
@@ -46,13 +47,12 @@ class Outcome:
 
 
 def device() -> str:
-    """``cuda`` if torch sees a GPU of compute capability 9.0, else ``cpu``."""
+    """``cuda`` if torch sees a GPU that wsched has kernels for, else ``cpu``."""
     if find_spec("torch") is None:
         return "cpu"
     import torch
 
-    usable = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-    return "cuda" if usable else "cpu"
+    return "cuda" if target_of_device(torch) is not None else "cpu"
 
 
 def multiprocessors(where: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lowering.target.hopper import SHARED_BYTES, TMA_STRIDE_ALIGN
+from lowering.target.hopper import HOPPER
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.problem import Problem
 from wsched.front.explanation import Choice
 from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
@@ -26,7 +27,7 @@ def choices_of(
     )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
-    more = used + stage
+    more, limit = used + stage, HOPPER.shared_bytes
     found = [
         Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
                f"{params.tile_sizes.warp_tile}",
@@ -39,8 +40,8 @@ def choices_of(
                "takes, so that shared memory is read least often"),
         Choice("smem_circular_buffer_stage", str(stages),
                f"{stages} stages of {stage} bytes, {epilogue} for the epilogue and "
-               f"{BARRIER_BYTES} for barriers take {used} of {SHARED_BYTES} bytes of shared memory"
-               + (f", one more would take {more}" if more > SHARED_BYTES
+               f"{BARRIER_BYTES} for barriers take {used} of {limit} bytes of shared memory"
+               + (f", one more would take {more}" if more > limit
                   else ", more do not hide more")),
         Choice("tiling_strategy", params.tiling_strategy.name,
                f"{grid} CTAs loop over {tiles} tiles" if params.persistent

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lowering.target.targets import target_of_device
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
 from wsched.front.own import compile_schedule
@@ -76,17 +77,17 @@ def _kernel_key(
         raise InputError(text, "params", kind, "MatmulParams")
     elif batch_invariant:
         params = replace(params, batch_invariant=True)
-    return fusion, params, params.num_registers == "auto" and _on_hopper(inputs)
+    return fusion, params, params.num_registers == "auto" and _on_gpu(inputs)
 
 
-def _on_hopper(inputs: Sequence[Any]) -> bool:
+def _on_gpu(inputs: Sequence[Any]) -> bool:
     """Whether a GPU will run the kernel, so that it will be compiled anyway."""
     device = next((t.device for t in inputs if hasattr(t, "device")), None)
     if device is None or device.type != "cuda":
         return False
     import torch
 
-    return bool(torch.cuda.get_device_capability(device) == (9, 0))
+    return target_of_device(torch, device) is not None
 
 
 def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.target.hopper import TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion

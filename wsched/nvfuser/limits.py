@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.target import hopper
+from lowering.target.hopper import HOPPER
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import (
@@ -87,7 +87,7 @@ def most_stages(
     kept = (*results, *matrices) if params.use_smem_epilogue else ()
     epilogue = tile.m * tile.n * sum(t.bytes for t in kept)
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    return min((hopper.SHARED_BYTES - _BARRIERS - epilogue) // stage, MAX_STAGES)
+    return min((HOPPER.shared_bytes - _BARRIERS - epilogue) // stage, MAX_STAGES)
 
 
 _Refusals = Iterator[tuple[str, str]]

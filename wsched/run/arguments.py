@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from lowering.target.hopper import TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.run.copies import tma_reads
 from wsched.run.input_error import (

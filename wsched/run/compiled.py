@@ -288,9 +288,9 @@ class CompiledFusion:
         """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
         import torch
 
-        from lowering.cuda.launch import require_hopper
+        from lowering.cuda.launch import require
 
-        require_hopper(torch, device.index)
+        require(torch, device.index, self.kernel.target)
         self.loaded.prepare_device(device.index)
         self.loaded.resident_ctas(device.index)
 
@@ -310,7 +310,8 @@ class CompiledFusion:
     @once
     def compiled(self) -> Compiled:
         """The cubin, from the disk cache or NVRTC."""
-        return _cache().compile(self.source, f"{self.kernel.name}.cu")
+        name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
+        return _cache().compile(self.source, name, arch=arch)
 
     @once
     def resources(self) -> Resources:
@@ -369,7 +370,7 @@ class CompiledFusion:
         if kind == "cuda":
             return self.source
         if kind == "ptx":
-            return compile_ptx(self.source, f"{self.kernel.name}.cu")
+            return compile_ptx(self.source, f"{self.kernel.name}.cu", arch=self.kernel.target.arch)
         from lowering.cuda.sass import disassemble
 
         return disassemble(self.compiled.cubin)

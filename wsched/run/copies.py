@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lowering.target.hopper import TMA_STRIDE_ALIGN
+from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.copy_cost import Copy
 from wsched.fusion import Fusion, TensorBinding
 

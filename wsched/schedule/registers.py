@@ -6,7 +6,8 @@ from math import prod
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
-from lowering.target import hopper
+from lowering.target import ptx
+from lowering.target.hopper import HOPPER
 from wsched.fusion import IterDomain, IterType, ParallelType, WarpSpecialized, nest_text
 from wsched.schedule.plan import Plan
 
@@ -34,8 +35,8 @@ def require_registers(made: Plan) -> None:
     acc = made.fusion.tensor(relation.compute)
     kind = relation.buffer.type
     specialized = isinstance(kind, WarpSpecialized)
-    threads = hopper.WARPGROUP * (relation.roles + specialized)
-    entry = hopper.registers_at_entry(threads)
+    threads = ptx.WARPGROUP * (relation.roles + specialized)
+    entry = HOPPER.registers_at_entry(threads)
     pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
     most = entry if pair is None else pair[1]
     held = [d for d in acc.loop[acc.compute_at :] if d.parallel in _IN_THREADS]
@@ -43,7 +44,7 @@ def require_registers(made: Plan) -> None:
         (held, most, BARE_REGISTERS),
         ([d for d in held if d.parallel is ParallelType.Mma], entry, SPARE_REGISTERS),
     ):
-        number = _elements(loops) // hopper.WARPGROUP
+        number = _elements(loops) // ptx.WARPGROUP
         if number + other > limit:
             what = "a thread" if loops is held else "one wgmma"
             why = (

@@ -14,6 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.target.hopper import HOPPER
+from lowering.target.targets import target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.graph import MATMULS, Graph
 from wsched.doors.dropin.plan import Run
@@ -210,7 +212,7 @@ def _device(inputs: Sequence[Any]) -> torch.device:
         raise UnsupportedError("an input of another type", "torch.Tensor and numbers")
     device: torch.device = tensors[0].device
     if not runs_on(device):
-        raise UnsupportedError(f"running on {device}", "a GPU of compute capability 9.0")
+        raise UnsupportedError(f"running on {device}", HOPPER.gpu)
     return device
 
 
@@ -218,4 +220,4 @@ def runs_on(device: torch.device) -> bool:
     """Whether wsched has kernels for a device."""
     import torch
 
-    return bool(device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0))
+    return target_of_device(torch, device) is not None

@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import gcd
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.target import hopper
+from lowering.target import ptx
+from lowering.target.hopper import HOPPER
 from wsched.fusion import DataType, Fusion
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.k_order import fixed_k_order
@@ -36,7 +37,7 @@ def chunk_columns(params: MatmulParams, *types: DataType) -> int:
 
     ``types`` are those of the results and of the inputs that TMA loads for it.
     """
-    return gcd(params.output_tile.n, hopper.WIDEST_SWIZZLE // max(t.bytes for t in types))
+    return gcd(params.output_tile.n, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
 
 
 def shared_bytes(
@@ -53,7 +54,7 @@ def shared_bytes(
     """
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     columns = chunk_columns(params, *results, *inputs)
-    n = hopper.stored_columns(tile.n, operand.bytes) if n_major else tile.n
+    n = ptx.stored_columns(tile.n, operand.bytes) if n_major else tile.n
     stage = (tile.m + n) * tile.k * operand.bytes
     stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
@@ -63,7 +64,7 @@ def shared_bytes(
 
 def fitting_stages(stage: int, epilogue: int) -> int:
     """Stages of ``stage`` bytes that fit into shared memory beside the epilogue's buffers."""
-    return (hopper.SHARED_BYTES - BARRIER_BYTES - epilogue) // stage
+    return (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage
 
 
 def register_candidates(fusion: Fusion, params: MatmulParams) -> tuple[RegisterPair, ...]:
@@ -119,7 +120,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
             f"smem_circular_buffer_stage={stages}",
             f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
             f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
-            f"{_kib(hopper.SHARED_BYTES)}",
+            f"{_kib(HOPPER.shared_bytes)}",
             tuple(legal),
         )
 
@@ -142,11 +143,11 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
         *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
     ]
-    narrowest = hopper.NARROWEST_SWIZZLE // size
+    narrowest = ptx.NARROWEST_SWIZZLE // size
     if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
         reasons.append(
             f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
-            f"swizzle spans of at least {hopper.NARROWEST_SWIZZLE} bytes"
+            f"swizzle spans of at least {ptx.NARROWEST_SWIZZLE} bytes"
         )
     accumulators, others = _accumulators(params), _other_registers(demands, params)
     compute = _compute_registers(params, _pairs(params)[-1])
@@ -171,12 +172,12 @@ def _slice_reasons(
 
     ``element`` is the bytes of an element; the tile's rows in memory go along K if ``k_is_rows``.
     """
-    size = hopper.stored_columns(size, element) if k_is_rows else size
+    size = ptx.stored_columns(size, element) if k_is_rows else size
     rows, cols = (k, size) if k_is_rows else (size, k)
-    span = gcd(cols * element, hopper.WIDEST_SWIZZLE) // element
-    if hopper.multicast_slice(rows, cols, span, ctas) is not None:
+    span = gcd(cols * element, ptx.WIDEST_SWIZZLE) // element
+    if ptx.multicast_slice(rows, cols, span, ctas) is not None:
         return []
-    problem = hopper.slice_problem(rows, ctas)
+    problem = ptx.slice_problem(rows, ctas)
     return [f"the tile's {axis} {size}, loaded by {ctas} CTAs together: {problem}"]
 
 
@@ -243,9 +244,9 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
         reasons.append(f"the warp tile's k {warp.k} differs from the CTA tile's {cta.k}")
     tile = params.output_tile
     reasons += [
-        f"a TMA box has at most {hopper.TMA_BOX_MAX} rows, the tile's {axis} is {size}"
+        f"a TMA box has at most {ptx.TMA_BOX_MAX} rows, the tile's {axis} is {size}"
         for axis, size in (("m", tile.m), ("n", tile.n))
-        if size > hopper.TMA_BOX_MAX
+        if size > ptx.TMA_BOX_MAX
     ]
     return reasons
 
@@ -253,16 +254,16 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
 def _mma_reasons(params: MatmulParams) -> Reasons:
     macro, warp = params.mma_macro, params.tile_sizes.warp_tile
     reasons: Reasons = []
-    if (macro.m, macro.k) != (hopper.WGMMA_M, hopper.WGMMA_K_BYTES // 2):
+    if (macro.m, macro.k) != (HOPPER.mma.m, HOPPER.mma.k_bytes // 2):
         reasons.append(f"{macro}: wgmma of 16-bit operands is m64 and k16")
-    if macro.n not in hopper.WGMMA_N:
+    if macro.n not in HOPPER.mma.n:
         reasons.append(f"{macro}: wgmma's n is a multiple of 8 from 8 to 256")
-    if warp.m % hopper.WGMMA_M:
-        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {hopper.WGMMA_M}")
+    if warp.m % HOPPER.mma.m:
+        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {HOPPER.mma.m}")
     if macro.n != warp.n:
         reasons.append(f"{macro} does not span the warp tile's n {warp.n}")
-    if warp.k % hopper.WGMMA_K:
-        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {hopper.WGMMA_K}")
+    if warp.k % (HOPPER.mma.k_bytes // 2):
+        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {HOPPER.mma.k_bytes // 2}")
     return reasons
 
 
@@ -302,13 +303,13 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
 
 def _register_reasons(params: MatmulParams) -> Reasons:
     threads = _threads(params)
-    groups = threads // hopper.WARPGROUP
-    if threads > hopper.MAX_THREADS:
-        return [f"{groups} warpgroups are {threads} threads, a CTA has {hopper.MAX_THREADS}"]
-    entry = hopper.registers_at_entry(threads)
+    groups = threads // ptx.WARPGROUP
+    if threads > HOPPER.max_threads:
+        return [f"{groups} warpgroups are {threads} threads, a CTA has {HOPPER.max_threads}"]
+    entry = HOPPER.registers_at_entry(threads)
     compute = _compute_registers(params, _pairs(params)[-1])
     total, macro = _accumulators(params), params.mma_macro
-    single = macro.m * macro.n // hopper.WARPGROUP
+    single = macro.m * macro.n // ptx.WARPGROUP
     reasons: Reasons = []
     if total + SPARE_REGISTERS > compute:
         reasons.append(
@@ -324,7 +325,7 @@ def _register_reasons(params: MatmulParams) -> Reasons:
 
 def _threads(params: MatmulParams) -> int:
     """Threads of a CTA."""
-    return (params.warpgroups + int(params.warp_specialized)) * hopper.WARPGROUP
+    return (params.warpgroups + int(params.warp_specialized)) * ptx.WARPGROUP
 
 
 def _pairs(params: MatmulParams) -> tuple[RegisterPair, ...]:
@@ -333,12 +334,12 @@ def _pairs(params: MatmulParams) -> tuple[RegisterPair, ...]:
         return (None,)
     if params.register_pair is not None:
         return (params.register_pair,)
-    return hopper.register_pairs(_threads(params))[::-1] or (None,)
+    return HOPPER.register_pairs(_threads(params))[::-1] or (None,)
 
 
 def _compute_registers(params: MatmulParams, pair: RegisterPair) -> int:
     """Registers of a thread of a compute warpgroup."""
-    return hopper.registers_at_entry(_threads(params)) if pair is None else pair[1]
+    return HOPPER.registers_at_entry(_threads(params)) if pair is None else pair[1]
 
 
 def _other_registers(demands: Demands, params: MatmulParams) -> int:
@@ -352,14 +353,14 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
     held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
     if demands.computes:
         held *= 2
-    blocks = params.tile_sizes.warp_tile.m // hopper.WGMMA_M
+    blocks = params.tile_sizes.warp_tile.m // HOPPER.mma.m
     return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
 
 
 def _accumulators(params: MatmulParams) -> int:
     """Accumulators of a thread of a compute warpgroup."""
     warp = params.tile_sizes.warp_tile
-    return warp.m * warp.n // hopper.WARPGROUP
+    return warp.m * warp.n // ptx.WARPGROUP
 
 
 def _grid_reasons(params: MatmulParams) -> Reasons:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, Special
-from lowering.target.hopper import WGMMA_K_BYTES, WGMMA_M
+from lowering.target.hopper import HOPPER
 from wsched.fusion import (
     Fusion,
     LoadStoreOpType,
@@ -259,8 +259,8 @@ def _tile_loops(params: MatmulParams) -> int:
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
     """``[cta, (tile), group, k, k16, m64 | M, N, K]``, the last three one wgmma."""
     _split_rows(s, tv, params)
-    s.split(tv, s.axis(tv, "Ki"), WGMMA_K_BYTES // 2, labels=("k16", "K"))
-    s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+    s.split(tv, s.axis(tv, "Ki"), HOPPER.mma.k_bytes // 2, labels=("k16", "K"))
+    s.split(tv, s.axis(tv, "Mi"), HOPPER.mma.m, labels=("m64", "M"))
     inner = s.axis(tv, "k") + 1
     s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
     for axis in range(inner + 2, len(s.tensor(tv).loop)):
@@ -273,7 +273,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) 
     _split_columns(s, tv, params)
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
     if not boxed:
-        s.split(tv, s.axis(tv, "Mi"), WGMMA_M, labels=("m64", "M"))
+        s.split(tv, s.axis(tv, "Mi"), HOPPER.mma.m, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from lowering.target.hopper import REGISTER_STEP, SETMAXNREG_RANGE
+from lowering.target.hopper import HOPPER
 from wsched.fusion import (
     CircularBuffer,
     CircularBufferType,
@@ -88,10 +88,9 @@ def _type_reasons(t: TensorView, type: CircularBufferType) -> Reasons:
             f"{t.name} is inlined at {t.compute_at}: a load warpgroup shares no loop with the "
             "compute warpgroups"
         )
-    low, high = SETMAXNREG_RANGE
     for n in type.num_registers or ():
-        if n % REGISTER_STEP or not low <= n <= high:
-            reasons.append(f"setmaxnreg takes multiples of 8 from {low} to {high}, not {n}")
+        if (problem := HOPPER.count_problem(n)) is not None:
+            reasons.append(f"{problem}, not {n}")
     if type.num_registers is not None and type.num_registers[0] > type.num_registers[1]:
         load, compute = type.num_registers
         reasons.append(f"the load warpgroup has {load} registers, more than {compute} to compute")

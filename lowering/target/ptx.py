@@ -1,0 +1,64 @@
+"""What PTX says of every GPU from sm_90 on: warps, TMA, swizzles and mbarriers.
+
+What differs from one GPU to the next is in ``Target``.
+
+Sources: PTX ISA 8.x (cp.async.bulk.tensor, tensor swizzle modes, mbarrier).
+"""
+
+from __future__ import annotations
+
+__all__ = ["multicast_slice", "slice_problem", "stored_columns"]
+
+WARP = 32
+WARPGROUP = 128
+
+TMA_BOX_MAX = 256
+"""Elements of a box per dimension."""
+
+TMA_RANK_MAX = 5
+"""Dimensions of a tensor map; at least 1."""
+
+TMA_STRIDE_ALIGN = 16
+"""Bytes; also the alignment of a tensor's base address."""
+
+NARROWEST_SWIZZLE = 32
+"""Bytes of the shortest swizzle span; lines of operand tiles are whole spans."""
+
+WIDEST_SWIZZLE = 128
+
+SWIZZLE_ROWS = 8
+"""Lines after which the pattern of a swizzle repeats."""
+
+SWIZZLE_ATOM = 1024
+"""Bytes after which the 128-byte swizzle repeats; the alignment of every stage."""
+
+MBARRIER_BYTES = 8
+
+
+def multicast_slice(rows: int, cols: int, span: int, count: int) -> tuple[int, int] | None:
+    """Rows and columns that each of ``count`` CTAs loads of a tile that all of them share.
+
+    Whole boxes of ``span`` columns where their number allows it (fewer and larger copies), else
+    whole groups of the rows after which the swizzle repeats; None where neither divides.
+    """
+    if cols % (count * span) == 0:
+        return rows, cols // count
+    return None if rows % (count * SWIZZLE_ROWS) else (rows // count, cols)
+
+
+def stored_columns(cols: int, element_bytes: int) -> int:
+    """Columns that an N-major tile of ``cols`` columns takes in shared memory.
+
+    Beyond one swizzle span it is filled up to whole spans: a tile of 160 columns of 2 bytes is
+    three boxes of 64, of which wgmma reads two and a half. Five boxes of 32 in a narrower swizzle
+    made kernels 10 to 13 % slower (128x160 at 4096x14336x5120, H200, 2026-11-21).
+    """
+    span = WIDEST_SWIZZLE // element_bytes
+    return cols if cols < span else -(-cols // span) * span
+
+
+def slice_problem(rows: int, count: int) -> str:
+    """What is wrong where :func:`multicast_slice` finds none."""
+    return (
+        f"each would load {rows / count:g} rows, and a slice is whole groups of {SWIZZLE_ROWS} rows"
+    )

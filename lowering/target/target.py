@@ -1,0 +1,143 @@
+"""What a kernel is made for: the limits of a GPU and its matrix instruction.
+
+Everything that asks for a limit asks the target of its kernel, so another GPU is another object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.dtypes import DType
+from lowering.target.ptx import WARPGROUP
+
+__all__ = ["MmaFamily", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class MmaFamily:
+    """A matrix instruction: ``m`` rows, any of the columns ``n``, ``k_bytes`` of K at a time.
+
+    Args:
+        name: in PTX.
+        m: rows of one instruction.
+        n: columns that one may have.
+        k_bytes: bytes of each row of A and of B that one instruction reads.
+    """
+
+    name: str
+    m: int
+    n: range
+    k_bytes: int
+
+    def k(self, dtype: DType) -> int:
+        """K of one instruction with operands of a type."""
+        return self.k_bytes // dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A GPU that kernels are made for.
+
+    Args:
+        arch: what compilers call it, with its architecture-specific instructions.
+        capability: compute capability, (major, minor).
+        gpus: names of such GPUs.
+        mma: its matrix instruction.
+        max_threads: of a CTA.
+        shared_bytes: dynamic shared memory that a CTA may ask for.
+        registers: 32-bit registers of an SM; one CTA of ours has them all.
+        register_step: setmaxnreg takes multiples of it ...
+        setmaxnreg: ... from the first to the second number.
+        named_barriers: hardware barriers of a CTA; number 0 is ``__syncthreads``.
+    """
+
+    arch: str
+    capability: tuple[int, int]
+    gpus: tuple[str, ...]
+    mma: MmaFamily
+    max_threads: int
+    shared_bytes: int
+    registers: int
+    register_step: int
+    setmaxnreg: tuple[int, int]
+    named_barriers: int
+
+    @property
+    def gpu(self) -> str:
+        """The GPU in words."""
+        return "a GPU of compute capability {}.{}".format(*self.capability)
+
+    @property
+    def capabilities(self) -> str:
+        """Its compute capability in words, with the names of such GPUs."""
+        number = "{}.{}".format(*self.capability)
+        return f"compute capability {number} ({', '.join(self.gpus)})"
+
+    def registers_at_entry(self, threads: int) -> int:
+        """Registers per thread that a CTA starts with: the SM's, rounded down to whole steps.
+
+        ``__launch_bounds__(threads, 1)`` makes ptxas use this count at entry (168 at 384 threads on
+        Hopper). An instruction can name 255, of which whole steps are 248. Registers are given to
+        whole warpgroups, a warp to each quarter of the SM.
+        """
+        given = -(-threads // WARPGROUP) * WARPGROUP
+        return min(self.registers // given, 255) // self.register_step * self.register_step
+
+    def registers_problem(self, threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+        """Why roles of a CTA cannot have the registers that each wants; None if they can.
+
+        The pool is what the CTA was launched with: setmaxnreg only moves registers within it, and
+        an increase beyond it waits for ever, which ptxas does not notice.
+
+        Args:
+            threads: of the CTA.
+            shares: (threads, registers per thread) of each role.
+        """
+        return self._count_problem(*(n for _, n in shares)) or self._pool_problem(threads, shares)
+
+    def register_pair_problem(self, threads: int, load: int, compute: int) -> str | None:
+        """Why one load warpgroup cannot keep ``load`` registers a thread, the others ``compute``.
+
+        As :meth:`registers_problem`; besides, the load warpgroup gives and the others take.
+        """
+        if problem := self._count_problem(load, compute):
+            return problem
+        entry = self.registers_at_entry(threads)
+        if not load <= entry <= compute:
+            return (
+                f"{load} and {compute} must lie on either side of the {entry} registers that "
+                f"{threads} threads start with"
+            )
+        return self._pool_problem(threads, ((WARPGROUP, load), (threads - WARPGROUP, compute)))
+
+    def register_pairs(self, threads: int) -> tuple[tuple[int, int], ...]:
+        """Pairs (load, compute) that leave the compute warpgroups as much as possible."""
+        entry, high = self.registers_at_entry(threads), self.setmaxnreg[1]
+        most: dict[int, int] = {}
+        for load in (24, 32, 40):
+            fitting = [
+                compute
+                for compute in range(entry, high + 1, self.register_step)
+                if self.register_pair_problem(threads, load, compute) is None
+            ]
+            if fitting:
+                most[fitting[-1]] = load
+        return tuple((load, compute) for compute, load in most.items())
+
+    def count_problem(self, count: int) -> str | None:
+        """Why setmaxnreg does not take a count; None if it does."""
+        low, high = self.setmaxnreg
+        if count % self.register_step == 0 and low <= count <= high:
+            return None
+        return f"setmaxnreg takes multiples of {self.register_step} from {low} to {high}"
+
+    def _count_problem(self, *counts: int) -> str | None:
+        found = ((self.count_problem(n), n) for n in counts)
+        return next((f"{problem}, not {n}" for problem, n in found if problem), None)
+
+    def _pool_problem(self, threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+        need, entry = sum(n * count for n, count in shares), self.registers_at_entry(threads)
+        if need <= threads * entry:
+            return None
+        parts = " + ".join(f"{n} x {count}" for n, count in shares)
+        return f"{parts} = {need} registers, the CTA has {threads} x {entry} = {threads * entry}"

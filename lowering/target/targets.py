@@ -1,0 +1,37 @@
+"""The targets that there are, and which of them a device is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+
+__all__ = ["TARGETS", "find_target", "target_of_device"]
+
+TARGETS: tuple[Target, ...] = (HOPPER,)
+"""Every GPU that wsched makes kernels for; the first is what a kernel is made for by default."""
+
+
+def find_target(arch: str) -> Target:
+    """The target that compilers call ``arch``; UnsupportedError names those there are."""
+    found = next((t for t in TARGETS if t.arch == arch), None)
+    if found is None:
+        raise UnsupportedError(f"target {arch}", ", ".join(t.arch for t in TARGETS))
+    return found
+
+
+def target_of_device(torch: Any, device: Any = None) -> Target | None:
+    """The target of a device, None where wsched has no kernels for it.
+
+    Args:
+        torch: the module, which knows the device.
+        device: a ``torch.device`` or the index of a GPU; None for the current GPU, if there is one.
+    """
+    if getattr(device, "type", "cuda") != "cuda" or (
+        device is None and not torch.cuda.is_available()
+    ):
+        return None
+    capability = torch.cuda.get_device_capability(device)
+    return next((t for t in TARGETS if t.capability == capability), None)
