@@ -30,7 +30,7 @@ from dataclasses import replace
 from math import prod
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import MmaTile, TmaLoad
+from lowering.kernel.nodes import MmaTile, SmemRef, TmaLoad
 from lowering.kernel.visit import walk
 from passes.options import LoweringOptions
 
@@ -57,7 +57,8 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     rows_are_k = {
         ref.buffer
         for mma in walk(kernel.body) if isinstance(mma, MmaTile)
-        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b)) if transposed
+        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
+        if transposed and isinstance(ref, SmemRef)
     }  # fmt: skip
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}

@@ -30,7 +30,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ZERO, Const, Expr, Special
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
-from lowering.kernel.nodes import Body, LoadTile, MmaTile, Stmt, TmaLoad, Wgmma
+from lowering.kernel.nodes import Body, LoadTile, MmaTile, SmemRef, Stmt, TmaLoad, Wgmma
 from lowering.kernel.visit import rewrite, walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
@@ -62,7 +62,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     maps: dict[str, TensorMap] = {}
     rows: dict[str, int] = {}
     products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
-    operands = {x.buffer for s in products for x in (s.a, s.b)}
+    operands = {x.buffer for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
     n_major = {s.b.buffer for s in products if s.trans_b}
     for load in walk(kernel.body):
         if isinstance(load, LoadTile):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.errors import InternalError, ScheduleError
-from lowering.ground.expr import TRUE, substitute
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.expr import TRUE, Const, substitute
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
     Carry,
     For,
     Frag,
+    FragColumns,
     If,
     MmaTile,
     Release,
@@ -32,7 +33,7 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.kernel.visit import Names, map_bodies
+from lowering.kernel.visit import Names, defined, map_bodies
 from passes.options import LoweringOptions
 
 __all__ = ["synchronize_wgmma"]
@@ -65,8 +66,12 @@ def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
         sum: frag<f32, 64x256> = wgmma.wait sum_async, 0
         if 0 < n { release ring, n - 1 }
 
+    A in registers is taken apart by columns, in front of the fence.
+
     Raises:
         ScheduleError: the accumulator or the k slice has no wgmma.
+        UnsupportedError: groups stay in flight while the next step would write their A in
+            registers.
     """
     return replace(kernel, body=_body(kernel, Names(kernel), kernel.body))
 
@@ -87,6 +92,11 @@ def _main_loop(kernel: Kernel, names: Names, loop: For) -> Body:
     if release is None or len(loop.carries) != 1:
         raise InternalError("synchronize_wgmma", "the k loop has no release or carries a scalar")
     pending = kernel.ring(release.ring).in_flight
+    if pending and isinstance(mma.a, Frag) and any(mma.a.name in defined(s) for s in loop.body):
+        raise UnsupportedError(
+            f"in_flight {pending} with A in registers that each step writes",
+            "in_flight 0, or A written in front of the loop",
+        )
     carry = loop.carries[0]
     if not isinstance(carry.var, Frag) or not isinstance(carry.result, Frag):
         raise InternalError("synchronize_wgmma", f"{carry.var.name} is not a fragment")
@@ -130,7 +140,7 @@ def _flying(frag: Frag) -> Frag:
 
 def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
     """The wgmmas of one k slice as one committed group."""
-    step = kernel.target.mma.k(kernel.buffer(mma.a.buffer).dtype)
+    step = kernel.target.mma.k(kernel.buffer(mma.b.buffer).dtype)
     kind = mma.out.type
     if mma.k % step or kind.cols not in kernel.target.mma.n or kind.rows % kernel.target.mma.m:
         raise ScheduleError(
@@ -139,16 +149,28 @@ def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
             "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256",
             ("M a multiple of 64", "N a multiple of 8 from 8 to 256", f"K a multiple of {step}"),
         )
-    out: list[Stmt] = [WgmmaFence()]
+    pieces = _pieces(names, mma, step)
+    out: list[Stmt] = [*pieces, WgmmaFence()]
     acc = mma.acc
     for k in range(0, mma.k, step):
         last = Frag(names.new(f"{mma.out.name}_k{k}"), kind.flying())
         accumulate = TRUE if k else mma.accumulate
-        a, b = _along_k(mma.a, k, mma.trans_a), _along_k(mma.b, k, mma.trans_b)
+        left = mma.a
+        a = pieces[k // step].out if isinstance(left, Frag) else _along_k(left, k, mma.trans_a)
+        b = _along_k(mma.b, k, mma.trans_b)
         out.append(Wgmma(last, acc, a, b, accumulate, mma.trans_a, mma.trans_b))
         acc = last
     done = _flying(mma.out) if pending else mma.out
     return (*out, WgmmaCommit(), WgmmaWait(done, acc, pending))
+
+
+def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:
+    """A in registers, an instruction's K at a time; nothing for A in shared memory."""
+    if isinstance(mma.a, SmemRef):
+        return []
+    kind = replace(mma.a.type, cols=step)
+    pieces = (Frag(names.new(f"{mma.a.name}_k{k}"), kind) for k in range(0, mma.k, step))
+    return [FragColumns(p, mma.a, Const(step * i)) for i, p in enumerate(pieces)]
 
 
 def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from lowering.cuda.elements import pack, unpack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
+from lowering.cuda.wgmma import A_REGISTERS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import Const, Expr
+from lowering.ground.expr import ZERO, Const, Expr
 from lowering.kernel.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
@@ -25,9 +26,8 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
-from lowering.target.hopper import WGMMA
 
-__all__ = ["RULES", "descriptor_words", "wgmma_function"]
+__all__ = ["RULES", "descriptor_words"]
 
 
 def _fill(e: Emitter, s: FragFill) -> None:
@@ -89,7 +89,7 @@ def _columns(e: Emitter, s: FragColumns) -> None:
     """No code: the plan made ``out`` a view of ``value``'s registers."""
     cols = s.out.type.cols
     start = s.start.value if isinstance(s.start, Const) else 0
-    if start % 8 or start + cols > s.value.type.cols:
+    if start % s.value.type.layout.columns or start + cols > s.value.type.cols:
         raise InternalError("emit_cuda", f"columns {s.start} of {s.value.type} as {s.out.type}")
 
 
@@ -132,55 +132,32 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
 
 
 def _wgmma(e: Emitter, s: Wgmma) -> None:
-    a, b, view = e.buffer(s.a.buffer), e.buffer(s.b.buffer), e.view(s.acc)
-    if a.dtype is not b.dtype or a.dtype.bits != 16 or view.type.dtype is not DType.F32:
-        raise InternalError("emit_cuda", f"wgmma of {a.dtype.value} and {b.dtype.value}")
-    cols = view.type.cols
-    shape = (cols, a.dtype, s.trans_a, s.trans_b)
-    e.wgmmas.add(shape)
+    b, view = e.buffer(s.b.buffer), e.view(s.acc)
+    dtype = s.a.type.dtype if isinstance(s.a, Frag) else e.buffer(s.a.buffer).dtype
+    if dtype is not b.dtype or dtype.bits != 16 or view.type.dtype is not DType.F32:
+        raise InternalError("emit_cuda", f"wgmma of {dtype.value} and {b.dtype.value}")
+    form = WgmmaForm(view.type.cols, dtype, s.trans_a, s.trans_b, isinstance(s.a, Frag))
+    e.wgmmas.add(form)
     for block in range(view.blocks):
-        d = e.array(s.acc) + (f" + {block * view.block}" if block else "")
         e.out.call(
-            _wgmma_name(*shape),
-            d,
-            _descriptor(e, s.a, s.trans_a, block),
+            form.name,
+            e.array(s.acc) + (f" + {block * view.block}" if block else ""),
+            _words(e, s.a, block)
+            if isinstance(s.a, Frag)
+            else _descriptor(e, s.a, s.trans_a, block),
             _descriptor(e, s.b, s.trans_b, 0),
             e.arg(s.accumulate),
         )
 
 
-def _wgmma_name(cols: int, dtype: DType, trans_a: bool, trans_b: bool) -> str:
-    trans = ("_trans_a" if trans_a else "") + ("_trans_b" if trans_b else "")
-    return f"wgmma_m64n{cols}k{WGMMA.k(dtype)}_f32_{dtype.value}{trans}"
-
-
-def wgmma_function(cols: int, dtype: DType, trans_a: bool = False, trans_b: bool = False) -> str:
-    """The device function that wraps one shape of ``wgmma.mma_async``."""
-    count, k = cols // 2, WGMMA.k(dtype)
-    registers = [f"%{i}" for i in range(count)]
-    outputs = [f'"+f"(d[{i}])' for i in range(count)]
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k{k}.f32.{dtype.ptx}.{dtype.ptx}"
-    lines = [
-        f"__device__ __forceinline__ void {_wgmma_name(cols, dtype, trans_a, trans_b)}(",
-        "    float* d, u64 a, u64 b, int scale_d) {",
-        "  asm volatile(",
-        f'      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{count + 2}, 0;\\n"',
-        f'      " {instruction}"',
-        *(f'      " {text}"' for text in _wrap("{", registers, "},")),
-        f'      " %{count}, %{count + 1}, p, 1, 1, {int(trans_a)}, {int(trans_b)};\\n}}"',
-        *(f"      {text}" for text in _wrap(": ", outputs, "")),
-        '      : "l"(a), "l"(b), "r"(scale_d)',
-        '      : "memory");',
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _wrap(head: str, items: list[str], tail: str) -> list[str]:
-    """``items`` with commas, eight to a line."""
-    rows = [", ".join(items[i : i + 8]) for i in range(0, len(items), 8)]
-    rows = [row + "," for row in rows[:-1]] + [rows[-1] + tail]
-    return [head + rows[0], *rows[1:]]
+def _words(e: Emitter, a: Frag, block: int) -> str:
+    """Where a block of A begins in registers, which stay untouched until a wait pins them."""
+    view, array = e.view(a), e.array(a)
+    if view.per_block != A_REGISTERS:
+        raise InternalError("emit_cuda", f"A in registers is {a.type}")
+    e.reading.add(array)
+    start = view.start + block * view.block
+    return array if start == ZERO else f"{array} + {e.arg(start)}"
 
 
 def _commit(e: Emitter, s: WgmmaCommit) -> None:
@@ -196,6 +173,10 @@ def _wait(e: Emitter, s: WgmmaWait) -> None:
     if not s.out.type.in_flight:
         # Without it the compiler may read the accumulator ahead of the wait.
         e.out.line(f"ptx::pin({e.array(s.acc)});")
+    if s.pending == 0:
+        for array in sorted(e.reading):
+            e.out.line(f"pin_words({array});")
+        e.reading.clear()
 
 
 RULES: Mapping[type[Stmt], Rule] = {

@@ -15,7 +15,7 @@ from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
-from lowering.ground.dtypes import DType
+from lowering.cuda.wgmma import WgmmaForm
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
 from lowering.ground.poly import poly
@@ -51,8 +51,9 @@ class Emitter:
         policies: cache policies that the body names, to be made by the frame.
         descriptors: buffers that wgmma reads; the name of their descriptor's low word, and
             whether they are MN-major.
-        wgmmas: (columns, operand dtype, trans_a, trans_b) of the wgmma functions that the body
-            calls.
+        wgmmas: forms of wgmma that the body calls.
+        declared: arrays of fragments that the block at hand declares.
+        reading: those that a wgmma may be reading as A.
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
@@ -66,7 +67,9 @@ class Emitter:
         self.specials: set[str] = set()
         self.policies: set[str] = set()
         self.descriptors: dict[str, tuple[str, bool]] = {}
-        self.wgmmas: set[tuple[int, DType, bool, bool]] = set()
+        self.wgmmas: set[WgmmaForm] = set()
+        self.declared: set[str] = set()
+        self.reading: set[str] = set()
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
@@ -94,12 +97,22 @@ class Emitter:
     # --- statements -------------------------------------------------------------------------
 
     def body(self, body: Body) -> None:
-        """Emit statements in order; InternalError for a node without a rule."""
+        """Emit the statements of a block in order.
+
+        Raises:
+            InternalError: a node without a rule, or registers that a wgmma may still read where the
+                block that declares them ends, so that the compiler may use them for something else.
+        """
+        outer, self.declared = self.declared, set()
         for s in body:
             rule = self.rules.get(type(s))
             if rule is None:
                 raise InternalError("emit_cuda", f"no rule for {s.OP or type(s).__name__}")
             rule(self, s)
+        left = sorted(self.declared & self.reading)
+        if left:
+            raise InternalError("emit_cuda", f"{left[0]} is left while a wgmma may read it")
+        self.declared = outer
 
     # --- scalars ------------------------------------------------------------------------------
 
@@ -218,6 +231,7 @@ class Emitter:
     def declare(self, out: Frag) -> str:
         """Declare the array of a value that starts one; its identifier."""
         name = self.names.define("fragment", self.plan.arrays[out.name])
+        self.declared.add(name)
         kind = register_type(out.type.dtype)
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name

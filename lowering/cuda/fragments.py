@@ -43,15 +43,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.target.hopper import WGMMA
 
-__all__ = ["FragmentPlan", "View", "plan_fragments", "registers_per_8_columns"]
-
-
-def registers_per_8_columns(kind: FragmentType) -> int:
-    """32-bit registers per thread for 8 columns of one 64-row block: 4, or 2 if packed.
-
-    Half as many, but at least one, where all rows or all columns are one.
-    """
-    return kind.registers // (kind.blocks * kind.groups)
+__all__ = ["FragmentPlan", "View", "plan_fragments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +66,11 @@ class View:
     @property
     def per_block(self) -> int:
         """Registers of one block that belong to this value."""
-        return self.type.groups * registers_per_8_columns(self.type)
+        return self.type.groups * self.type.group_registers
 
     def columns(self, start: Expr, out: FragmentType) -> View:
-        """The columns from ``start`` (a multiple of 8) on, as a view of the same array."""
-        skipped = divided(start, 8 // registers_per_8_columns(out))
+        """The columns from ``start``, that of a group, on, as a view of the same array."""
+        skipped = divided(start, out.layout.columns // out.group_registers)
         return View(self.array, out, self.start + skipped, self.block)
 
     def rows(self, start: Expr, out: FragmentType) -> View:
@@ -95,7 +87,7 @@ class View:
         """
         rows, cols = self.type.group
         index = (row if rows > 1 else 0) * cols + (col if cols > 1 else 0)
-        step = registers_per_8_columns(self.type) if self.type.cols > 1 else 0
+        step = self.type.group_registers if self.type.cols > 1 else 0
         first = block * self.block if self.type.rows > 1 else 0
         packed = 32 // self.type.dtype.register_bits
         return step, first + index // packed, index % packed
@@ -176,6 +168,8 @@ class _Planner:
                 source = self.read(s.value, s.OP)
                 self.define(s.out, source.rows(s.start, s.out.type))
             case Wgmma() | WgmmaWait() | FragAddPartial():
+                if isinstance(s, Wgmma) and isinstance(s.a, Frag):
+                    self.read(s.a, s.OP)
                 self.consume(s.acc, s.out, s.OP)
             case For():
                 self.loop(s)

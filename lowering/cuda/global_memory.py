@@ -92,8 +92,9 @@ class _Elements:
     def place(self, block: int, row: int, col: int) -> tuple[str, str]:
         """Address of an element of group ``r``, and the condition that it is in bounds."""
         e, g = self.e, self.g
-        down = 64 * block + 8 * row
-        right = " + 8 * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
+        layout = self.value.type.layout
+        down, step = layout.row(0, 0, block, row), layout.column(0, 1, 0)
+        right = f" + {step} * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
         where = self.at + (f" + {down} * {self.stride}" if down else "") + right
         tests = list(self.tests)
         if not self.all_rows:
@@ -107,11 +108,15 @@ def _first_row(value: Frag, ref: GmemRef) -> Expr:
     if value.type.rows == 1:
         return ref.row
     lane, warp = Special("lane"), Special("warpgroup.warp")
-    return ref.row + warp * 16 + lane // 4
+    row: Expr = value.type.layout.row(warp, lane, 0, 0, ref.row)
+    return row
 
 
 def _first_col(value: Frag, ref: GmemRef) -> Expr:
-    return ref.col if value.type.cols == 1 else ref.col + Special("lane") % 4 * 2
+    if value.type.cols == 1:
+        return ref.col
+    col: Expr = value.type.layout.column(Special("lane"), 0, 0, ref.col)
+    return col
 
 
 class _Loads(_Elements):

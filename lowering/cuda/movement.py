@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lowering.cuda.copies import CopyForm
-from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
@@ -115,7 +114,7 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     )
     if not fits:
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
-    if (moved(value.type.dtype) == "f32") != wide:
+    if value.type.row_bytes != (32 if wide else 16):
         raise InternalError("emit_cuda", f"{op} of a {16 if wide else 32}-bit fragment")
 
 
@@ -127,10 +126,10 @@ def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     """
     lane = e.special("lane")
     with e.out.block(""):
-        wide = value.type.cols % 16 == 0
+        wide, columns = value.type.groups % 2 == 0, value.type.layout.columns
         half = f"({lane} >> 4) * 16" if wide else "0"
         line, byte = _frame(e, ref, f"({lane} & 15)", half)
-        for rows, step, block in _steps(e, ref, value, 16 if wide else 8):
+        for rows, step, block in _steps(e, ref, value, (2 if wide else 1) * columns):
             count = 4 if wide else 2
             registers = _registers(e, value, block, count)
             e.out.call(f"ptx::{name}_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
@@ -143,7 +142,7 @@ def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     span = buffer.box_cols * buffer.dtype.bytes
     with e.out.block(""):
         line, byte = _frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
-        for rows, step, block in _steps(e, ref, value, 8):
+        for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
             at = f"{line}{rows} + ({byte} ^ ({step}))"
             r = _registers(e, value, block, 4)
             e.out.call(f"ptx::{name}_v2", at, r[0], r[1])

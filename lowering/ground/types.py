@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lowering.ground.dtypes import DType
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 
 __all__ = ["FragmentType", "Swizzle"]
 
@@ -34,44 +35,57 @@ class Swizzle(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FragmentType:
-    """A ``rows x cols`` tile spread over the registers of one warpgroup, as wgmma leaves it.
+    """A ``rows x cols`` tile spread over the registers of one warpgroup, as its layout says.
 
-    ``rows`` is a multiple of 64. Thread ``t`` of the 128 (warp ``w = t // 32``, lane
-    ``l = t % 32``) holds, for each 64-row block ``b`` and each 8 columns ``j``, four elements: rows
-    ``64 b + 16 w + l // 4`` and that plus 8, columns ``8 j + 2 (l % 4)`` and that plus 1
-    (PTX ISA, wgmma accumulator layout). ``in_flight`` marks a value that an asynchronous wgmma
-    may still be writing: nothing but wgmma and ``wgmma.wait`` may touch it.
+    ``rows`` is a multiple of 64, ``cols`` one of the layout's groups. ``in_flight`` marks a value
+    that an asynchronous wgmma may still be writing: nothing but wgmma and ``wgmma.wait`` may touch
+    it.
 
     ``rows`` 1 is a row that all rows share (a bias over N), ``cols`` 1 a column that all columns
-    share, both 1 a single value: a thread holds an element once where the full tile repeats it (two
-    a block of 8 columns, two a block of 64 rows, one).
+    share, both 1 a single value: a thread holds an element once where the full tile repeats it.
     """
 
     dtype: DType
     rows: int
     cols: int
     in_flight: bool = False
+    layout: RegisterLayout = ACCUMULATOR
 
     @property
     def registers(self) -> int:
         """32-bit registers per thread."""
+        return self.blocks * self.groups * self.group_registers
+
+    @property
+    def group_registers(self) -> int:
+        """32-bit registers per thread for the elements of one block and group."""
         rows, cols = self.group
-        return self.blocks * self.groups * -(-rows * cols * self.dtype.register_bits // 32)
+        return -(-rows * cols * self.dtype.register_bits // 32)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a group's columns in one row: 16 are a row of ldmatrix's and stmatrix's."""
+        return self.layout.columns * self.dtype.register_bits // 8
 
     @property
     def blocks(self) -> int:
         """Number of 64-row blocks that a thread holds elements of; 1 where all rows are one."""
-        return self.rows // 64 if self.rows > 1 else 1
+        return self.layout.held(self.rows, self.cols)[0]
 
     @property
     def groups(self) -> int:
-        """Number of groups of 8 columns; 1 where all columns are one."""
-        return self.cols // 8 if self.cols > 1 else 1
+        """Number of the layout's groups of columns; 1 where all columns are one."""
+        return self.layout.held(self.rows, self.cols)[1]
 
     @property
     def group(self) -> tuple[int, int]:
         """(rows, columns) of the elements that a thread holds of each block and group."""
-        return 2 if self.rows > 1 else 1, 2 if self.cols > 1 else 1
+        return self.layout.held(self.rows, self.cols)[2:]
+
+    @property
+    def held(self) -> tuple[int, int, int, int]:
+        """(blocks, groups, rows, columns) of what a thread holds, in register order."""
+        return self.layout.held(self.rows, self.cols)
 
     def settled(self) -> FragmentType:
         """The same type, safe to read."""
@@ -82,5 +96,6 @@ class FragmentType:
         return replace(self, in_flight=True)
 
     def __str__(self) -> str:
-        tail = ", async" if self.in_flight else ""
+        tail = "" if self.layout == ACCUMULATOR else f", span {self.layout.span}"
+        tail += ", async" if self.in_flight else ""
         return f"frag<{self.dtype.value}, {self.rows}x{self.cols}{tail}>"

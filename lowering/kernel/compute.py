@@ -132,8 +132,8 @@ class MmaTile(Stmt):
     ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
-    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. Consumes
-    ``acc``.
+    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. A may be
+    a fragment of ``rows x k`` elements. Consumes ``acc``.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -145,7 +145,7 @@ class MmaTile(Stmt):
     )
     out: Frag
     acc: Frag
-    a: SmemRef
+    a: SmemRef | Frag
     b: SmemRef
     k: int
     accumulate: Expr
@@ -173,6 +173,9 @@ class Wgmma(Stmt):
     accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
     ``acc``; ``out`` is in flight. ``accumulate`` is PTX's scale-d: false overwrites.
 
+    A may be a fragment, of one instruction's K and the layout of ``operand_layout``. Its registers
+    are read until the same wait; nobody may write them before.
+
     ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
     operand is MN-major, its buffer holds K as rows and M or N as columns.
     """
@@ -187,7 +190,7 @@ class Wgmma(Stmt):
     )
     out: Frag
     acc: Frag
-    a: SmemRef
+    a: SmemRef | Frag
     b: SmemRef
     accumulate: Expr = TRUE
     trans_a: bool = False

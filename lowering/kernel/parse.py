@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, Var
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 from lowering.kernel import nodes
 from lowering.kernel.declarations import DECLARATIONS, Declarations
@@ -189,7 +190,7 @@ class _Parser(Declarations):
             return self.number()
         if hint is str:
             return self.name()
-        if hint is Frag:
+        if hint is Frag or (Frag in get_args(hint) and not self.ahead("[")):
             return self.fragment()
         if hint == tuple[Frag | float, ...]:
             return self.mixed()
@@ -237,11 +238,15 @@ class _Parser(Declarations):
         dtype = self.dtype(tuple(DType))
         self.expect(",")
         rows, cols = self.pair()
-        flying = self.accept(",")
-        if flying:
+        layout, flying = ACCUMULATOR, False
+        if self.peek == "," and self.ahead("span"):
+            self.expect(",", "span")
+            layout = RegisterLayout(self.integer())
+        if self.accept(","):
             self.expect("async")
+            flying = True
         self.expect(">")
-        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying)))
+        return self.define(Frag(name, FragmentType(dtype, rows, cols, flying, layout)))
 
     def let(self) -> Let:
         var = self.scalar()

@@ -12,6 +12,7 @@ from dataclasses import fields
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
+from lowering.ground.layouts import BLOCK_ROWS, operand_layout
 from lowering.ground.types import FragmentType
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import Kernel, SharedBuffer
@@ -135,11 +136,13 @@ def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
 def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
     """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
     kind = stmt.acc.type
+    if isinstance(stmt.a, Frag):
+        yield from _from_registers(kernel, stmt, stmt.a)
     for ref, extent, trans in (
         (stmt.a, kind.rows, stmt.trans_a),
         (stmt.b, kind.cols, stmt.trans_b),
     ):
-        b = _buffer(kernel, ref.buffer)
+        b = None if isinstance(ref, Frag) else _buffer(kernel, ref.buffer)
         if b is None:
             continue
         k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(b.dtype)
@@ -148,6 +151,20 @@ def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
             yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
         if trans and b.dtype.bits != 16:
             yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
+
+
+def _from_registers(kernel: Kernel, stmt: MmaTile | Wgmma, a: Frag) -> Iterator[str]:
+    """A in registers is K-major, and a whole tile in the layout that wgmma takes."""
+    k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(a.type.dtype)
+    layout = operand_layout(a.type.dtype)
+    wanted = FragmentType(a.type.dtype, stmt.acc.type.rows, k, a.type.in_flight, layout)
+    if a.type != wanted:
+        yield f"{a.name} is {a.type}, A in registers is {wanted}"
+    if stmt.trans_a:
+        yield f"{a.name} is in registers, only A in shared memory is MN-major"
+    b = _buffer(kernel, stmt.b.buffer)
+    if b is not None and b.dtype is not a.type.dtype:
+        yield _dtypes(a, b.name, b.dtype)
 
 
 def _pointwise(stmt: FragPointwise) -> Iterator[str]:
@@ -178,13 +195,14 @@ def _broadcasts(arg: FragmentType, out: FragmentType) -> bool:
 
 def _shape(out: Frag) -> Iterator[str]:
     rows, cols = out.type.rows, out.type.cols
-    if (rows != 1 and rows % 64) or (cols != 1 and cols % 8) or rows < 1 or cols < 1:
-        yield f"{rows}x{cols} is neither whole groups of 64 rows and 8 columns nor 1"
+    group = out.type.layout.columns
+    if (rows != 1 and rows % BLOCK_ROWS) or (cols != 1 and cols % group) or rows < 1 or cols < 1:
+        yield f"{rows}x{cols} is neither whole groups of 64 rows and {group} columns nor 1"
 
 
 def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
     kind = out.type
-    bits = 32 if op == LdShared.OP else 16
+    bits = (256 if op == LdShared.OP else 128) // kind.layout.columns
     if kind.dtype.register_bits != bits:
         yield f"{op} gives {bits}-bit elements, not {kind.dtype.value}"
     if kind.rows == 1 or kind.cols == 1:

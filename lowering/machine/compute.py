@@ -13,6 +13,7 @@ from lowering.ground.errors import InternalError
 from lowering.ground.types import Swizzle
 from lowering.kernel.descriptor import block_bytes, leading_bytes, wgmma_descriptor
 from lowering.kernel.nodes import (
+    Frag,
     FragCast,
     FragColumns,
     FragFill,
@@ -24,7 +25,14 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, block_to_lanes, convert, filled, to_float32
+from lowering.machine.fragment import (
+    Array,
+    block_to_lanes,
+    convert,
+    filled,
+    lanes_to_block,
+    to_float32,
+)
 from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
@@ -60,16 +68,20 @@ def frag_cast(stmt: FragCast, program: Program) -> Run:
 
 
 def frag_columns(stmt: FragColumns, program: Program) -> Run:
-    """``frag.columns``: a value of its own, so a copy."""
+    """``frag.columns``: a copy, but of registers that belong to the whole value."""
     start, cols, whole = program.scalar(stmt.start), stmt.out.type.cols, stmt.value.type.cols
+    group = stmt.value.type.layout.columns
 
     def run(warp: Warp) -> None:
         first = start(warp.env)
-        if first % 8 or cols % 8 or first < 0 or first + cols > whole:
+        if first % group or cols % group or first < 0 or first + cols > whole:
             last = first + cols
-            raise FaultError(f"columns {first} .. {last} of {whole} are not whole groups of 8")
-        data = warp.read(stmt.value)[:, :, first // 8 : (first + cols) // 8].copy()
-        warp.define(stmt.out, Registers(data, warp.epoch))
+            raise FaultError(
+                f"columns {first} .. {last} of {whole} are not whole groups of {group}"
+            )
+        data = warp.read(stmt.value)[:, :, first // group : (first + cols) // group].copy()
+        source = warp.value(stmt.value).registers
+        warp.define(stmt.out, Registers(data, warp.epoch, whole=source))
 
     return run
 
@@ -105,32 +117,74 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
 
     Each warp computes its 16 rows of each 64. wgmmas of a warp happen in order.
     """
-    type_, (a, b) = stmt.acc.type, (program.place(stmt.a), program.place(stmt.b))
-    _check_shapes(stmt, a, b)
+    type_, b = stmt.acc.type, program.place(stmt.b)
+    left, dtype = _left(stmt, program)
+    _check_shapes(stmt, dtype, b)
     accumulate = program.scalar(stmt.accumulate)
-    block = block_bytes(a.buffer, stmt.trans_a)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
         registers = warp.take(stmt.acc)
-        if registers.epoch >= warp.epoch:
-            raise FaultError(f"no wgmma.fence after the last access to fragment {stmt.acc.name}")
+        _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
-        lefts = [
-            _Operand(_descriptor(a, stmt.trans_a, warp, n * block), WGMMA.m, stmt.trans_a)
-            for n in range(type_.rows // WGMMA.m)
-        ]
         right = _Operand(_descriptor(b, stmt.trans_b, warp), type_.cols, stmt.trans_b)
-        update = _update(warp, registers, lefts, right, a.buffer.dtype, keep)
+        update = _update(warp, registers, left(warp), right, dtype, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
+        if isinstance(stmt.a, Frag):
+            root = warp.value(stmt.a).registers.root
+            root.reads, root.reader = warp.wgmma.issued, stmt
         warp.define(stmt.out, registers)
         if warp.index % 4 == 0:
-            warp.record(stmt.OP, a.buffer.name, a.element(warp.env)[0])
+            warp.record(stmt.OP, b.buffer.name, b.element(warp.env)[0])
         _issue(warp, Effect(update, warp, stmt))
         return PAUSE
 
     return run
+
+
+Blocks = Callable[[], list[Array]]
+"""The 16 rows of A of a warp, of each block, in float32: read when the wgmma happens."""
+
+
+def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DType]:
+    """A from shared memory or from registers, and its type."""
+    rows = stmt.acc.type.rows
+    if isinstance(stmt.a, Frag):
+        return _from_registers(stmt.a), stmt.a.type.dtype
+    a, trans = program.place(stmt.a), stmt.trans_a
+    block, dtype = block_bytes(a.buffer, trans), a.buffer.dtype
+    wgmma_descriptor(a.buffer.swizzle, 0)
+
+    def left(warp: Warp) -> Blocks:
+        operands = [
+            _Operand(_descriptor(a, trans, warp, n * block), WGMMA.m, trans)
+            for n in range(rows // WGMMA.m)
+        ]
+        memory, first = warp.cta.memory, 16 * (warp.index % 4)
+        return lambda: [_elements(memory, x, dtype)[first : first + 16] for x in operands]
+
+    return left, dtype
+
+
+def _from_registers(a: Frag) -> Callable[[Warp], Blocks]:
+    def left(warp: Warp) -> Blocks:
+        found = warp.value(a)
+        _fenced(warp, a, found.registers)
+        if found.registers.wgmma > warp.wgmma.covered:
+            raise FaultError(
+                f"fragment {a.name} may still be written by: {print_stmt(found.writer)}"
+            )
+        data = found.registers.data
+        values = [data[:, block] for block in range(a.type.blocks)]
+        return lambda: [to_float32(lanes_to_block(v), a.type.dtype) for v in values]
+
+    return left
+
+
+def _fenced(warp: Warp, frag: Frag, registers: Registers) -> None:
+    if registers.epoch >= warp.epoch:
+        raise FaultError(f"no wgmma.fence after the last access to fragment {frag.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +211,9 @@ def _descriptor(operand: Place, trans: bool, warp: Warp, offset: int = 0) -> int
     return wgmma_descriptor(b.swizzle, address + offset, leading_bytes(b, trans))
 
 
-def _check_shapes(stmt: Wgmma, a: Place, b: Place) -> None:
+def _check_shapes(stmt: Wgmma, dtype: DType, b: Place) -> None:
     """Refuse what no wgmma computes."""
-    type_, dtype = stmt.acc.type, a.buffer.dtype
+    type_ = stmt.acc.type
     shapes = (type_, stmt.out.type.rows, stmt.out.type.cols)
     if type_.rows % WGMMA.m or type_.cols not in WGMMA.n or type_.dtype is not DType.F32:
         raise InternalError("machine", f"no wgmma has accumulators {type_}", print_stmt(stmt))
@@ -168,7 +222,7 @@ def _check_shapes(stmt: Wgmma, a: Place, b: Place) -> None:
     if dtype is not b.buffer.dtype or dtype is DType.F32:
         types = f"{dtype.value} and {b.buffer.dtype.value}"
         raise InternalError("machine", f"no wgmma for operands of {types}", print_stmt(stmt))
-    wgmma_descriptor(a.buffer.swizzle, 0), wgmma_descriptor(b.buffer.swizzle, 0)
+    wgmma_descriptor(b.buffer.swizzle, 0)
 
 
 def _issue(warp: Warp, effect: Effect) -> None:
@@ -189,15 +243,14 @@ def _issue(warp: Warp, effect: Effect) -> None:
 
 
 def _update(
-    warp: Warp, registers: Registers, lefts: list[_Operand], right: _Operand, dtype: DType,
-    keep: bool,
+    warp: Warp, registers: Registers, left: Blocks, right: _Operand, dtype: DType, keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """The product of each block of A with B, onto the block's accumulators."""
-    memory, rows = warp.cta.memory, slice(16 * (warp.index % 4), 16 * (warp.index % 4) + 16)
+    memory = warp.cta.memory
 
     def update() -> None:
-        for block, left in enumerate(lefts):
-            a, b = _elements(memory, left, dtype)[rows], _elements(memory, right, dtype)
+        b = _elements(memory, right, dtype)
+        for block, a in enumerate(left()):
             product = block_to_lanes(a @ b.T)
             if keep:
                 registers.data[:, block] += product

@@ -1,15 +1,14 @@
 """Fragments of a warp, and where their elements lie in the matrix.
 
 A warp holds its part of a ``rows x cols`` fragment as an array
-``[32 lanes, rows / 64 blocks, cols / 8, 2 halves, 2]``: the last three are the four elements that a
-thread has of each 8 columns, in register order. Half 1 is 8 rows below half 0, and a lane's row
-and column come from ``lane = 4 row + column / 2`` (``FragmentType`` has the formula). Elements
-of fewer than 32 bits are raw bits (``held_type``), predicates bool. Where all rows are one,
-``blocks`` and ``halves`` are 1; where all columns are one, ``cols / 8`` and the last are.
+``[32 lanes, blocks, groups, halves, columns]``, all but the lanes as ``FragmentType.held`` counts
+them, in register order; ``RegisterLayout`` has the formula of their rows and columns. Elements
+of fewer than 32 bits are raw bits (``held_type``), predicates bool.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,53 +16,76 @@ import numpy.typing as npt
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "block_to_lanes", "convert", "element_rows_cols", "filled", "held_type", "lane_rows",
-    "row_lanes", "to_float32",
+    "Array", "block_to_lanes", "convert", "element_index", "element_rows_cols", "filled",
+    "held_type", "lane_rows", "lanes_to_block", "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
 
 
-def block_to_lanes(block: Array) -> Array:
-    """A warp's 16 rows of a 64-row block, ``[16, cols]``, as ``[32, cols / 8, 2, 2]``."""
-    cols = block.shape[1]
-    parts = block.reshape(2, 8, cols // 8, 4, 2)  # half, row, 8 columns, pair of columns, column
-    return parts.transpose(1, 3, 2, 0, 4).reshape(32, cols // 8, 2, 2)
+def block_to_lanes(block: Array, layout: RegisterLayout = ACCUMULATOR) -> Array:
+    """A warp's 16 rows of a 64-row block, ``[16, cols]``, as ``[32, groups, 2, span]``."""
+    groups, span = block.shape[1] // layout.columns, layout.span
+    parts = block.reshape(2, 8, groups, 4, span)  # half, row, group, quarter of it, column
+    return parts.transpose(1, 3, 2, 0, 4).reshape(32, groups, 2, span)
+
+
+def lanes_to_block(lanes: Array) -> Array:
+    """A warp's part of a block, ``[32, groups, 2, span]``, as rows ``[16, cols]``; the inverse."""
+    _, groups, _, span = lanes.shape
+    parts = lanes.reshape(8, 4, groups, 2, span).transpose(3, 0, 2, 1, 4)
+    return parts.reshape(16, groups * 4 * span)
 
 
 def lane_rows(data: Array) -> Array:
-    """A warp's fragment ``[32, blocks, cols / 8, 2, 2]`` as rows of 8x8 matrices.
+    """A warp's fragment ``[32, blocks, groups, 2, span]`` as rows of small matrices.
 
-    The result is ``[blocks, cols / 8, 2, 8, 8]``: block, 8 columns, half, row of the matrix,
-    column of the matrix. Four lanes hold a row.
+    The result is ``[blocks, groups, 2, 8, 4 span]``: block, group of columns, half, row of the
+    matrix, column of the matrix. Four lanes hold a row.
     """
-    _, blocks, groups, _, _ = data.shape
-    parts = data.reshape(8, 4, blocks, groups, 2, 2)
-    return parts.transpose(2, 3, 4, 0, 1, 5).reshape(blocks, groups, 2, 8, 8)
+    _, blocks, groups, _, span = data.shape
+    parts = data.reshape(8, 4, blocks, groups, 2, span)
+    return parts.transpose(2, 3, 4, 0, 1, 5).reshape(blocks, groups, 2, 8, 4 * span)
 
 
 def row_lanes(rows: Array) -> Array:
-    """Rows of 8x8 matrices ``[blocks, cols / 8, 2, 8, 8]`` as a warp's fragment; the inverse."""
-    blocks, groups = rows.shape[:2]
-    parts = rows.reshape(blocks, groups, 2, 8, 4, 2).transpose(3, 4, 0, 1, 2, 5)
-    return np.ascontiguousarray(parts).reshape(32, blocks, groups, 2, 2)
+    """Rows of matrices ``[blocks, groups, 2, 8, 4 span]`` as a warp's fragment; the inverse."""
+    blocks, groups, _, _, columns = rows.shape
+    span = columns // 4
+    parts = rows.reshape(blocks, groups, 2, 8, 4, span).transpose(3, 4, 0, 1, 2, 5)
+    return np.ascontiguousarray(parts).reshape(32, blocks, groups, 2, span)
 
 
 def element_rows_cols(type_: FragmentType, warp: int) -> tuple[Array, Array]:
-    """Row and column of each 8x8 matrix row ``[blocks, cols / 8, 2, 8]`` of ``lane_rows``.
+    """Row and column of each matrix row ``[blocks, groups, 2, 8]`` of ``lane_rows``.
 
     ``warp`` is 0..3; the column is that of the row's first element.
     """
-    block, group, half, row = np.indices((type_.rows // 64, type_.cols // 8, 2, 8))
-    return 64 * block + 16 * warp + 8 * half + row, 8 * group
+    block, group, half, row = np.indices((type_.blocks, type_.groups, 2, 8))
+    layout = type_.layout
+    return layout.row(warp, 4 * row, block, half), layout.column(0, group, 0)
+
+
+@lru_cache(maxsize=256)
+def element_index(type_: FragmentType, warp: int) -> tuple[Array, Array]:
+    """Row and column of a warp's elements, each broadcasting to ``[32, blocks, groups, 2, span]``.
+
+    ``warp`` is 0..3. Of a row or column that all share, the index is 0.
+    """
+    lane, block, group, half, inner = np.ogrid[tuple(slice(n) for n in (32, *type_.held))]
+    zero = np.zeros((32, 1, 1, 1, 1), int)
+    rows = type_.layout.row(warp, lane, block, half) if type_.rows > 1 else zero
+    cols = type_.layout.column(lane, group, inner) if type_.cols > 1 else zero
+    return rows, cols
 
 
 def filled(type_: FragmentType, value: float) -> Array:
     """A warp's part of a fragment with every element ``value``."""
-    shape = (32, type_.blocks, type_.groups, *type_.group)
+    shape = (32, *type_.held)
     return convert(np.full(shape, value, np.float32), DType.F32, type_.dtype)
 
 

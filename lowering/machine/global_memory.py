@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -12,11 +11,11 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, held_type
+from lowering.machine.fragment import Array, element_index, held_type
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
-__all__ = ["element_index", "frag_load_global", "frag_store_global", "global_array"]
+__all__ = ["frag_load_global", "frag_store_global", "global_array"]
 
 
 def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> Array:
@@ -53,24 +52,6 @@ def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> 
             found = f"tensor {name} with {what} of {value} bytes"
             raise UnsupportedError(found, f"multiples of {tensor.align} bytes")
     return array.view(held)
-
-
-@lru_cache(maxsize=256)
-def element_index(type_: FragmentType, warp: int) -> tuple[Array, Array]:
-    """Row and column of a warp's elements, each broadcasting to ``[32, blocks, groups, 2, 2]``.
-
-    Lane ``l`` holds row ``l // 4`` of its warp's 16, and the columns from ``l % 4 * 2`` on.
-    ``warp`` is 0..3. Of a row or column that all share, the index is 0.
-    """
-    lane = np.arange(32).reshape(32, 1, 1, 1, 1)
-    block = 64 * np.arange(type_.blocks).reshape(1, -1, 1, 1, 1)
-    group = 8 * np.arange(type_.groups).reshape(1, 1, -1, 1, 1)
-    half = 8 * np.arange(2).reshape(1, 1, 1, 2, 1)
-    pair = np.arange(2).reshape(1, 1, 1, 1, 2)
-    zero = np.zeros((32, 1, 1, 1, 1), int)
-    rows = 16 * warp + lane // 4 + block + half if type_.rows > 1 else zero
-    cols = lane % 4 * 2 + group + pair if type_.cols > 1 else zero
-    return rows, cols
 
 
 def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:

@@ -100,4 +100,4 @@ def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
 
 
 def _shape(type_: FragmentType) -> tuple[int, ...]:
-    return (32, type_.blocks, type_.groups, *type_.group)
+    return (32, *type_.held)

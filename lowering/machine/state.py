@@ -31,12 +31,22 @@ class Registers:
     """The registers of a fragment, which successive fragment values share.
 
     ``wgmma`` is the number of the last wgmma that writes them, ``epoch`` counts the warp's
-    ``wgmma.fence``s before the last access by anything else.
+    ``wgmma.fence``s before the last access by anything else. ``reads`` is the number of the last
+    wgmma that reads them as A, ``reader`` that statement. Where they are part of others, ``whole``
+    has these.
     """
 
     data: Array
     epoch: int
     wgmma: int = 0
+    reads: int = 0
+    reader: Stmt | None = None
+    whole: Registers | None = None
+
+    @property
+    def root(self) -> Registers:
+        """The registers that these are part of, in the end."""
+        return self if self.whole is None else self.whole.root
 
 
 @dataclass(slots=True, eq=False)
@@ -175,8 +185,14 @@ class Warp:
             )
 
     def define(self, frag: Frag, registers: Registers) -> None:
-        """Bind the result of the current statement."""
+        """Bind the result of the current statement, which writes where its last one was.
+
+        Raises FaultError if a wgmma may still read that.
+        """
         assert self.stmt is not None
+        last = self.fragments.get(frag.name)
+        if last is not None and last.registers.root is not registers.root:
+            self._writable(frag, last.registers)
         self.fragments[frag.name] = Fragment(registers, self.stmt)
 
     def value(self, frag: Frag) -> Fragment:
@@ -192,8 +208,15 @@ class Warp:
     def take(self, frag: Frag) -> Registers:
         """The registers of a fragment which the current statement consumes."""
         found = self.value(frag)
+        self._writable(frag, found.registers)
         found.consumed = self.stmt
         return found.registers
+
+    def _writable(self, frag: Frag, registers: Registers) -> None:
+        root = registers.root
+        if root.reads > self.wgmma.covered and root.reader is not None:
+            reader = print_stmt(root.reader)
+            raise FaultError(f"fragment {frag.name} is written while it may be read by: {reader}")
 
     def read(self, frag: Frag) -> Array:
         """The elements of a settled fragment; raises FaultError if a wgmma may still write it."""

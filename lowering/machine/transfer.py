@@ -156,18 +156,18 @@ def bulk_wait(stmt: BulkWait, program: Program) -> Run:
 
 def stmatrix(stmt: StMatrix, program: Program) -> Run:
     """``stmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
-    return _store_fragment(stmt, program, element_bytes=2)
+    return _store_fragment(stmt, program, row_bytes=16)
 
 
 def stshared(stmt: StShared, program: Program) -> Run:
     """``st.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
-    return _store_fragment(stmt, program, element_bytes=4)
+    return _store_fragment(stmt, program, row_bytes=32)
 
 
-def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: int) -> Run:
+def _store_fragment(stmt: StMatrix | StShared, program: Program, row_bytes: int) -> Run:
     place, value = program.place(stmt.dst), stmt.value
     buffer = place.buffer
-    if value.type.dtype.register_bits != 8 * element_bytes or buffer.dtype is not value.type.dtype:
+    if value.type.row_bytes != row_bytes or buffer.dtype is not value.type.dtype:
         why = f"{stmt.OP} of {value.type} to {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
 
@@ -188,18 +188,18 @@ def _store_fragment(stmt: StMatrix | StShared, program: Program, element_bytes: 
 
 def ldmatrix(stmt: LdMatrix, program: Program) -> Run:
     """``ldmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
-    return _load_fragment(stmt, program, element_bytes=2)
+    return _load_fragment(stmt, program, row_bytes=16)
 
 
 def ldshared(stmt: LdShared, program: Program) -> Run:
     """``ld.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
-    return _load_fragment(stmt, program, element_bytes=4)
+    return _load_fragment(stmt, program, row_bytes=32)
 
 
-def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: int) -> Run:
+def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: int) -> Run:
     place, type_ = program.place(stmt.src), stmt.out.type
     buffer = place.buffer
-    if type_.dtype.register_bits != 8 * element_bytes or buffer.dtype is not type_.dtype:
+    if type_.row_bytes != row_bytes or buffer.dtype is not type_.dtype:
         why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
     element = held_type(type_.dtype)
@@ -220,7 +220,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, element_bytes: i
 def _fragment_words(
     buffer: SharedBuffer, type_: FragmentType, warp: int, place: tuple[int, ...]
 ) -> Array:
-    """The 8-byte words ``[blocks, cols / 8, 2, 8, words of a matrix row]`` of a warp's elements.
+    """The 8-byte words ``[blocks, groups, 2, 8, words of a matrix row]`` of a warp's elements.
 
     ``place`` is the stage and the coordinates of the fragment's first element.
 
@@ -232,7 +232,7 @@ def _fragment_words(
     if row + type_.rows > buffer.rows or col + type_.cols > buffer.cols:
         raise FaultError(f"{type_} at [{row}, {col}] does not fit into {buffer.rows}x{buffer.cols}")
     per_chunk = 16 // type_.dtype.bytes
-    starts = np.arange(0, 8, per_chunk)
+    starts = np.arange(0, type_.layout.columns, per_chunk)
     byte = np.frompyfunc(lambda r, c: buffer.byte(*matrix, r, c), 2, 1)
     offsets = byte(row + rows[..., None], col + cols[..., None] + starts).astype(np.int64)
     addresses = SHARED_BASE + (buffer.offset or 0) + offsets

@@ -4,13 +4,15 @@ import re
 
 import pytest
 
-from lowering.cuda.compute import descriptor_words, wgmma_function
+from lowering.cuda.compute import descriptor_words
 from lowering.cuda.emit import emit_kernel
+from lowering.cuda.wgmma import WgmmaForm, wgmma_function
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descriptor
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""
@@ -90,7 +92,7 @@ def test_functions_of_mn_major_operands() -> None:
     assert text.count("  wgmma_m64n96k16_f32_f16_trans_a_trans_b(") == 2
     assert '" %48, %49, p, 1, 1, 1, 1;' in text
     for a, b in ((True, False), (False, True)):
-        function = wgmma_function(16, DType.F16, a, b)
+        function = wgmma_function(WgmmaForm(16, DType.F16, a, b))
         assert f'" %8, %9, p, 1, 1, {int(a)}, {int(b)};' in function
         assert f"wgmma_m64n16k16_f32_f16_trans_{'a' if a else 'b'}(" in function
 
@@ -110,7 +112,7 @@ def test_mn_major_operands_that_are_rejected(old: str, new: str, why: str) -> No
 
 
 def test_wgmma_function() -> None:
-    text = wgmma_function(16, DType.BF16)
+    text = wgmma_function(WgmmaForm(16, DType.BF16))
     assert "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16" in text
     assert '" {%0, %1, %2, %3, %4, %5, %6, %7},"' in text
     assert '" %8, %9, p, 1, 1, 0, 0;' in text and "setp.ne.b32 p, %10, 0" in text
@@ -178,3 +180,55 @@ def test_operands_of_different_types_are_rejected() -> None:
     with pytest.raises(InternalError) as e:
         emit_kernel(k)
     assert e.value.why == "wgmma of f16 and bf16"
+
+
+REGISTER_A = """
+kernel k threads 128 cluster 1 grid 1 {
+  param n: i32
+  global out: f32[128, 64]
+  shared A: bf16[1][128x32] swizzle 64 at 0
+  shared B: bf16[1][64x32] swizzle 64 at 8192
+  zero: frag<f32, 128x64> = frag.fill 0.0
+  for k in 0 .. n carry (acc: frag<f32, 128x64, async> = zero -> last) {
+    a: frag<bf16, 128x32> = ldmatrix A[0, 0, 0]
+    a0: frag<bf16, 128x16> = frag.columns a, 0
+    a1: frag<bf16, 128x16> = frag.columns a, 16
+    wgmma.fence
+    acc0: frag<f32, 128x64, async> = wgmma acc, a0, B[0, 0, 0]
+    acc1: frag<f32, 128x64, async> = wgmma acc0, a1, B[0, 0, 16]
+    wgmma.commit
+    acc2: frag<f32, 128x64, async> = wgmma.wait acc1, 0
+    yield acc2
+  }
+  sum: frag<f32, 128x64> = wgmma.wait last, 0
+  frag.store_global out[0, 0], sum
+}
+"""
+
+
+def test_a_in_registers() -> None:
+    """Two blocks of 64 rows, 8 registers of A apart; both pieces are parts of one array."""
+    k = parse_kernel(REGISTER_A)
+    assert verify(k) == []
+    lines = [line.strip() for line in emit_kernel(k).splitlines()]
+    name = "wgmma_m64n64k16_f32_bf16_reg_a"
+    calls = [line.split(", ptx")[0] for line in lines if line.startswith(f"{name}(acc")]
+    operands = ("acc, a", "acc + 32, a + 8", "acc, a + 4", "acc + 32, a + 12")
+    assert calls == [f"{name}({x}" for x in operands]
+    assert '" {%32, %33, %34, %35}, %36, p, 1, 1, 0;\\n}"' in lines
+    wait = lines.index("ptx::wgmma_wait_group<0>();")
+    assert lines[wait + 1] == "pin_words(a);"
+    assert lines.count("pin_words(a);") == 1
+
+
+def test_a_in_registers_that_are_left_too_early() -> None:
+    with pytest.raises(InternalError) as e:
+        emit_kernel(parse_kernel(REGISTER_A.replace("wgmma.wait acc1, 0", "wgmma.wait acc1, 1")))
+    assert e.value.why == "a is left while a wgmma may read it"
+
+
+def test_a_in_registers_of_another_width() -> None:
+    text = REGISTER_A.replace("wgmma acc, a0", "wgmma acc, a")
+    with pytest.raises(InternalError) as e:
+        emit_kernel(parse_kernel(text))
+    assert e.value.why == "A in registers is frag<bf16, 128x32>"

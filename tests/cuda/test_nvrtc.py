@@ -20,6 +20,7 @@ from lowering.cuda.sass import count_opcodes, disassemble
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import parse_kernel
 from tests.cuda.kernels import cooperative_kernel, copy_kernel
+from tests.cuda.test_compute import REGISTER_A
 
 EMPTY = 'extern "C" __global__ void empty() {}'
 
@@ -163,3 +164,16 @@ def test_roles_that_share_a_warpgroup_keep_its_setmaxnreg() -> None:
     compiled = compile_cubin(emit_cuda(k))
     assert read_resources(compiled, "shared").clean
     assert count_opcodes(disassemble(compiled.cubin))["USETMAXREG"] == 2
+
+
+def test_a_from_registers_compiles_without_serialization() -> None:
+    """C7510 and the like would say that ptxas waits behind each wgmma."""
+    text = REGISTER_A.replace("kernel k ", "kernel left ")
+    resources = read_resources(compile_cubin(emit_cuda(parse_kernel(text))), "left")
+    assert resources.clean, str(resources)
+    transposed = text.replace("B[0, 0, 16]", "B[0, 16, 0]").replace(
+        "bf16[1][64x32] swizzle 64", "bf16[1][32x64] swizzle 128"
+    )
+    transposed = transposed.replace("B[0, 0, 0]", "B[0, 0, 0], trans_b=true")
+    transposed = transposed.replace("B[0, 16, 0]", "B[0, 16, 0], trans_b=true")
+    assert read_resources(compile_cubin(emit_cuda(parse_kernel(transposed))), "left").clean

@@ -76,11 +76,14 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
         wgmma.fence
         one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 64, 0], accumulate=0 < k
         two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16], trans_a=true
+        few: frag<bf16, 64x16> = frag.fill 0.0
+        three: frag<f32, 64x64, async> = wgmma two, few, A_s[k, 64, 16], trans_b=true
         wgmma.commit
-        next: frag<f32, 64x64, async> = wgmma.wait two, 1
+        next: frag<f32, 64x64, async> = wgmma.wait three, 1
         yield next
       }
       total: frag<f32, 64x64> = wgmma.wait last, 0
+      bytes: frag<e4m3, 64x64, span 4> = frag.fill 0.0
       await parts[%ctaid.z], 2
       more: frag<f32, 64x64> = frag.add_partial total, parts[%ctaid.z]
       frag.store_partial parts[1], more

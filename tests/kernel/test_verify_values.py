@@ -111,6 +111,24 @@ def test_well_formed() -> None:
         (LOAD, "y: frag<f32, 64x1> = frag.load_global scale[0, 0]",
          "frag.load_global under elect"),
         (KEPT, "nan: frag<f32, 64x64> = frag.fill 0.0", "nan reads as a number"),
+        (KEPT, "y: frag<f32, 64x64, async> = wgmma x, old, A_s[0, 0, 0]",
+         "old is frag<bf16, 64x64>, A in registers is frag<bf16, 64x16>"),
+        (KEPT, "p: frag<f16, 64x16> = frag.fill 0.0\n"
+         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]", "p is f16, A_s holds bf16"),
+        (KEPT, "p: frag<e4m3, 64x32> = frag.fill 0.0\n"
+         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]",
+         "p is frag<e4m3, 64x32>, A in registers is frag<e4m3, 64x32, span 4>"),
+        (KEPT, "p: frag<bf16, 64x16> = frag.fill 0.0\n"
+         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0], trans_a=true",
+         "p is in registers, only A in shared memory is MN-major"),
+        (KEPT, "y: frag<f32, 64x64> = mma.tile x, old, A_s[0, 0, 0], 32, true",
+         "old is frag<bf16, 64x64>, A in registers is frag<bf16, 64x32>"),
+        (KEPT, "p: frag<bf16, 64x16, async> = frag.fill 0.0\n"
+         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]", "p is in flight"),
+        (KEPT, "y: frag<e4m3, 64x32, span 4> = ldmatrix A_s[0, 0, 0]",
+         "y is e4m3, A_s holds bf16"),
+        (KEPT, "y: frag<e4m3, 64x40, span 4> = ldmatrix A_s[0, 0, 0]",
+         "64x40 is neither whole groups of 64 rows and 16 columns nor 1"),
         (KEPT, "y: frag<f32, 64x64, async> = wgmma x, A_s[0, 0, 0], A_s[0, 0, 0]\n"
          "z: frag<f32, 64x64> = frag.pointwise neg, y", "y is in flight"),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.expr import evaluate
 from lowering.kernel.nodes import Release, WaitFull, WgmmaWait
 from lowering.kernel.text import parse_kernel
@@ -52,6 +52,51 @@ def test_k_runs_along_the_rows_of_mn_major_operands() -> None:
         "wgmma acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], accumulate=0 < k, trans_a=true"
     )
     assert second.endswith("wgmma acc1_k0, A_s[k % 4, 16, 0], B_s[k % 4, 0, 16], trans_a=true")
+
+
+IN_REGISTERS = """
+      left: frag<bf16, 64x32> = ldmatrix A_s[k % 4, 0, 0]
+      acc1: frag<f32, 64x256> = mma.tile acc, left, B_s[k % 4, 0, 0], 32, 0 < k
+"""
+
+
+def in_registers(in_flight: int) -> str:
+    product = (
+        "acc1: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 32, 0 < k"
+    )
+    return before(in_flight).replace(product, IN_REGISTERS)
+
+
+def test_a_in_registers_is_taken_apart_in_front_of_the_fence() -> None:
+    lines = [x.strip() for x in lowered(synchronize_wgmma, in_registers(0)).splitlines()]
+    first = lines.index("left: frag<bf16, 64x32> = ldmatrix A_s[k % 4, 0, 0]") + 1
+    assert lines[first : first + 7] == [
+        "left_k0: frag<bf16, 64x16> = frag.columns left, 0",
+        "left_k16: frag<bf16, 64x16> = frag.columns left, 16",
+        "wgmma.fence",
+        "acc1_k0: frag<f32, 64x256, async> = wgmma acc, left_k0, B_s[k % 4, 0, 0], "
+        "accumulate=0 < k",
+        "acc1_k16: frag<f32, 64x256, async> = wgmma acc1_k0, left_k16, B_s[k % 4, 0, 16]",
+        "wgmma.commit",
+        "acc1: frag<f32, 64x256> = wgmma.wait acc1_k16, 0",
+    ]
+
+
+def test_a_in_registers_that_the_next_step_would_write() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        lowered(synchronize_wgmma, in_registers(1))
+    assert str(error.value) == (
+        "in_flight 1 with A in registers that each step writes is not supported; "
+        "supported: in_flight 0, or A written in front of the loop"
+    )
+
+
+def test_a_in_registers_for_all_steps() -> None:
+    text = in_registers(1).replace(IN_REGISTERS.splitlines()[1], "")
+    outside = "left: frag<bf16, 64x32> = frag.fill 1.0"
+    text = text.replace("zero: frag<f32", f"{outside}\n    zero: frag<f32")
+    after = lowered(synchronize_wgmma, text)
+    assert after.count("wgmma acc, left_k0") == 1 and "wgmma.wait acc1_k16, 1" in after
 
 
 def test_one_group_stays_in_flight() -> None:
