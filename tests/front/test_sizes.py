@@ -87,7 +87,7 @@ KERNEL = Extents(256, 256, 128)
 
 
 def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> str:
+    def missing(*_: object, **__: object) -> str:
         raise UnsupportedError("a tool", "another", "Install it")
 
     monkeypatch.setattr("wsched.run.compiled.compile_ptx", missing)

@@ -10,6 +10,7 @@ from lowering.ground.expr import ZERO, Var
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Elect, If, Let
 from lowering.kernel.text import print_kernel
+from lowering.target.hopper import HOPPER
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes
 from tests.lowering.kernels import SMALL, final, lowered, tile_level
@@ -41,7 +42,8 @@ def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
 
 
 def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PASSES", (*PASSES[:2], break_it, *PASSES[2:]))
+    broken = {HOPPER.arch: (*PASSES[:2], break_it, *PASSES[2:])}
+    monkeypatch.setattr(pipeline, "PIPELINES", broken)
     left = break_it(lowered("cooperative")[2].kernel, LoweringOptions())
     with pytest.raises(InternalError) as error:
         run_passes(tile_level("cooperative"), LoweringOptions())
