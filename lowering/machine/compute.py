@@ -87,7 +87,7 @@ def frag_columns(stmt: FragColumns, program: Program) -> Run:
 
 
 def frag_rows(stmt: FragRows, program: Program) -> Run:
-    """``frag.rows``: a value of its own, so a copy."""
+    """``frag.rows``: a copy, but of registers that belong to the whole value."""
     start, rows, whole = program.scalar(stmt.start), stmt.out.type.rows, stmt.value.type.rows
 
     def run(warp: Warp) -> None:
@@ -96,7 +96,8 @@ def frag_rows(stmt: FragRows, program: Program) -> Run:
             last = first + rows
             raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {WGMMA.m}")
         blocks = slice(first // WGMMA.m, (first + rows) // WGMMA.m)
-        warp.define(stmt.out, Registers(warp.read(stmt.value)[:, blocks].copy(), warp.epoch))
+        data, source = warp.read(stmt.value)[:, blocks].copy(), warp.value(stmt.value).registers
+        warp.define(stmt.out, Registers(data, warp.epoch, whole=source))
 
     return run
 

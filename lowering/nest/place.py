@@ -16,7 +16,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
 from lowering.nest.work import InTurn
-from lowering.target import hopper
+from lowering.target.hopper import HOPPER
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -24,7 +24,7 @@ from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Place"]
 
-UNITS = (8, hopper.WGMMA.m)
+UNITS = (8, HOPPER.mma.m)
 """Columns and rows that fragments are made of."""
 
 

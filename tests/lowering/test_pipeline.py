@@ -42,8 +42,8 @@ def break_it(kernel: Kernel, _: LoweringOptions) -> Kernel:
 
 
 def test_a_broken_pass_is_named_with_the_kernel_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = (*PASSES[:2], break_it, *PASSES[2:])
-    monkeypatch.setitem(pipeline.PIPELINES, HOPPER.arch, broken)
+    broken = {HOPPER.arch: (*PASSES[:2], break_it, *PASSES[2:])}
+    monkeypatch.setattr(pipeline, "PIPELINES", broken)
     left = break_it(lowered("cooperative")[2].kernel, LoweringOptions())
     with pytest.raises(InternalError) as error:
         run_passes(tile_level("cooperative"), LoweringOptions())

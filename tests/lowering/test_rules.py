@@ -9,6 +9,8 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from lowering.nest.lower import lower
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.known import import_fusion
@@ -35,14 +37,17 @@ def refusal(
     return error.value
 
 
+def instructions(**changes: int) -> Target:
+    """Hopper with other matrix instructions."""
+    return replace(HOPPER, mma=replace(HOPPER.mma, **changes))  # type: ignore[arg-type]
+
+
 ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
 MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
 
 
 def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(
-        monkeypatch, HOPPER=replace(matmul.HOPPER, mma=replace(matmul.HOPPER.mma, k_bytes=64))
-    )
+    error = refusal(monkeypatch, HOPPER=instructions(k_bytes=64))
     assert error.what == (
         "k16 2 [Serial], m64 1 [Serial], M 64 [Mma], Ni 256 [Mma], K 32 [Mma] inside a k slice"
     )
@@ -50,9 +55,7 @@ def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(
-        monkeypatch, HOPPER=replace(matmul.HOPPER, mma=replace(matmul.HOPPER.mma, m=32))
-    )
+    error = refusal(monkeypatch, HOPPER=instructions(m=32))
     assert "m64 2 [Serial], M 32 [Mma]" in error.what
     assert error.supported == MAIN_LOOP
 

@@ -10,12 +10,12 @@ from lowering.nest.cluster import constant
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from lowering.target import hopper
+from lowering.target.hopper import HOPPER
 from wsched.fusion import IterDomain, IterType, MmaOp, ParallelType
 
 __all__ = ["mma"]
 
-SHAPE = f"[K / 16, M / {hopper.WGMMA.m} | Mma: {hopper.WGMMA.m}, N, 16]"
+SHAPE = f"[K / 16, M / {HOPPER.mma.m} | Mma: {HOPPER.mma.m}, N, 16]"
 """What ``mma.tile`` executes of a k slice: wgmmas along K, each over all rows of a warpgroup."""
 
 
@@ -58,12 +58,12 @@ def _require_shape(place: Place, e: MmaOp) -> None:
     """The loops inside a k slice are those that the statement executes, in their order."""
     t, tile = place.tensor, place.tile
     summed, (*_, rows, cols) = _summed(place), t.stored
-    k = hopper.WGMMA.k_bytes // place.fusion.tensor(e.a).dtype.bytes
+    k = HOPPER.mma.k_bytes // place.fusion.tensor(e.a).dtype.bytes
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
     inside = [d for d in t.loop if d.id in of]
     box = [(of[d.id], constant(d.extent, d.label)) for d in inside
            if d.parallel is ParallelType.Mma]  # fmt: skip
-    wanted = [(rows, hopper.WGMMA.m), (cols, tile.size(cols)), (summed[-1], k)]
+    wanted = [(rows, HOPPER.mma.m), (cols, tile.size(cols)), (summed[-1], k)]
     # Loops that run once are in any order.
     loops = [of[d.id] for d in inside if d.parallel is not ParallelType.Mma
              and constant(d.extent, d.label) > 1]  # fmt: skip

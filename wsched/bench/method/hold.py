@@ -59,7 +59,11 @@ class Held:
     def kernel(self) -> LoadedKernel:
         """The kernel that waits, loaded; its counter is the one that ends it."""
         kernel = hold_kernel()
-        return LoadedKernel(kernel, compile_cubin(emit_cuda(kernel)).cubin, lambda *_: self.free)
+        return LoadedKernel(
+            kernel,
+            compile_cubin(emit_cuda(kernel), arch=kernel.target.arch).cubin,
+            lambda *_: self.free,
+        )
 
     def __enter__(self) -> Held:
         """Start the CTAs, and wait until they hold what they shall hold."""
