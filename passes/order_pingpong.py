@@ -1,8 +1,8 @@
-"""Let the two warpgroups of a ping-pong kernel take turns on each circular buffer.
+"""Let the warpgroups of a ping-pong kernel take turns on each circular buffer.
 
-Requires: a circular buffer whose steps are each consumed by one of two groups, and a compute role
-whose tile loop contains the loop that consumes them: the main loop for the operands, the epilogue
-for matrices that it reads.
+Requires: a circular buffer whose steps are each consumed by one of several groups, and a compute
+role with the loop that consumes them: the main loop for the operands, the epilogue for matrices
+that it reads. Loops around it are over tiles, and count turns of the groups in order.
 Guarantees: a group enters its main loop only when the other has left its own, so one group's
 epilogue runs under the other's main loop; likewise for epilogues that consume steps. Without that
 a group could wait for a step of the second next phase, whose parity is that of the phase before.
@@ -18,10 +18,21 @@ After ``synchronize_wgmma`` (it puts the last wait behind the loop), before ``al
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import ZERO, Binary, Expr, Var, substitute
+from lowering.ground.expr import (
+    FALSE,
+    TRUE,
+    ZERO,
+    Binary,
+    Expr,
+    Var,
+    binary,
+    free_vars,
+    select,
+    substitute,
+)
 from lowering.kernel.kernel import CircularBuffer, Kernel, NamedBarrierArray
 from lowering.kernel.nodes import (
     BarArrive,
@@ -30,6 +41,7 @@ from lowering.kernel.nodes import (
     Break,
     For,
     If,
+    Let,
     NamedBarrierRef,
     Role,
     Stmt,
@@ -80,9 +92,12 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
           (epilogue)
         }
 
+    With more groups each hands its turn to the next one, the last to the first. A group that has
+    one turn only, or none, has no loop over turns; whether it enters is a branch.
+
     Raises:
-        UnsupportedError: more than two groups.
-        InternalError: a consuming role without a group index or without a tile loop.
+        UnsupportedError: several groups that take a turn together.
+        InternalError: a consuming role without a group index.
     """
     by_place: dict[Body, CircularBuffer] = {}
     for ring in kernel.circular_buffers:
@@ -117,49 +132,130 @@ def _place(body: Body, ring: CircularBuffer) -> Body:
 
 
 def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
-    if (ring.groups, ring.consumers) != (2, 1):
-        raise UnsupportedError(f"ping-pong over {ring.groups} compute warpgroups", "two warpgroups")
+    if ring.consumers != 1:
+        teams = ring.groups // ring.consumers
+        raise UnsupportedError(
+            f"ping-pong of {teams} teams of {ring.consumers} compute warpgroups",
+            "warpgroups that take turns one by one",
+        )
     names = Names(kernel)
-    order = NamedBarrierArray(names.new("order"), 2, 2 * ptx.WARPGROUP)
+    order = NamedBarrierArray(names.new("order"), ring.groups, 2 * ptx.WARPGROUP)
 
     def role(r: Role) -> Role:
         if not consumes(r.body, ring.name):
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
-        body = _take_turns(r.body, ring, order, r.group)
-        if body == r.body:
-            raise InternalError(
-                "order_pingpong", f"role {r.name} has no tile loop around its main loop"
-            )
-        return replace(r, body=body)
+        return replace(r, body=_Turns(ring, order, r.group, _of_groups(r)).role(r.body))
 
     kernel = replace(kernel, named_barriers=(*kernel.named_barriers, order))
     return map_roles(kernel, role)
 
 
-def _take_turns(body: Body, ring: CircularBuffer, order: NamedBarrierArray, wg: Var) -> Body:
-    out: list[Stmt] = []
-    for stmt in body:
-        inside = stmt.body if isinstance(stmt, For) else ()
-        loops = ((i, s) for i, s in enumerate(inside) if isinstance(s, For))
-        main = [i for i, s in loops if consumes(s.body, ring.name)]
-        if not (isinstance(stmt, For) and main):
+def _of_groups(role: Role) -> dict[Var, Expr]:
+    """The bindings of a role that depend on its group index."""
+    found: dict[Var, Expr] = {}
+    known = {role.group}
+    for stmt in walk(role.body):
+        if isinstance(stmt, Let) and free_vars(stmt.value) & known:
+            found[stmt.var] = stmt.value
+            known.add(stmt.var)
+    return found
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """The groups of a role, and the barriers that hand turns from each to the next."""
+
+    ring: CircularBuffer
+    order: NamedBarrierArray
+    wg: Var
+    lets: dict[Var, Expr]
+
+    @property
+    def last(self) -> int:
+        return self.ring.groups - 1
+
+    @property
+    def partner(self) -> Expr:
+        """Whose turn is next."""
+        return 1 - self.wg if self.last == 1 else select(self.wg.eq(self.last), 0, self.wg + 1)
+
+    def of(self, e: Expr, group: Expr) -> Expr:
+        """What an expression is for another group."""
+        while free_vars(e) & self.lets.keys():
+            e = substitute(e, self.lets)
+        return substitute(e, {self.wg: group})
+
+    def bar(self, group: Expr) -> NamedBarrierRef:
+        return NamedBarrierRef(self.order.name, group)
+
+    def role(self, body: Body) -> Body:
+        """The role with turns; in front of the first stands what says that it has come."""
+        first = next(n for n, s in enumerate(body) if consumes((s,), self.ring.name))
+        new = self.inside(body, (), TRUE)
+        begin = If(self.begins(body[first]), (BarArrive(self.bar(ZERO)),))
+        return (*new[:first], begin, *new[first:])
+
+    def inside(self, body: Body, loops: tuple[For, ...], entry: Expr) -> Body:
+        """A statement list in some tile loops, entered under a condition."""
+        consuming = [
+            n for n, s in enumerate(body) if isinstance(s, For) and consumes(s.body, self.ring.name)
+        ]
+        main = [n for n in consuming if not self.is_tile_loop(body[n])]
+        if main:
+            return self.turn(body, main[0], main[-1] + 1, loops, entry)
+        out: list[Stmt] = []
+        for n, stmt in enumerate(body):
+            match stmt:
+                case For() if n in consuming:
+                    stmt = replace(stmt, body=self.inside(stmt.body, (*loops, stmt), entry))
+                case If(cond=cond) if consumes(stmt.then, self.ring.name):
+                    then = self.inside(stmt.then, loops, entry.logical_and(cond))
+                    stmt = replace(stmt, then=then)
             out.append(stmt)
-            continue
-        partner: Expr = 1 - wg
-        turns = substitute(stmt.stop, {wg: partner})
-        begin = wg.eq(1).logical_and(substitute(stmt.stop, {wg: ZERO}) > ZERO)
-        out.append(If(begin, (BarArrive(NamedBarrierRef(order.name, ZERO)),)))
-        start, at = main[0], main[-1] + 1
-        enter = BarSync(NamedBarrierRef(order.name, wg))
-        if any(isinstance(s, Break) for s in stmt.body):
-            out[-1] = If(wg.eq(1), (BarArrive(NamedBarrierRef(order.name, ZERO)),))
-            hand = BarArrive(NamedBarrierRef(order.name, partner))
-            body = (*stmt.body[:start], enter, *stmt.body[start:at], hand, *stmt.body[at:])
-            out.append(replace(stmt, body=_drained(body, enter)))
-            continue
-        leave = If(stmt.var + wg < turns, (BarArrive(NamedBarrierRef(order.name, partner)),))
-        new = (*stmt.body[:start], enter, *stmt.body[start:at], leave, *stmt.body[at:])
-        out.append(replace(stmt, body=new))
-    return tuple(out)
+        return tuple(out)
+
+    def is_tile_loop(self, loop: Stmt) -> bool:
+        """Whether a loop has turns in it, and is not one itself."""
+        return isinstance(loop, For) and not loop.unroll and any(
+            isinstance(s, For) and consumes(s.body, self.ring.name) for s in loop.body
+        )  # fmt: skip
+
+    def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
+        """The list with a turn from ``start`` to ``stop``."""
+        enter, hand = BarSync(self.bar(self.wg)), BarArrive(self.bar(self.partner))
+        if any(isinstance(s, Break) for s in body):
+            new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])
+            return _drained(new, enter)
+        leave = If(self.follows(loops, entry), (hand,))
+        return (*body[:start], enter, *body[start:stop], leave, *body[stop:])
+
+    def follows(self, loops: tuple[For, ...], entry: Expr) -> Expr:
+        """Whether the next group has a turn behind this one: that of the last one is the first's,
+        and of the next tile.
+        """
+        stops = [(loop.var, self.of(loop.stop, self.partner)) for loop in loops]
+        if len(loops) == 1 and self.last == 1:
+            ((var, stop),) = stops
+            return var + self.wg < stop
+        same = self.of(entry, self.partner)
+        following: Expr = FALSE
+        for var, stop in stops:
+            same = same.logical_and(var < stop)
+            following = binary("or", following, var + 1 < stop)
+        is_last = self.wg.eq(self.last)
+        return binary("or", is_last.logical_and(following), (self.wg < self.last).logical_and(same))
+
+    def begins(self, stmt: Stmt) -> Expr:
+        """Whether this is the last group, which lets the first one begin, and that has a turn."""
+        begins = self.wg.eq(self.last)
+        while isinstance(stmt, For | If):
+            if isinstance(stmt, If):
+                begins, inner = begins.logical_and(self.of(stmt.cond, ZERO)), stmt.then
+            else:
+                if not self.is_tile_loop(stmt) or any(isinstance(s, Break) for s in stmt.body):
+                    break
+                begins, inner = begins.logical_and(self.of(stmt.stop, ZERO) > ZERO), stmt.body
+            stmt = next(s for s in inner if consumes((s,), self.ring.name))
+        return begins

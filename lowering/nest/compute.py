@@ -178,7 +178,7 @@ class _Walk:
         elif counter is not None:
             if counter.loop.group not in self.counted:
                 return self.counting(node, counter, depth)
-        elif self._repeats(node):
+        elif d.extent == ONE or self._repeats(node):
             self.known[at] = ZERO
             self.covered |= {at}
         else:
@@ -257,14 +257,15 @@ class _Walk:
         if isinstance(node, Leaf):
             return True
         at = self.graph.group(node.domain)
-        return all(at in self._repeated(t) for t in leaves(node)) and all(
-            map(self._repeats, node.body)
+        once = node.domain.extent == ONE
+        return all(map(self._repeats, node.body)) and (
+            once or all(at in self._repeated(t) for t in leaves(node))
         )
 
     def _repeated(self, t: TensorView) -> set[Group]:
         """The innermost loops of a tensor that only repeat the fragment of one instruction."""
         found: set[Group] = set()
-        loops = [d for d in t.loop if d.parallel not in BOX]
+        loops = [d for d in t.loop if d.parallel not in BOX and d.extent != ONE]
         if any(d.parallel is ParallelType.Bulk for d in t.loop):
             return found
         for d in reversed(loops):
@@ -276,7 +277,10 @@ class _Walk:
     def leaf(self, t: TensorView) -> Body:
         """The statements of a rule."""
         mine = t.name == self.accumulator.tensor.name
-        inside = [d for d in t.loop if d.parallel in BOX or self.graph.group(d) in self.covered]
+        inside = [
+            d for d in t.loop
+            if d.parallel in BOX or (d.extent != ONE and self.graph.group(d) in self.covered)
+        ]  # fmt: skip
         tile = self.accumulator.tile if mine else tile_of(t, inside)
         if not mine:
             self._require_inlined(t)

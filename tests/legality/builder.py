@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from lowering.ground.expr import ExprLike
+from lowering.ground.expr import ExprLike, Special
 from tests.schedules import definition
 from wsched.fusion import (
     CircularBufferType,
@@ -16,11 +16,12 @@ from wsched.fusion import (
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["ON_TIDY", "Matmul", "P", "matmul"]
+__all__ = ["CTAS", "ON_TIDY", "Matmul", "P", "matmul"]
 
 P = ParallelType
+CTAS = Special("nctaid.x")
 ON_TIDY = WarpSpecialized(P.TIDy)
-_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+_TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 
 
 @dataclass
@@ -35,12 +36,13 @@ class Matmul:
     acc: str
     epilogue: tuple[str, ...]
     out: str
-    groups: list[str] = field(default_factory=list)
+    rings: tuple[str, ...] = ()
+    boxed: tuple[str, ...] = ()
 
     @property
     def every(self) -> tuple[str, ...]:
         """All tensors with loops."""
-        return (*self.loads, self.acc, *self.epilogue)
+        return (*self.loads, self.acc, *self.rings, *self.epilogue)
 
     @property
     def compute(self) -> tuple[str, ...]:
@@ -91,48 +93,105 @@ class Matmul:
             self.split(self.every, label, size, labels)
         self.order(self.every, "Mo No k")
 
+    def deal(self, axes: str = "Mo No", traversal: int = 0, *, runs: bool = False) -> None:
+        """``[cta, tile, ...]``: all tiles in one loop, dealt out to the CTAs in turn or in runs of
+        neighbours.
+        """
+        self.merge(self.every, axes, "tiles", traversal)
+        self.split(self.every, "tiles", CTAS, "cta tile" if runs else "tile cta", outer=runs)
+        self.order(self.every, "cta tile")
+        self.run(self.every, "cta", P.BIDx)
+
+    def share(self, label: str, size: int, group: str, parallel: ParallelType) -> None:
+        """Rows or columns of a tile are shared out to warpgroups, ``size`` of them each."""
+        self.split(self.compute, label, size, f"{group} {label}")
+        self.run(self.compute, group, parallel)
+
+    def steps(self, labels: str, who: tuple[str, ...] = ()) -> None:
+        """The loads' loops with these labels become one, the slowest first."""
+        first, *others = labels.split()
+        for label in others:
+            self.merge(who or self.loads, f"{first} {label}", f"{first}·{label}")
+            first = f"{first}·{label}"
+
     def stage(self, stages: int = 3, prefetch: int = 1, how: CircularBufferType = ON_TIDY) -> None:
-        """The loads' tile is a box, what is left of it one loop in stages."""
-        for tv in self.loads:
+        """The operands' tile is a box, what is left of it one loop in stages."""
+        self.fill(self.loads, stages, prefetch, how)
+
+    def fill(
+        self, loads: tuple[str, ...], stages: int, prefetch: int, how: CircularBufferType
+    ) -> None:
+        """The same for any loads."""
+        for tv in loads:
             for label in ("Mi", "Ni", "Ki"):
-                self.s.parallelize(tv, self.s.axis(tv, label), P.Bulk)
+                self.run((tv,), label, P.Bulk)
             self.s.circular_buffer(tv, stages, prefetch, how)
 
-    def fragments(self, last: str, chunk: int = 64, before: str = "") -> None:
-        """The accumulator in wgmmas, the epilogue in chunks of columns; ``last`` is the innermost
-        loop in front of them on either side.
-        """
+    def wgmma(self) -> None:
+        """The accumulator's tile, its innermost loops, in wgmmas: ``k16, m64 | M, N, K``."""
         s, acc = self.s, self.acc
         s.split(acc, s.axis(acc, "Ki"), 16, labels=("k16", "K"))
         s.split(acc, s.axis(acc, "Mi"), 64, labels=("m64", "M"))
-        inner = max(p for p, d in enumerate(s.tensor(acc).loop) if d.label in ("k", "ki")) + 1
-        s.reorder(acc, {s.axis(acc, "k16"): inner, s.axis(acc, "m64"): inner + 1})
-        for axis in range(inner + 2, inner + 5):
-            s.parallelize(acc, axis, P.Mma)
-        for tv in self.epilogue:
-            s.split(tv, s.axis(tv, "Ni"), chunk, labels=("chunk", "N"))
-            s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, last) + 1})
-            boxed = tv == self.out
+        inner = s.axis(acc, "m64")
+        s.reorder(acc, {s.axis(acc, "k16"): inner, inner: inner + 1})
+        for label in ("M", "Ni", "K"):
+            self.run((acc,), label, P.Mma)
+
+    def chunks(self, last: str, columns: int = 0, who: tuple[str, ...] = ()) -> None:
+        """The epilogue in fragments of 64 rows, the results in boxes; chunk by chunk of ``columns``
+        of them inside loop ``last``, or all at once.
+        """
+        s = self.s
+        for tv in who or self.epilogue:
+            if columns:
+                s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
+                s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, last) + 1})
+            boxed = tv in self.boxed
             if not boxed:
                 s.split(tv, s.axis(tv, "Mi"), 64, labels=("m64", "M"))
             for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
                 s.parallelize(tv, axis, P.Bulk if boxed else P.Mma)
 
-    def inline(self, last: str) -> None:
-        """Fragments per m64, stored per chunk; the accumulator inside loop ``last``."""
+    def fragments(self, last: str, chunk: int = 64) -> None:
+        """The accumulator in wgmmas, the epilogue in chunks of columns; ``last`` is the innermost
+        loop in front of them on either side.
+        """
+        self.wgmma()
+        self.chunks(last, chunk)
+
+    def inline(self, last: str, box: str = "chunk") -> None:
+        """The accumulator inside loop ``last``, what a box is stored from in the box's loop
+        ``box``, other fragments per m64.
+        """
         s = self.s
-        for tv, label in zip(self.epilogue[-2::-1], ("chunk", "m64"), strict=True):
-            s.inline_at(tv, s.axis(tv, label) + 1)
+        for tv in reversed(self.epilogue[:-1]):
+            boxed = any(t.name in self.boxed for t in s.fusion.consumers(tv))
+            s.inline_at(tv, s.axis(tv, box if boxed else "m64") + 1)
         s.inline_at(self.acc, s.axis(self.acc, last) + 1)
 
 
-def matmul(text: str | None = None) -> Matmul:
-    """Operands by TMA, the result through shared memory by TMA; 16 bits."""
+def matmul(text: str | None = None, *, by_tma: bool = True, ring: bool = False) -> Matmul:
+    """Operands by TMA.
+
+    Args:
+        text: the definition; by default a linear of 16 bits.
+        by_tma: whether results go through shared memory and from there by TMA, or from registers.
+        ring: whether the epilogue's inputs are loaded by TMA, or read by threads.
+    """
     s = Schedule(build_fusion(record_text(text or definition())))
-    mma, out = s.fusion.mma, s.fusion.outputs[0].tensor
-    loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
-    staged = s.cache_before(out, _TMA)
-    cast = s.cache_before(staged, LoadStoreOpType.StMatrix)
-    for tv in (*loads, staged):
+    loads = (s.cache_after(s.a, _TMA), s.cache_after(s.b, _TMA))
+    inputs = tuple(s.cache_after(tv, _TMA if ring else _SET) for tv in s.inputs[2:])
+    for tv in (*loads, *(inputs if ring else ())):
         s.set_memory_type(tv, MemoryType.Shared)
-    return Matmul(s, loads, mma.output, (cast, staged, out), out)
+    if ring:
+        for tv in inputs:
+            s.cache_after(tv, LoadStoreOpType.LdMatrix)
+    out = s.outputs[0]
+    copy = s.cache_before(out, _TMA if by_tma else _SET)
+    if by_tma:
+        matrices = s.tensor(out).dtype.bytes == 2
+        s.cache_before(copy, LoadStoreOpType.StMatrix if matrices else _SET)
+        s.set_memory_type(copy, MemoryType.Shared)
+    made = [e.output for e in s.fusion.exprs]
+    after = tuple(tv for tv in made[made.index(s.acc) + 1 :] if not ring or tv not in inputs)
+    return Matmul(s, loads, s.acc, after, out, inputs if ring else (), (out,) if by_tma else ())

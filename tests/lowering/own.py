@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lowering.ground.expr import Special
 from tests.schedules import definition
 from wsched import LoadStoreOpType, MemoryType, ParallelType, Schedule, WarpSpecialized
@@ -12,8 +14,8 @@ P, TMA = ParallelType, LoadStoreOpType.CpAsyncBulkTensorTile
 CTAS = Special("nctaid.x")
 
 
-class Own:
-    """A linear in the making.
+class Draft:
+    """A linear with its tensors by their part in the kernel.
 
     Args:
         direct: threads write the result, instead of TMA.
@@ -21,75 +23,258 @@ class Own:
 
     def __init__(self, direct: bool = False) -> None:
         self.s = s = Schedule(definition())
-        self.loads = tuple(s.cache_after(x, TMA) for x in (s.a, s.b))
-        for t in self.loads:
-            s.set_memory_type(t, MemoryType.Shared)
+        self.loads = [s.cache_after(x, TMA) for x in (s.a, s.b)]
         self.acc, self.out = s.acc, s.outputs[0]
         self.held = s.cache_before(self.out, LoadStoreOpType.Set if direct else TMA)
-        self.boxes: tuple[str, ...] = () if direct else (self.held, self.out)
+        self.box = self.held
         if not direct:
-            s.set_memory_type(self.held, MemoryType.Shared)
-            self.held = s.cache_before(self.held, LoadStoreOpType.StMatrix)
-        self.fragments = (self.held, self.out) if direct else (self.held,)
-        self.compute = (self.acc, *dict.fromkeys((*self.fragments, *self.boxes)))
-        self.all = (*self.loads, *self.compute)
+            self.held = s.cache_before(self.box, LoadStoreOpType.StMatrix)
+        self.direct = direct
+        for t in (*self.loads, *(() if direct else (self.box,))):
+            s.set_memory_type(t, MemoryType.Shared)
+        self.after = list(dict.fromkeys((self.held, self.box, self.out)))
+        self.sums = [*self.loads, self.acc]
 
-    def tiles(self, m: int, n: int, k: int, dealt: bool = True, turned: bool = False) -> None:
-        """``[tiles, (Ko), Mi, Ni, (Ki)]``; if ``dealt``, ``[cta, tile, ...]``."""
-        for t in self.all:
+    def tile(self, m: int, n: int, k: int) -> None:
+        """``[Mo, No, (k), Mi, Ni, (Ki)]``."""
+        for t in (*self.sums, *self.after):
             c = self.s[t].split("M", m).split("N", n)
-            c.reorder(["No", "Mo"] if turned else ["Mo", "No"])
-            c.merge(0, 1, label="tiles")
-            if t in (*self.loads, self.acc):
-                c.split("K", k)
-            if dealt:
-                c.split("tiles", CTAS, labels=("tile", "cta")).reorder(["cta", "tile"])
-                c.parallelize("cta", P.BIDx)
+            if t in self.sums:
+                c.split("K", k, labels=("k", "Ki"))
+            c.reorder(["Mo", "No", "k"] if t in self.sums else ["Mo", "No"])
 
-    def fill(self, *outer: str, stages: int = 4) -> None:
-        """The loads: one loop over ``outer``, from slow to fast, and a box."""
+    def deal(self, neighbours: bool = False) -> None:
+        """Tiles in turn to the CTAs, or a share of neighbours to each: ``[cta, tile, ...]``."""
+        for t in (*self.sums, *self.after):
+            c = self.s[t].merge("Mo", "No", label="tiles")
+            labels = ("cta", "tile") if neighbours else ("tile", "cta")
+            c.split("tiles", CTAS, inner_split=not neighbours, labels=labels)
+            c.reorder(["cta", "tile"]).parallelize("cta", P.BIDx)
+
+    def fill(self, *counted: str, on: ParallelType = P.TIDy) -> None:
+        """The loads: ``counted`` merged to the one loop that steps through the stages."""
         for t in self.loads:
-            c = self.s[t].reorder([d for d in c_labels(self, t) if d == "cta"] + [*outer])
-            first = c.loops.index(outer[0])
-            for _ in outer[1:]:
+            c = self.s[t]
+            first = c.loops.index(counted[0])
+            for _ in counted[1:]:
                 c.merge(first, first + 1)
             for axis in range(first + 1, len(c.loops)):
                 c.parallelize(axis, P.Bulk)
-            c.circular_buffer(stages, stages - 2, WarpSpecialized(P.TIDy, (40, 232), first + 1))
+            c.circular_buffer(4, 2, WarpSpecialized(on, None, first + 1))
 
-    def on_warpgroups(self, axis: str, size: int, label: str, on: ParallelType) -> None:
-        """Split ``axis`` (Mi or Ni) of what is computed: ``size`` of it for each warpgroup."""
-        for t in self.compute:
+    def share(self, axis: str, size: int, label: str, on: ParallelType, at: int) -> None:
+        """Each warpgroup computes ``size`` of the rows or columns of a tile."""
+        for t in (self.acc, *self.after):
             self.s[t].split(axis, size, labels=(label, axis)).parallelize(label, on)
+            self.move(t, label, at)
 
-    def multiply(self, *outer: str) -> None:
-        """The accumulator: ``outer``, then the wgmmas of a slice."""
-        c = (
-            self.s[self.acc]
-            .split("Ki", 16, labels=("k16", "k"))
-            .split("Mi", 64, labels=("m64", "m"))
-        )
-        c.reorder([*outer, "k16", "m64"]).parallelize(["m", "Ni", "k"], P.Mma)
+    def move(self, t: str, label: str, at: int) -> None:
+        """One loop to another position."""
+        c = self.s[t]
+        order = [d for d in c.loops if d != label]
+        order.insert(at, label)
+        c.reorder(order)
 
-    def store(self, *outer: str, chunk: int | None = 64, inside: str) -> None:
-        """The rest: chunks of columns in ``outer``; all inlined, the accumulator at ``inside``."""
-        loops = [*outer]
-        for t in self.compute[1:]:
+    def multiply(self) -> None:
+        """The accumulator: wgmmas inside the loops over k."""
+        c = self.s[self.acc].split("Ki", 16, labels=("k16", "K16"))
+        c.split("Mi", 64, labels=("m64", "M64"))
+        inner = ["k16", "m64", "M64", "Ni", "K16"]
+        c.reorder([*(d for d in c.loops if d not in inner), *inner])
+        c.parallelize(inner[2:], P.Mma)
+
+    def store(self, inside: str, columns: int | None = 64, rows: int | None = None) -> None:
+        """What follows: by chunks of columns, of rows, of both or of neither."""
+        chunks = [("rows", "Mi", rows), ("chunk", "Ni", columns)]
+        chunks = [(label, axis, size) for label, axis, size in chunks if size is not None]
+        for t in self.after:
             c = self.s[t]
-            if chunk is not None:
-                c.split("Ni", chunk, labels=("chunk", "Ni"))
-            c.reorder([*loops, *(["chunk"] if chunk is not None else [])])
-            if t in self.fragments:
+            for label, axis, size in chunks:
+                c.split(axis, size, labels=(label, axis))
+            last = ["Mi", "Ni"]
+            if t == self.held or self.direct:
                 c.split("Mi", 64, labels=("m64", "Mi"))
-            c.parallelize(
-                [len(c.loops) - 2, len(c.loops) - 1], P.Mma if t in self.fragments else P.Bulk
-            )
-        last = "chunk" if chunk is not None else inside
-        direct = self.out in self.fragments
-        for t in self.compute[1:-1]:
-            self.s[t].inline_at("m64" if direct else last)
+                last = ["m64", *last]
+            c.reorder([*(d for d in c.loops if d not in last), *last])
+            c.parallelize(last[-2:], P.Mma if len(last) == 3 else P.Bulk)
+        deepest = chunks[-1][0] if chunks else inside
+        self.s[self.held].inline_at("m64" if self.direct else deepest)
+        if not self.direct:
+            self.s[self.box].inline_at(deepest)
         self.s[self.acc].inline_at(inside)
 
 
-def c_labels(own: Own, t: str) -> tuple[str, ...]:
-    return own.s[t].loops
+def _simple(m: int = 64, n: int = 128, k: int = 64, neighbours: bool = False) -> Draft:
+    """Tiles in turn, one warpgroup; the rest is to be done."""
+    draft = Draft()
+    draft.tile(m, n, k)
+    draft.deal(neighbours)
+    draft.fill("tile", "k")
+    return draft
+
+
+def k_in_two_levels() -> Schedule:
+    """Three slices, then the next three; their number need not be a multiple of three."""
+    draft = _simple()
+    draft.s[draft.acc].split("k", 3, labels=("ko", "ki"))
+    draft.multiply()
+    draft.store("tile")
+    return draft.s
+
+
+def tiles_in_two_levels() -> Schedule:
+    """Only the compute side has a loop over pairs of a CTA's tiles."""
+    draft = _simple()
+    for t in (draft.acc, *draft.after):
+        draft.s[t].split("tile", 2, labels=("pair", "tile"))
+    draft.multiply()
+    draft.store("tile")
+    return draft.s
+
+
+def column_groups() -> Schedule:
+    """Two warpgroups with half the columns each."""
+    draft = _simple()
+    draft.share("Ni", 64, "column", P.TIDy, 2)
+    draft.multiply()
+    draft.store("column")
+    return draft.s
+
+
+def two_by_two_groups() -> Schedule:
+    """Four warpgroups: two of the rows by two of the columns."""
+    draft = _simple(128)
+    draft.share("Mi", 64, "row", P.TIDz, 2)
+    draft.share("Ni", 64, "column", P.TIDy, 3)
+    draft.multiply()
+    draft.store("column", 32)
+    return draft.s
+
+
+def no_chunks() -> Schedule:
+    """Threads write the whole tile at once."""
+    draft = Draft(direct=True)
+    draft.tile(64, 96, 64)
+    draft.deal()
+    draft.fill("tile", "k")
+    draft.multiply()
+    draft.store("tile", None)
+    return draft.s
+
+
+def one_big_store() -> Schedule:
+    """TMA stores the whole tile at once."""
+    draft = _simple(128, 64)
+    draft.multiply()
+    draft.store("tile", None)
+    return draft.s
+
+
+def chunks_over_rows() -> Schedule:
+    """Stored 64 rows after the other."""
+    draft = _simple(192, 64)
+    draft.multiply()
+    draft.store("tile", None, rows=64)
+    return draft.s
+
+
+def chunks_over_both() -> Schedule:
+    """Stored 64 rows after the other, each by chunks of columns."""
+    draft = _simple(128, 128)
+    draft.multiply()
+    draft.store("tile", 32, rows=64)
+    return draft.s
+
+
+def neighbouring_shares() -> Schedule:
+    """Each CTA has tiles that follow each other, the last ones fewer or none."""
+    draft = _simple(neighbours=True)
+    draft.multiply()
+    draft.store("tile")
+    return draft.s
+
+
+def neighbours_in_turn() -> Schedule:
+    """The same in ping-pong."""
+    draft = Draft()
+    draft.tile(64, 128, 64)
+    draft.deal(neighbours=True)
+    for t in (*draft.sums, *draft.after):
+        draft.s[t].split("tile", 2, labels=("tile", "turn"))
+    for t in (draft.acc, *draft.after):
+        draft.s[t].parallelize("turn", P.TIDy)
+    draft.fill("tile", "turn", "k")
+    draft.multiply()
+    draft.store("turn")
+    return draft.s
+
+
+def a_pair_of_tiles() -> Schedule:
+    """Ping-pong with one turn for each warpgroup; the last one may have none."""
+    draft = Draft()
+    draft.tile(64, 128, 64)
+    for t in (*draft.sums, *draft.after):
+        c = draft.s[t].merge("Mo", "No", label="tiles").split("tiles", 2, labels=("cta", "turn"))
+        c.parallelize("cta", P.BIDx)
+        if t not in draft.loads:
+            c.parallelize("turn", P.TIDy)
+    draft.fill("turn", "k")
+    draft.multiply()
+    draft.store("turn")
+    return draft.s
+
+
+def interleaved_parts() -> Schedule:
+    """Split-K: every other slice of K is another CTA's."""
+    draft = Draft()
+    draft.tile(64, 128, 64)
+    draft.deal()
+    for t in draft.sums:
+        draft.s[t].split("k", 2, labels=("k", "part")).parallelize("part", P.BIDz)
+        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.fill("tile", "k")
+    draft.multiply()
+    draft.store("tile")
+    return draft.s
+
+
+def parts_of_a_row_of_tiles() -> Schedule:
+    """Split-K where a CTA has a whole row of tiles, with a bound of its own."""
+    draft = Draft()
+    draft.tile(64, 64, 64)
+    for t in (*draft.sums, *draft.after):
+        draft.s[t].parallelize("Mo", P.BIDx)
+    for t in draft.sums:
+        draft.s[t].split("k", 2, inner_split=False, labels=("part", "k"))
+        draft.s[t].parallelize("part", P.BIDz)
+        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.fill("No", "k")
+    draft.multiply()
+    draft.store("No")
+    return draft.s
+
+
+def halves_of_a_tile() -> Schedule:
+    """A serial loop over the rows of a tile, each half with loads of its own."""
+    draft = Draft()
+    draft.tile(128, 128, 64)
+    draft.deal()
+    for t in (*draft.sums, *draft.after):
+        draft.s[t].split("Mi", 64, labels=("half", "Mi"))
+        draft.move(t, "half", 2)
+    draft.fill("tile", "half", "k")
+    draft.multiply()
+    draft.store("half")
+    return draft.s
+
+
+OWN: dict[str, Callable[[], Schedule]] = {
+    f.__name__: f
+    for f in (
+        k_in_two_levels, tiles_in_two_levels, column_groups, two_by_two_groups, no_chunks,
+        one_big_store, chunks_over_rows, chunks_over_both, neighbouring_shares,
+        neighbours_in_turn, a_pair_of_tiles, interleaved_parts, parts_of_a_row_of_tiles,
+        halves_of_a_tile,
+    )
+}  # fmt: skip
+"""By name; each is legal, and unlike what parameters of the matmul scheduler make."""

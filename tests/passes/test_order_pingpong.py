@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
@@ -83,47 +84,55 @@ def test_turns_around_whole_main_loops() -> None:
 def test_every_sync_meets_one_arrive(tiles: int, n: int) -> None:
     """Both groups executed in turns: main loops alternate, nobody hangs, nothing is left over."""
     new = order_pingpong(kernel(HEAD + RING + BEFORE), LoweringOptions())
-    groups = [execute_role(new, "compute", {"tiles": tiles, "n": n}, g) for g in (0, 1)]
-    arrived = [0, 0]
+    steps, epilogues = in_turn(new, 2, {"tiles": tiles, "n": n})
+    assert steps == list(range(tiles * n))
+    assert epilogues == [(tiles + 1) // 2, tiles // 2]
+
+
+def in_turn(new: Kernel, count: int, env: dict[str, int]) -> tuple[list[int], list[int]]:
+    """The steps as groups consume them, and how many epilogues each has; all arrivals are met."""
+    groups = [execute_role(new, "compute", env, g) for g in range(count)]
+    arrived, epilogues = [0] * count, [0] * count
     steps: list[int] = []
-    epilogues = [0, 0]
-    waiting: list[int | None] = [None, None]
-    for _ in range(200):
+    waiting: list[int | None] = [None] * count
+    for _ in range(400):
         for g, events in enumerate(groups):
             if waiting[g] is not None:
                 if not arrived[g]:
                     continue
                 arrived[g] -= 1
                 waiting[g] = None
-            stmt, env = next(events, (None, {}))
+            stmt, scalars = next(events, (None, {}))
             match stmt:
                 case BarSync(bar):
-                    assert evaluate(bar.index, env) == g
+                    assert evaluate(bar.index, scalars) == g
                     waiting[g] = g
                 case BarArrive(bar):
-                    arrived[evaluate(bar.index, env)] += 1
+                    arrived[evaluate(bar.index, scalars)] += 1
                     assert max(arrived) <= 1
                 case WaitFull(step=step):
-                    steps.append(evaluate(step, env))
+                    steps.append(evaluate(step, scalars))
                 case FenceProxyAsync():
                     epilogues[g] += 1
-    assert waiting == [None, None]
-    assert arrived == [0, 0]
-    assert steps == list(range(tiles * n))
-    assert epilogues == [(tiles + 1) // 2, tiles // 2]
+    assert waiting == [None] * count
+    assert arrived == [0] * count
+    return steps, epilogues
 
 
 def test_cooperative_groups_need_no_order() -> None:
     assert unchanged(order_pingpong, HEAD + RING.replace("consumers 1", "consumers 2") + BEFORE)
 
 
-def test_more_than_two_groups() -> None:
-    text = HEAD + RING.replace("groups 2", "groups 3") + BEFORE.replace("8 .. 12", "12 .. 16")
-    text = text.replace("0 .. 8", "0 .. 12")
+def test_teams_of_groups() -> None:
+    text = HEAD + RING.replace("groups 2 consumers 1", "groups 4 consumers 2")
     with pytest.raises(UnsupportedError) as error:
-        lowered(order_pingpong, text)
+        lowered(
+            order_pingpong,
+            text + BEFORE.replace("8 .. 12", "16 .. 20").replace("0 .. 8", "0 .. 16"),
+        )
     assert str(error.value) == (
-        "ping-pong over 3 compute warpgroups is not supported; supported: two warpgroups"
+        "ping-pong of 2 teams of 2 compute warpgroups is not supported; supported: warpgroups that "
+        "take turns one by one"
     )
 
 
@@ -137,23 +146,83 @@ def test_a_role_without_a_group_index() -> None:
     )
 
 
-def test_a_main_loop_outside_a_tile_loop() -> None:
-    """One tile for each CTA leaves the groups nothing to take turns with."""
-    text = """
+ONE_TURN = """
 roles {
   role compute warps 0 .. 8 as wg {
-    for k in 0 .. n {
-      wait_full ring, k
+    if %ctaid.x * 2 + wg < tiles {
+      for k in 0 .. n {
+        wait_full ring, wg * n + k
+      }
+      fence.proxy.async
     }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
   }
 }
 """
-    with pytest.raises(InternalError) as error:
-        lowered(order_pingpong, HEAD + RING + text)
-    assert str(error.value) == (
-        "order_pingpong: role compute has no tile loop around its main loop\n"
-        "This is a defect of wsched, please report it with the dump."
+AFTER_ONE_TURN = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    if wg == 1 and %ctaid.x * 2 < tiles {
+      bar.arrive order[0]
+    }
+    if %ctaid.x * 2 + wg < tiles {
+      bar.sync order[wg]
+      for k in 0 .. n {
+        wait_full ring, wg * n + k
+      }
+      if wg < 1 and %ctaid.x * 2 + (1 - wg) < tiles {
+        bar.arrive order[1 - wg]
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_one_turn_for_each_group() -> None:
+    """The last one may have none."""
+    order = "named_barrier order[2] threads 256\n"
+    assert lowered(order_pingpong, HEAD + RING + ONE_TURN) == full(
+        HEAD + order + RING + AFTER_ONE_TURN
     )
+
+
+LOOPS = """
+roles {
+  role compute warps 0 .. 12 as wg {
+    for r in 0 .. rows {
+      for t in 0 .. ceildiv(max(tiles - wg, 0), 3) {
+        for k in 0 .. n {
+          wait_full ring, ((r * ceildiv(tiles, 3) + t) * 3 + wg) * n + k
+        }
+        fence.proxy.async
+      }
+    }
+  }
+  role load warps 12 .. 16 {
+    cta.sync
+  }
+}
+"""
+
+
+@budget(40)
+@given(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
+def test_three_groups_in_two_loops(rows: int, turns: int, n: int) -> None:
+    """Each takes its turns in order, those of the next row behind those of the one before."""
+    head = HEAD.replace("param n", "param rows: i32\nparam n")
+    before = kernel(head + RING.replace("groups 2", "groups 3") + LOOPS)
+    after = order_pingpong(before, LoweringOptions())
+    env = {"tiles": 3 * turns, "rows": rows, "n": n}
+    steps, epilogues = in_turn(after, 3, env)
+    assert steps == list(range(rows * 3 * turns * n))
+    assert epilogues == [rows * turns] * 3
 
 
 AUX = """circular_buffer aux() stages 2 groups 2 consumers 1 in_flight 0

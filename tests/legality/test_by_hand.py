@@ -1,0 +1,38 @@
+"""Schedules by hand, unlike the built-in ones: each runs right, or is refused for what it means."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tests.legality.agreement import outcome
+from tests.legality.by_hand.results import RESULTS
+from tests.legality.by_hand.roles import ROLES
+from tests.legality.by_hand.tiles import TILES
+from wsched.schedule.loops import side_by_side
+
+MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS)}
+
+REFUSED = {
+    "a_load_warp_for_each_operand": "circular-buffer",
+    "one_store_for_two_groups": "place",
+    "k_outside_tiles": "storage",
+}
+"""By which rule; all others run."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_runs_right_or_is_refused(name: str) -> None:
+    said = outcome(MADE[name]())
+    assert said.fault is None
+    assert said.refused == REFUSED.get(name), said.why
+    assert said.legal == (name not in REFUSED)
+    if said.unsupported:
+        pytest.xfail(said.why.splitlines()[0])
+
+
+def test_they_are_as_many_as_they_should_be() -> None:
+    assert len(MADE) >= 24
+    assert len({side_by_side(make()) for make in MADE.values()}) == len(MADE)
+    assert all(len(inspect.getsource(make).splitlines()) <= 25 for make in MADE.values())

@@ -1,0 +1,57 @@
+"""The tree of loops: what is one loop, and what stands in it in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.schedule.fusions import COOPERATIVE, PING_PONG, linear
+from wsched.fusion import Fusion
+from wsched.schedule import schedule_matmul
+from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
+from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.subdags import subdags
+
+
+def shape(nodes: tuple[Node, ...]) -> list[object]:
+    """Labels of loops with what is in them, names of leaves."""
+    return [
+        n.tensor.name if isinstance(n, Leaf) else (n.domain.label, shape(n.body)) for n in nodes
+    ]
+
+
+def tree(fusion: Fusion, load: bool = False) -> tuple[Node, ...]:
+    parts = subdags(fusion)
+    return nest(fusion, TransformGraph(fusion), parts.load if load else parts.compute)
+
+
+def test_compute() -> None:
+    """What is inlined shares loops; the accumulator is complete before what reads it."""
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    main = ("k", [("k16", [("m64", ["T4"])])])
+    chunks = ("chunk", [("m64", ["T9", "T8"]), "T5"])
+    assert shape(tree(fusion)) == [("cta", [("tile", [("group", [main, chunks])])])]
+
+
+def test_loads_that_fill_a_stage_share_its_loops() -> None:
+    fusion = schedule_matmul(linear(), PING_PONG)
+    assert shape(tree(fusion, load=True)) == [("cta", [("tile·group·k", ["T6", "T7"])])]
+
+
+def test_what_is_not_inlined_has_loops_of_its_own() -> None:
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    names = ("T4", "T9", "T8")
+    apart = fusion.updated(replace(fusion.tensor(name), compute_at=0) for name in names)
+    roots = tree(apart)
+    assert [[t.name for t in leaves(n)] for n in roots] == [["T4"], ["T9"], ["T8"], ["T5"]]
+
+
+def test_a_producer_stands_in_front_of_its_reader() -> None:
+    """Though its expression comes later among those of the fusion."""
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    order = list(fusion.exprs)
+    mma = next(e for e in order if e.output == "T4")
+    order.remove(mma)
+    moved = fusion.updated(exprs=(*order[:-1], mma, order[-1]))
+    (cta,) = tree(moved)
+    assert isinstance(cta, Loop)
+    assert next(leaves(cta)).name == "T4"
