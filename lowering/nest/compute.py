@@ -139,8 +139,11 @@ class _Walk:
         total = self.registers.held[t]
         whole = Frag(self.namer.new("sum"), total.value.type)
         self.registers.hold(total.tile, whole)
+        outer = self.registers
+        self.registers = outer.inner()
         self.scopes.enter(branch=True)
         epilogue = self.scopes.leave(self.body(rest, depth))
+        self.registers = outer
         tile, piece = self.work.ordinal(self.known), ZERO + 0
         if tile is None:
             why = "tiles that the loops around their parts do not count"

@@ -8,7 +8,7 @@ from lowering.ground.expr import Special
 from tests.schedules import definition
 from wsched import LoadStoreOpType, MemoryType, ParallelType, Schedule, WarpSpecialized
 
-__all__ = ["OWN"]
+__all__ = ["OWN", "Draft"]
 
 P, TMA = ParallelType, LoadStoreOpType.CpAsyncBulkTensorTile
 CTAS = Special("nctaid.x")

@@ -12,6 +12,7 @@ from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 from tests.epilogues import RESIDUAL, epilogue
+from tests.lowering.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
@@ -295,3 +296,22 @@ def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -
     error = refusal(monkeypatch, params, require_legal=lambda *_: None)
     assert error.what == "tiles that are dealt out at run time with Pipelined loads"
     assert error.supported == "WarpSpecialized: a warp of the load warpgroup fetches tiles"
+
+
+def test_a_store_outside_of_the_branch_that_completes_a_tile() -> None:
+    """Parts of K are added up in one of several CTAs; the others have nothing to store."""
+    draft = Draft()
+    draft.tile(64, 64, 64)
+    draft.deal()
+    for t in draft.sums:
+        draft.s[t].split("k", 2, labels=("k", "part")).parallelize("part", ParallelType.BIDz)
+        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.fill("tile", "k")
+    draft.share("Ni", 32, "column", ParallelType.TIDy, 2)
+    draft.multiply()
+    draft.store("column", 32)
+    draft.s[draft.box].inline_at("tile")
+    with pytest.raises(UnsupportedError) as error:
+        lower(draft.s.plan(), "k")
+    assert error.value.what == ("T5 = CpAsyncBulkTensorTile(T8) where T8 is not in registers")
+    assert error.value.supported == "T8 computed in the loops in which T5 is"

@@ -72,7 +72,7 @@ def test_a_kernel_launched_normally_need_not_wait() -> None:
 def test_a_cta_without_a_tile_waits_too() -> None:
     """Waits inside the tile loop guard every access, and yet a grid could end too early."""
     text, waits = WAIT.subn("", print_kernel(final("cooperative")))
-    inside, loops = re.subn(r"(for tile(_k_o)? in .*\{\n)", r"\1griddepcontrol.wait\n", text)
+    inside, loops = re.subn(r"(for tile2? in .*\{\n)", r"\1griddepcontrol.wait\n", text)
     assert waits == loops == 2
     kernel = parse_kernel(inside)
     assert right(kernel, ctas=2)
