@@ -1,6 +1,7 @@
 """Many random schedules: ``python -m tests.legality --count 5000 --seed S``.
 
-Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. Faults are written to a file as
+Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
+changes of the schedules by hand. Faults are written to a file as
 JSON, with the calls that make the schedule, and so are refusals of what is legal, by their rules.
 """
 
@@ -17,16 +18,16 @@ from typing import Any
 from rich.progress import track
 
 from tests.legality.agreement import Outcome, outcome
-from tests.legality.draws import draw
+from tests.legality.draws import draw, draw_by_hand
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
 
 __all__ = ["ask"]
 
 
-def ask(seed: int | str, n: int) -> tuple[Fusion, Outcome]:
+def ask(seed: int | str, n: int, by_hand: bool = False) -> tuple[Fusion, Outcome]:
     """The n-th draw of a seed, and what is said of it."""
-    fusion = draw(Random(f"{seed}:{n}"))
+    fusion = (draw_by_hand if by_hand else draw)(Random(f"{seed}:{n}"))
     return fusion, outcome(fusion, seed=n)
 
 
@@ -64,16 +65,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", default="0")
     parser.add_argument("--only", type=int, help="the one draw to repeat")
+    parser.add_argument("--by-hand", action="store_true", help="change schedules by hand")
     parser.add_argument("--out", type=Path, default=Path("legality.json"))
     options = parser.parse_args(argv)
     numbers = range(options.count) if options.only is None else [options.only]
     counts: Counter[str] = Counter()
+    rules: Counter[str] = Counter()
     cautious: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     found = []
     for n in track(numbers, "schedules"):
-        fusion, said = ask(options.seed, n)
+        fusion, said = ask(options.seed, n, options.by_hand)
         counts[_kind(said)] += 1
+        if said.refused is not None and not said.legal:
+            rules[said.refused] += 1
         if said.cautious:
             cautious[f"{said.refused}: {said.why}"[:120]] += 1
         if said.unsupported and said.legal:
@@ -87,7 +92,10 @@ def main(argv: list[str]) -> int:
     for r in found:
         if r["fault"] is not None:
             print(f"{r['n']:6} {r['fault'].splitlines()[0][:160]}")
-    for title, counter in (("", counts), ("refused though legal", cautious), ("missing", missing)):
+    for title, counter in (
+        ("", counts), ("refused, by rule", rules),
+        ("refused though legal", cautious), ("missing", missing),
+    ):  # fmt: skip
         print(title)
         for what, times in counter.most_common(25):
             print(f"{times:6} {what}")

@@ -78,6 +78,8 @@ def _move(rng: Random, start: Fusion, history: History) -> History:
 
 def _alter(rng: Random, start: Fusion, history: History) -> History:
     op = rng.choice(("split", "split", "split", *_ALTER))
+    if all(r.op != op for r in history):
+        return history
     at = _pick(rng, history, (op,))
     places = _scope(rng, start, history, at)
     new = _ALTER[op](rng, history[at])

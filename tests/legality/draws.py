@@ -1,15 +1,20 @@
 """Random schedules: of both sides, by primitives, over a small world.
 
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
-with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. A draw
-is the calls that made it, so that it can be written down and made again.
+with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
+changed is drawn from nothing, built in, or made by hand. A draw is the calls that made it, so that
+it can be written down and made again.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from lowering.ground.errors import ScheduleError
+from tests.legality.by_hand.results import RESULTS
+from tests.legality.by_hand.roles import ROLES
+from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import from_nothing
 from tests.schedules import cooperative, definition, dynamic, ping_pong, pipelined, split_k
@@ -19,7 +24,7 @@ from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
-__all__ = ["draw", "made", "unscheduled"]
+__all__ = ["draw", "draw_by_hand", "made", "unscheduled"]
 
 _TRIES = 20
 
@@ -45,6 +50,22 @@ def draw(rng: Random) -> Fusion:
     for _ in range(changes):
         start = _changed(rng, start)
     return start
+
+
+def draw_by_hand(rng: Random) -> Fusion:
+    """A schedule by hand with one or two changes, legal or not."""
+    start = rng.choice(_by_hand())
+    for _ in range(rng.choice((1, 1, 2))):
+        start = _changed(rng, start)
+    return start
+
+
+@cache
+def _by_hand() -> tuple[Fusion, ...]:
+    """Those of the definition that all draws schedule."""
+    plain = unscheduled()
+    found = [make() for make in (*TILES, *ROLES, *RESULTS)]
+    return tuple(f for f in found if (f.inputs, f.outputs) == (plain.inputs, plain.outputs))
 
 
 def _changed(rng: Random, start: Fusion) -> Fusion:

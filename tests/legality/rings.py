@@ -25,16 +25,14 @@ class Steps:
         self.loads = tuple(self.of.values())
 
     def sequence(self, cta: Cta) -> list[tuple[int, ...]]:
-        """The boxes of each step of a CTA; the loads run one loop together."""
+        """The boxes of each step of a CTA: each load's next existing one."""
         each = [x.sequence(cta) for x in self.loads]
         if any(len(s) != len(each[0]) for s in each):
             lengths = ", ".join(
                 f"{x.t.name} {len(s)}" for x, s in zip(self.loads, each, strict=True)
             )
             raise Illegal(f"the loads of one stage have different steps: {lengths} at CTA {cta}")
-        if any([at for at, _ in s] != [at for at, _ in each[0]] for s in each):
-            raise Illegal(f"the loads of one stage skip different steps at CTA {cta}")
-        return [sum((boxes for _, boxes in step), ()) for step in zip(*each, strict=True)]
+        return [sum(boxes, ()) for boxes in zip(*each, strict=True)]
 
 
 class _Loaded:
@@ -66,13 +64,10 @@ class _Loaded:
         if not np.all(self.walk.spans(self.mesh, self.inside, sizes) | ~self.exists):
             raise Shapeless(f"a stage of {t.name} is not everywhere a box")
 
-    def sequence(self, cta: Cta) -> list[tuple[int, tuple[int, ...]]]:
-        """Place in the loop and box of each existing step."""
+    def sequence(self, cta: Cta) -> list[tuple[int, ...]]:
+        """The box of each existing step."""
         chosen = self.exists & _at(self.left, self.mesh, BIDS, cta)
-        step = next((d for d in self.left if d.parallel is ParallelType.Serial), None)
-        places = self.mesh[step.id][chosen] if step else np.zeros(int(chosen.sum()), np.int64)
-        boxes = zip(*(n[chosen].tolist() for n in self.number), strict=True)
-        return list(zip(places.tolist(), boxes, strict=True))
+        return list(zip(*(n[chosen].tolist() for n in self.number), strict=True))
 
     def boxes(self, coordinates: list[Any], sizes: tuple[int, ...]) -> tuple[list[Any], Any]:
         """Number of the box that each need begins in, along each dimension, and whether it ends
