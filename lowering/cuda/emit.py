@@ -15,6 +15,7 @@ from lowering.cuda import (
     partials,
     pointwise,
     queue,
+    scalar_memory,
     stamps,
 )
 from lowering.cuda.copies import copy_function
@@ -31,6 +32,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
+    **scalar_memory.RULES,
 }  # fmt: skip
 
 
@@ -57,6 +59,7 @@ def emit_kernel(kernel: Kernel) -> str:
     parts += map(wgmma_function, forms)
     parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
     parts += map(copy_function, sorted(e.copies))
+    parts += [e.functions[name] for name in sorted(e.functions)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:

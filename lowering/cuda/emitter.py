@@ -57,6 +57,8 @@ class Emitter:
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
+        functions: other device functions that the body calls, by name.
+        elected: whether what is emitted is executed by one thread of each warp.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -73,6 +75,8 @@ class Emitter:
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
+        self.functions: dict[str, str] = {}
+        self.elected = False
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
@@ -11,6 +12,7 @@ from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import walk
 
 __all__ = ["RULES", "parameters"]
@@ -18,18 +20,24 @@ __all__ = ["RULES", "parameters"]
 
 def parameters(e: Emitter) -> Iterator[str]:
     """The kernel's parameters for plain tensors: address and strides in elements of each."""
-    stored = {s.dst.map for s in walk(e.kernel.body) if isinstance(s, FragStoreGlobal)}
+    stored = {ref.map for s in walk(e.kernel.body) for ref in _written(s)}
     for g in e.kernel.globals:
         const = "" if g.name in stored else "const "
         yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
         yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
 
 
+def _written(s: Stmt) -> Iterator[GmemRef]:
+    """Places in plain tensors that a statement writes to."""
+    if s.TRAITS.plain and Memory.GLOBAL in s.TRAITS.writes:
+        yield from (v for f in fields(s) if isinstance(v := getattr(s, f.name), GmemRef))
+
+
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     tensor = _tensor(e, s.OP, s.out, s.src)
     e.declare(s.out)
     with e.out.block(""):
-        loads = _Loads(e, s.out, s.src, tensor, "const ")
+        loads = _Loads(e, s.out, s.src, tensor, "const ", s.limit, s.index)
         for block in range(s.out.type.blocks):
             with e.groups(s.out.type.groups):
                 loads.group(block)
@@ -38,7 +46,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
 def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
-        stores = _Stores(e, s.value, s.dst, tensor, "")
+        stores = _Stores(e, s.value, s.dst, tensor, "", s.limit, s.index)
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):
                 stores.group(block)
@@ -52,17 +60,33 @@ def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
     return g
 
 
+_LOAD_S32 = """\
+__device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
+  int value;
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.b32 %0, 0;\\n"
+      " @p ld.global.s32 %0, [%1];\\n}"
+      : "=&r"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}"""
+"""A row's index, zero out of bounds."""
+
+
 class _Elements:
     """A thread's elements of a fragment, in registers and in a tensor.
 
     Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
-    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on.
+    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on. With a
+    ``limit``, ``left`` is how many rows from the thread's first one on count; with an ``index``,
+    ``row`` and ``at`` are those of the row that it counts from.
     """
 
     def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str
-    ) -> None:
-        self.e, self.value, self.g = e, value, tensor
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str,
+        limit: Expr | None = None, index: Frag | None = None,
+    ) -> None:  # fmt: skip
+        self.e, self.value, self.g, self.by = e, value, tensor, index
         first = [e.names.of("global", tensor.name)]
         *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
         self.tests: list[str] = []
@@ -73,14 +97,17 @@ class _Elements:
                 self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
         self.row = ""
         if self.stride:
-            self.row = self.index("row", _first_row(value, ref))
+            row = _thread_row(value, ref.row) if index is None else ref.row
+            self.row = self.index("row", row)
             first.append(f"{self.row} * {self.stride}")
         self.col = self.index("col", _first_col(value, ref))
         self.at = e.names.fresh("at")
         text = " + ".join([*first, self.col])
         e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
+        self.left = "" if limit is None else self.index("left", limit - _thread_row(value))
         # A row of a tensor that has only one is in bounds, and likewise a column.
         self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
+        self.all_rows = self.all_rows and index is None
         self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
 
     def index(self, wish: str, value: Expr) -> str:
@@ -95,20 +122,28 @@ class _Elements:
         layout = self.value.type.layout
         down, step = layout.row(0, 0, block, row), layout.column(0, 1, 0)
         right = f" + {step} * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
-        where = self.at + (f" + {down} * {self.stride}" if down else "") + right
         tests = list(self.tests)
+        if self.left:
+            tests.append(f"{down} < {self.left}")
+        if self.by is not None:
+            behind, _ = e.element(self.by, block, row, 0)
+            tests.append(f"{behind} >= 0")
+        else:
+            behind = str(down) if down else ""
+        where = self.at + (f" + {behind} * {self.stride}" if behind else "") + right
         if not self.all_rows:
-            tests.append(f"{self.row}{f' + {down}' if down else ''} < {e.expr(g.rows)}")
+            tests.append(f"{self.row}{f' + {behind}' if behind else ''} < {e.expr(g.rows)}")
         if not self.all_cols:
             tests.append(f"{self.col}{right} < {e.expr(g.cols)}")
         return where, " && ".join(tests) or "true"
 
 
-def _first_row(value: Frag, ref: GmemRef) -> Expr:
+def _thread_row(value: Frag, start: Expr = ZERO) -> Expr:
+    """The executing thread's first row of a fragment, from ``start`` on."""
     if value.type.rows == 1:
-        return ref.row
+        return start
     lane, warp = Special("lane"), Special("warpgroup.warp")
-    row: Expr = value.type.layout.row(warp, lane, 0, 0, ref.row)
+    row: Expr = value.type.layout.row(warp, lane, 0, 0, start)
     return row
 
 
@@ -126,14 +161,15 @@ class _Loads(_Elements):
         """Two columns at once if the tensor allows it, else one element at a time."""
         e, out = self.e, self.value
         rows, cols = out.type.group
-        if cols == 2 and self.g.pairs:
+        form = moved(out.type.dtype)
+        if cols == 2 and self.g.pairs and form != "s32":
             for row in range(rows):
                 self.pair(block, row)
-        elif moved(out.type.dtype) == "f32":
+        elif form != "b16":
             for row in range(rows):
                 for col in range(cols):
                     register, _ = e.element(out, block, row, col)
-                    e.out.line(f"{register} = {self.load('f32', block, row, col)};")
+                    e.out.line(f"{register} = {self.load(form, block, row, col)};")
         else:
             self.halves(block)
 
@@ -163,6 +199,9 @@ class _Loads(_Elements):
 
     def load(self, form: str, block: int, row: int, col: int) -> str:
         where, inside = self.place(block, row, col)
+        if form == "s32":
+            self.e.functions["ld_global_s32"] = _LOAD_S32
+            return f"ld_global_s32({where}, {inside})"
         return f"ptx::ld_global_{form}({where}, {inside})"
 
 

@@ -65,6 +65,7 @@ from lowering.kernel.operands import (
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
     Acquire,
@@ -123,6 +124,7 @@ __all__ = [
     "GridDepLaunchDependents",
     "GridDepWait",
     "If",
+    "LdGlobalScalar",
     "LdMatrix",
     "LdShared",
     "LdWord",

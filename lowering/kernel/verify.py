@@ -39,6 +39,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_memory import memory_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
@@ -107,6 +108,7 @@ class _Verifier:
         yield from self.operands(stmt, scope)
         yield from value_rules(self.kernel, stmt)
         yield from reference_rules(self.kernel, stmt)
+        yield from memory_rules(self.kernel, stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

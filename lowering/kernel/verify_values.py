@@ -126,7 +126,7 @@ def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         names.append(stmt.map)
     plain = {g.name for g in kernel.globals}
     for name in names:
-        if isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
+        if stmt.TRAITS.plain:
             if name in {t.name for t in kernel.tensor_maps}:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
         elif name in plain:

@@ -56,7 +56,7 @@ def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> 
 
 def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
     """``frag.load_global``: each thread loads its elements; zero where they are out of bounds."""
-    where = _place(stmt.OP, stmt.src, stmt.out.type, program)
+    where = _place(stmt, stmt.src, stmt.out.type, program)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
@@ -67,7 +67,7 @@ def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
 
 def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
     """``frag.store_global``: each thread stores those of its elements that are in bounds."""
-    where = _place(stmt.OP, stmt.dst, stmt.value.type, program)
+    where = _place(stmt, stmt.dst, stmt.value.type, program)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
@@ -81,15 +81,17 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
 
 
 def _place(
-    op: str, ref: GmemRef, type_: FragmentType, program: Program
+    stmt: FragLoadGlobal | FragStoreGlobal, ref: GmemRef, type_: FragmentType, program: Program
 ) -> Callable[[Warp], tuple[Array, Array, Array]]:
     """A function that gives the matrix, the rows and the columns of a warp's elements.
 
-    A matrix out of bounds is one without elements. It raises FaultError where two columns would be
-    accessed at once from an odd one on.
+    A matrix out of bounds is one without elements, and so is a row, -1, from the limit on or with
+    a negative index. It raises FaultError where two columns would be accessed at once from an odd
+    one on.
     """
+    op = stmt.OP
     pairs = program.kernel.global_tensor(ref.map).pairs and type_.cols > 1
-    where = program.coordinates(ref)
+    where, behind = program.coordinates(ref), _rows(stmt, type_, program)
 
     def place(warp: Warp) -> tuple[Array, Array, Array]:
         warp.whole(op)
@@ -99,10 +101,26 @@ def _place(
         if pairs and col % 2:
             raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
         warp.record(op, ref.map, -1, at=at)
-        rows, cols = element_index(type_, warp.index % 4)
-        return _matrix(warp.cta.cluster.globals[ref.map], outer), rows + row, cols + col
+        _, cols = element_index(type_, warp.index % 4)
+        rows = behind(warp)
+        rows = np.where(rows < 0, -1, rows + row)
+        return _matrix(warp.cta.cluster.globals[ref.map], outer), rows, cols + col
 
     return place
+
+
+def _rows(
+    stmt: FragLoadGlobal | FragStoreGlobal, type_: FragmentType, program: Program
+) -> Callable[[Warp], Array]:
+    """How many rows behind the first one each of a warp's elements lies; negative for nowhere."""
+    limit = None if stmt.limit is None else program.scalar(stmt.limit)
+
+    def rows(warp: Warp) -> Array:
+        own, _ = element_index(type_, warp.index % 4)
+        found = own if stmt.index is None else warp.read(stmt.index).astype(np.int64)
+        return found if limit is None else np.where(own < limit(warp.env), found, -1)
+
+    return rows
 
 
 def _matrix(array: Array, at: Sequence[int]) -> Array:

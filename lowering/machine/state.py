@@ -138,6 +138,7 @@ class Warp:
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
+        self.visits: Counter[int] = Counter()
 
     @property
     def place(self) -> str:
@@ -301,6 +302,7 @@ class Cta:
         self.reads: list[GenericRead] = []
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
+        self.agreed: dict[tuple[int, int], int] = {}
         self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
 
     def peer(self, rank: int) -> Cta:

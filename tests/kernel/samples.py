@@ -20,6 +20,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   global sums: f32[M, M]
   global stack: f32[3, 2, M, M]
   global list: f32[M]
+  global sizes: s32[M]
+  global order: s32[M, 1]
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   shared Y_s: f32[2][2x4x32] swizzle 128
@@ -110,6 +112,11 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.store_global sums[0, 32], part
       frag.store_global stack[2, %ctaid.x, 0, 32], part
       line: frag<f32, 1x64> = frag.load_global list[64]
+      count: i32 = ld.global.scalar sizes[wg], uniform=cta
+      seen: i32 = ld.global.scalar sizes[count], order=acquire.gpu
+      near: frag<s32, 64x1> = frag.load_global order[0, 0], limit=count
+      taken: frag<f32, 64x32> = frag.load_global sums[0, 0], limit=count - seen, index=near
+      frag.store_global sums[0, 32], taken, limit=count, index=near
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
