@@ -10,6 +10,7 @@ from lowering.cuda import (
     barriers,
     compute,
     control,
+    descriptors,
     global_memory,
     movement,
     partials,
@@ -32,7 +33,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
-    **scalar_memory.RULES,
+    **scalar_memory.RULES, **descriptors.RULES,
 }  # fmt: skip
 
 
@@ -54,6 +55,7 @@ def emit_kernel(kernel: Kernel) -> str:
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
+    parameters = _parameters(e)
     forms = sorted(e.wgmmas, key=lambda f: f.order)
     parts = [PIN_WORDS] if any(f.registers for f in forms) else []
     parts += map(wgmma_function, forms)
@@ -65,7 +67,7 @@ def emit_kernel(kernel: Kernel) -> str:
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
     frame.line(f'extern "C" __global__ void {attributes}')
-    frame.call(kernel.name, *_parameters(e), end=" {")
+    frame.call(kernel.name, *parameters, end=" {")
     frame.depth = 1
     _special_registers(e, frame)
     for line in stamps.frame(e):
@@ -82,11 +84,10 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, address and strides of each plain tensor, trace buffers, counters, workspaces,
-    scalars.
+    """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
+    trace buffers, counters, workspaces, scalars.
     """
-    maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
-            for m in e.kernel.tensor_maps]  # fmt: skip
+    maps = descriptors.parameters(e)
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
     shared = [*atomics.parameters(e), *partials.parameters(e)]

@@ -28,7 +28,7 @@ __all__ = ["RULES"]
 
 
 def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
-    e.out.line(f"ptx::prefetch_tensormap(&{e.names.of('map', s.map)});")
+    e.out.line(f"ptx::prefetch_tensormap({e.tensor_map(s.map)});")
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:

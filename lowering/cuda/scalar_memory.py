@@ -8,9 +8,8 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, ScalarType
-from lowering.kernel.kernel import GlobalTensor
-from lowering.kernel.nodes import GmemRef, LdGlobalScalar, Stmt
+from lowering.ground.expr import ScalarType
+from lowering.kernel.nodes import LdGlobalScalar, Stmt
 from lowering.kernel.scalar_memory import LOAD_ORDERS
 
 __all__ = ["RULES", "load_function"]
@@ -45,7 +44,7 @@ def _ld_global_scalar(e: Emitter, s: LdGlobalScalar) -> None:
         raise InternalError("emit_cuda", f"no {s.OP} of {g.dtype.value} with order {s.order}")
     name = _name(g.dtype, s.order)
     e.functions[name] = load_function(g.dtype, s.order)
-    value = f"{name}({_address(e, g, s.src)})"
+    value = f"{name}({e.address(s.src)})"
     if not e.elected:
         # As with the warp's index: tells the compiler that all lanes have the same value.
         value = f"__shfl_sync(0xffffffffu, {value}, 0)"
@@ -53,17 +52,6 @@ def _ld_global_scalar(e: Emitter, s: LdGlobalScalar) -> None:
         value += " != 0"
     result = f"const {C_TYPES[s.out.type]} {e.names.define('scalar', s.out.name)} = "
     e.out.line(f"{result if s.out.name in e.read else ''}{value};")
-
-
-def _address(e: Emitter, g: GlobalTensor, ref: GmemRef) -> str:
-    """Address of an element; strides are 64-bit, so no product overflows."""
-    terms = [e.names.of("global", g.name)]
-    for at, stride in zip(ref.coords, g.strides, strict=False):
-        if at != ZERO:
-            text = e.expr(at)
-            row = text if text.isidentifier() or text.isdigit() else f"({text})"
-            terms.append(f"{row} * {e.names.of('stride', stride)}")
-    return e.sum(" + ".join(terms), ref.col)
 
 
 RULES: Mapping[type[Stmt], Rule] = {LdGlobalScalar: _ld_global_scalar}

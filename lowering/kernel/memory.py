@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
-from lowering.kernel.operands import Frag, GmemRef, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.operands import Frag, GmemRef, MapRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
@@ -33,7 +33,7 @@ class PrefetchTensorMap(Stmt):
 
     OP: ClassVar[str] = "prefetch.tensormap"
     TRAITS: ClassVar[Traits] = Traits(since="prefetch_tensor_maps")
-    map: str
+    map: MapRef
 
 
 @dataclass(frozen=True, slots=True)

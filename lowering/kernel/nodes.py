@@ -56,6 +56,7 @@ from lowering.kernel.operands import (
     CounterRef,
     Frag,
     GmemRef,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     PartialRef,
@@ -88,6 +89,12 @@ from lowering.kernel.sync import (
     WaitFull,
     WarpSync,
 )
+from lowering.kernel.tensormap import (
+    FenceTensormapAcquire,
+    FenceTensormapRelease,
+    TensormapReplaceAddress,
+    TensormapReplaceDim,
+)
 
 __all__ = [
     "Acquire",
@@ -108,6 +115,8 @@ __all__ = [
     "Elect",
     "FenceMBarrierInit",
     "FenceProxyAsync",
+    "FenceTensormapAcquire",
+    "FenceTensormapRelease",
     "FetchTiles",
     "For",
     "Frag",
@@ -136,6 +145,7 @@ __all__ = [
     "MBarrierInval",
     "MBarrierRef",
     "MBarrierWait",
+    "MapRef",
     "MmaTile",
     "NamedBarrierRef",
     "NextTile",
@@ -155,6 +165,8 @@ __all__ = [
     "Stamp",
     "Stmt",
     "StoreTile",
+    "TensormapReplaceAddress",
+    "TensormapReplaceDim",
     "TmaLoad",
     "TmaStore",
     "WaitFull",

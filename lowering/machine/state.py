@@ -17,7 +17,7 @@ from lowering.machine.fragment import Array
 from lowering.machine.memory import SharedMemory
 from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
-from lowering.machine.tensors import GlobalTensor
+from lowering.machine.tensor_map import Descriptor
 from lowering.machine.trace import TraceRow
 from lowering.machine.workspace import Counters, Slots
 
@@ -353,7 +353,7 @@ class Cluster:
     def __init__(
         self,
         kernel: Kernel,
-        tensors: Mapping[str, GlobalTensor],
+        tensors: Mapping[str, Descriptor],
         params: Mapping[str, int],
         grid: int,
         first: int,

@@ -13,6 +13,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
   tensormap R: bf16[M, M] box 64x64 clipped
   tensormap V: f32[M] box 64
+  tensormap W[3]: bf16[select(entry < 1, M, M * 2), K] box 64x64 swizzle 128
+  tensormap E[M] device: f32[M, M] box 8x8
+  tensormap Z device: f32[M, M]
   tensormap X: bf16[3, M, K] box 1x128x64 clipped
   tensormap Y: f32[2, M, 3, M, M * 2] box 1x2x1x4x32 swizzle 128
   global bias: bf16[1, M] align 16
@@ -42,6 +45,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
   prefetch.tensormap A
+  prefetch.tensormap W[2]
   griddepcontrol.wait
   griddepcontrol.launch_dependents
   fence.mbarrier_init
@@ -143,6 +147,12 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           ticket: i32 = atom inc, arrived[0], M - 1
           before: i32 = atom add, arrived[ticket], 1, order=release.gpu
           counter.wait arrived[before], 2
+          tma.load A_s[0, 0, 0], W[M % 3][0, 64]
+          tensormap.replace.global_address E[before], sums[0, ticket]
+          tensormap.replace.global_dim E[before], 1, M - ticket
+          fence.proxy.tensormap.release
+          fence.proxy.tensormap.acquire E[before + 1]
+          fence.proxy.tensormap.acquire Z
           st.word tile[0], ticket
           st.word tile[1], ticket + 1, cta=1
         }
