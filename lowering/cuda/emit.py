@@ -10,6 +10,7 @@ from lowering.cuda import (
     barriers,
     compute,
     control,
+    cp_async,
     descriptors,
     global_memory,
     movement,
@@ -33,7 +34,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
-    **scalar_memory.RULES, **descriptors.RULES,
+    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES,
 }  # fmt: skip
 
 

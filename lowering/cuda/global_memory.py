@@ -7,9 +7,8 @@ from dataclasses import fields
 
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.cuda.expressions import C_TYPES
+from lowering.cuda.global_elements import Elements, Rows
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
 from lowering.kernel.traits import Memory
@@ -37,7 +36,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     tensor = _tensor(e, s.OP, s.out, s.src)
     e.declare(s.out)
     with e.out.block(""):
-        loads = _Loads(e, s.out, s.src, tensor, "const ", s.limit, s.index)
+        loads = _Loads(e, s.out, s.src, tensor, Rows(s.limit, s.index))
         for block in range(s.out.type.blocks):
             with e.groups(s.out.type.groups):
                 loads.group(block)
@@ -46,7 +45,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
 def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
-        stores = _Stores(e, s.value, s.dst, tensor, "", s.limit, s.index)
+        stores = _Stores(e, s.value, s.dst, tensor, Rows(s.limit, s.index))
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):
                 stores.group(block)
@@ -73,89 +72,14 @@ __device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
 """A row's index, zero out of bounds."""
 
 
-class _Elements:
-    """A thread's elements of a fragment, in registers and in a tensor.
-
-    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
-    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on. With a
-    ``limit``, ``left`` is how many rows from the thread's first one on count; with an ``index``,
-    ``row`` and ``at`` are those of the row that it counts from.
-    """
+class _Loads(Elements):
+    """The loads of one group of 8 columns in one block of 64 rows."""
 
     def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str,
-        limit: Expr | None = None, index: Frag | None = None,
-    ) -> None:  # fmt: skip
-        self.e, self.value, self.g, self.by = e, value, tensor, index
-        first = [e.names.of("global", tensor.name)]
-        *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
-        self.tests: list[str] = []
-        for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
-            name = self.index(f"dim{d}", at)
-            first.append(f"{name} * {stride}")
-            if at != ZERO or tensor.sizes[d] != ONE:
-                self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
-        self.row = ""
-        if self.stride:
-            row = _thread_row(value, ref.row) if index is None else ref.row
-            self.row = self.index("row", row)
-            first.append(f"{self.row} * {self.stride}")
-        self.col = self.index("col", _first_col(value, ref))
-        self.at = e.names.fresh("at")
-        text = " + ".join([*first, self.col])
-        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
-        self.left = "" if limit is None else self.index("left", limit - _thread_row(value))
-        # A row of a tensor that has only one is in bounds, and likewise a column.
-        self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
-        self.all_rows = self.all_rows and index is None
-        self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
-
-    def index(self, wish: str, value: Expr) -> str:
-        """Define a coordinate; its identifier."""
-        name = self.e.names.fresh(wish)
-        self.e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {self.e.arg(value)};")
-        return name
-
-    def place(self, block: int, row: int, col: int) -> tuple[str, str]:
-        """Address of an element of group ``r``, and the condition that it is in bounds."""
-        e, g = self.e, self.g
-        layout = self.value.type.layout
-        down, step = layout.row(0, 0, block, row), layout.column(0, 1, 0)
-        right = f" + {step} * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
-        tests = list(self.tests)
-        if self.left:
-            tests.append(f"{down} < {self.left}")
-        if self.by is not None:
-            behind, _ = e.element(self.by, block, row, 0)
-            tests.append(f"{behind} >= 0")
-        else:
-            behind = str(down) if down else ""
-        where = self.at + (f" + {behind} * {self.stride}" if behind else "") + right
-        if not self.all_rows:
-            tests.append(f"{self.row}{f' + {behind}' if behind else ''} < {e.expr(g.rows)}")
-        if not self.all_cols:
-            tests.append(f"{self.col}{right} < {e.expr(g.cols)}")
-        return where, " && ".join(tests) or "true"
-
-
-def _thread_row(value: Frag, start: Expr = ZERO) -> Expr:
-    """The executing thread's first row of a fragment, from ``start`` on."""
-    if value.type.rows == 1:
-        return start
-    lane, warp = Special("lane"), Special("warpgroup.warp")
-    row: Expr = value.type.layout.row(warp, lane, 0, 0, start)
-    return row
-
-
-def _first_col(value: Frag, ref: GmemRef) -> Expr:
-    if value.type.cols == 1:
-        return ref.col
-    col: Expr = value.type.layout.column(Special("lane"), 0, 0, ref.col)
-    return col
-
-
-class _Loads(_Elements):
-    """The loads of one group of 8 columns in one block of 64 rows."""
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
+    ) -> None:
+        super().__init__(e, value.type, ref, tensor, rows)
+        self.value = value
 
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""
@@ -205,8 +129,14 @@ class _Loads(_Elements):
         return f"ptx::ld_global_{form}({where}, {inside})"
 
 
-class _Stores(_Elements):
+class _Stores(Elements):
     """The stores of one group of 8 columns in one block of 64 rows, of a whole tile."""
+
+    def __init__(
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
+    ) -> None:
+        super().__init__(e, value.type, ref, tensor, rows, const="")
+        self.value = value
 
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""

@@ -39,6 +39,7 @@ from lowering.kernel.control import (
     SetMaxNReg,
     one_thread,
 )
+from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.memory import (
     BulkCommit,
     BulkWait,
@@ -111,6 +112,8 @@ __all__ = [
     "Consume",
     "CounterRef",
     "CounterWait",
+    "CpAsync",
+    "CpAsyncArrive",
     "CtaSync",
     "Elect",
     "FenceMBarrierInit",

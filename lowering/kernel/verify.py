@@ -39,6 +39,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_cp_async import cp_async_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
 from lowering.kernel.verify_memory import memory_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
@@ -114,6 +115,7 @@ class _Verifier:
         yield from reference_rules(self.kernel, stmt)
         yield from map_rules(self.kernel, stmt)
         yield from memory_rules(self.kernel, stmt)
+        yield from cp_async_rules(self.kernel, stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

@@ -11,7 +11,7 @@ import numpy as np
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.text import print_stmt
-from lowering.machine.barriers import MBarrier, NamedBarrier, RegisterPool
+from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import SharedMemory
@@ -139,6 +139,7 @@ class Warp:
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
         self.visits: Counter[int] = Counter()
+        self.copies: list[Copy] = []
 
     @property
     def place(self) -> str:
@@ -255,6 +256,8 @@ class Warp:
         """Leave the kernel; raises FaultError if something that needs this warp is in flight."""
         if self.wgmma.covered < self.wgmma.issued:
             raise FaultError("the warp ends with a wgmma in flight")
+        if not all(copy.landed for copy in self.copies):
+            raise FaultError("the warp ends while a cp.async may still write shared memory")
         if self.bulk.open:
             store = print_stmt(self.bulk.open[0].stmt)
             raise FaultError(f"the warp ends without bulk.commit for: {store}")

@@ -25,6 +25,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   global list: f32[M]
   global sizes: s32[M]
   global order: s32[M, 1]
+  global rows: bf16[M, M] align 16
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   shared Y_s: f32[2][2x4x32] swizzle 128
@@ -157,6 +158,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           st.word tile[1], ticket + 1, cta=1
         }
       } else {
+        cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
+        cp.async.mbarrier.arrive.noinc full[1]
         cta.sync
         found: i32 = ld.word tile[0]
       }
