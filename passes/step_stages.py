@@ -128,7 +128,8 @@ class _Stepper:
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
         loops = [s for s in walk(self.role.body) if isinstance(s, For)]
-        self.inside = {name for loop in loops for name in defined(loop)}
+        stmts = [s for loop in loops for s in (loop, *walk(loop.body)) if not isinstance(s, Let)]
+        self.inside = {name for s in stmts for name in defined(s)}
 
     def position(self, m: Expr) -> Poly:
         """Normal form of a step, local bindings resolved."""

@@ -96,7 +96,9 @@ def _if(e: Emitter, s: If) -> None:
 
 def _elect(e: Emitter, s: Elect) -> None:
     with e.out.block("if (ptx::elect())"):
+        e.elected = True
         e.body(s.body)
+        e.elected = False
     # What follows may be .aligned (wgmma, stmatrix, barriers, the next elect): all lanes together.
     e.out.line("__syncwarp();")
 

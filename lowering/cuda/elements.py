@@ -44,11 +44,13 @@ def _convertible(dtype: DType) -> str:
 
 
 def moved(dtype: DType) -> str:
-    """What loads and stores of one element are called: ``f32``, or ``b16`` for any 16 bits.
+    """What loads and stores of one element are called: ``f32``, ``s32``, or ``b16`` for 16 bits.
 
     Raises:
         UnsupportedError: threads do not move elements of the type.
     """
-    if dtype is not DType.F32 and dtype.register_bits != 16:
-        raise UnsupportedError(f"threads that move {dtype.value} in CUDA", "16-bit types, f32")
-    return "f32" if dtype is DType.F32 else "b16"
+    if dtype in (DType.F32, DType.S32):
+        return str(dtype.value)
+    if dtype.register_bits != 16:
+        raise UnsupportedError(f"threads that move {dtype.value} in CUDA", "16-bit types, f32, s32")
+    return "b16"

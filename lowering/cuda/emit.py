@@ -10,11 +10,14 @@ from lowering.cuda import (
     barriers,
     compute,
     control,
+    cp_async,
+    descriptors,
     global_memory,
     movement,
     partials,
     pointwise,
     queue,
+    scalar_memory,
     stamps,
 )
 from lowering.cuda.copies import copy_function
@@ -31,6 +34,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
+    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES,
 }  # fmt: skip
 
 
@@ -52,17 +56,19 @@ def emit_kernel(kernel: Kernel) -> str:
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
+    parameters = _parameters(e)
     forms = sorted(e.wgmmas, key=lambda f: f.order)
     parts = [PIN_WORDS] if any(f.registers for f in forms) else []
     parts += map(wgmma_function, forms)
     parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
     parts += map(copy_function, sorted(e.copies))
+    parts += [e.functions[name] for name in sorted(e.functions)]
     frame = Writer()
     attributes = f"__launch_bounds__({kernel.threads}, 1)"
     if kernel.cluster > 1:
         attributes = f"__cluster_dims__({kernel.cluster}, 1, 1) {attributes}"
     frame.line(f'extern "C" __global__ void {attributes}')
-    frame.call(kernel.name, *_parameters(e), end=" {")
+    frame.call(kernel.name, *parameters, end=" {")
     frame.depth = 1
     _special_registers(e, frame)
     for line in stamps.frame(e):
@@ -79,11 +85,10 @@ def device_header() -> str:
 
 
 def _parameters(e: Emitter) -> list[str]:
-    """Tensor maps, address and strides of each plain tensor, trace buffers, counters, workspaces,
-    scalars.
+    """Tensor maps, addresses of those in device memory, address and strides of each plain tensor,
+    trace buffers, counters, workspaces, scalars.
     """
-    maps = [f"const __grid_constant__ TensorMap {e.names.of('map', m.name)}"
-            for m in e.kernel.tensor_maps]  # fmt: skip
+    maps = descriptors.parameters(e)
     scalars = [f"{C_TYPES[v.type]} {e.names.of('scalar', v.name)}" for v in e.kernel.params]
     traces = [p for t in e.kernel.traces for p in stamps.parameters(e, t)]
     shared = [*atomics.parameters(e), *partials.parameters(e)]

@@ -26,6 +26,7 @@ from lowering.kernel.nodes import (
     Body,
     Frag,
     GmemRef,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     SmemRef,
@@ -57,6 +58,8 @@ class Emitter:
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
+        functions: other device functions that the body calls, by name.
+        elected: whether what is emitted is executed by one thread of each warp.
     """
 
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
@@ -73,6 +76,8 @@ class Emitter:
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
+        self.functions: dict[str, str] = {}
+        self.elected = False
         for var in kernel.params:
             self.names.define("scalar", var.name)
         for kind, things in (
@@ -220,7 +225,25 @@ class Emitter:
 
     def coordinates(self, ref: GmemRef) -> list[str]:
         """Address of the tensor map, and the coordinates, the innermost first as PTX has it."""
-        return [f"&{self.names.of('map', ref.map)}", *map(self.arg, reversed(ref.coords))]
+        return [self.tensor_map(ref), *map(self.arg, reversed(ref.coords))]
+
+    def address(self, ref: GmemRef) -> str:
+        """Address of an element of a plain tensor; strides are 64-bit, so no product overflows."""
+        g = self.global_tensor(ref.map)
+        terms = [self.names.of("global", g.name)]
+        for at, stride in zip(ref.coords, g.strides, strict=False):
+            if at != ZERO:
+                text = self.expr(at)
+                row = text if text.isidentifier() or text.isdigit() else f"({text})"
+                terms.append(f"{row} * {self.names.of('stride', stride)}")
+        return self.sum(" + ".join(terms), ref.col)
+
+    def tensor_map(self, ref: GmemRef | MapRef) -> str:
+        """Address of a tensor map."""
+        name, entry = self.names.of("map", ref.map), ref.entry
+        if self.kernel.tensor_map(ref.map).device:
+            return name if entry is None else self.sum(name, entry)
+        return f"&{name}" if entry is None else f"&{name}.at[{self.arg(entry)}]"
 
     # --- fragments ------------------------------------------------------------------------------
 

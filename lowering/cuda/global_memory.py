@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.cuda.expressions import C_TYPES
+from lowering.cuda.global_elements import Elements, Rows
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import walk
 
 __all__ = ["RULES", "parameters"]
@@ -18,18 +19,24 @@ __all__ = ["RULES", "parameters"]
 
 def parameters(e: Emitter) -> Iterator[str]:
     """The kernel's parameters for plain tensors: address and strides in elements of each."""
-    stored = {s.dst.map for s in walk(e.kernel.body) if isinstance(s, FragStoreGlobal)}
+    stored = {ref.map for s in walk(e.kernel.body) for ref in _written(s)}
     for g in e.kernel.globals:
         const = "" if g.name in stored else "const "
         yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
         yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
 
 
+def _written(s: Stmt) -> Iterator[GmemRef]:
+    """Places in plain tensors that a statement writes to."""
+    if s.TRAITS.plain and Memory.GLOBAL in s.TRAITS.writes:
+        yield from (v for f in fields(s) if isinstance(v := getattr(s, f.name), GmemRef))
+
+
 def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     tensor = _tensor(e, s.OP, s.out, s.src)
     e.declare(s.out)
     with e.out.block(""):
-        loads = _Loads(e, s.out, s.src, tensor, "const ")
+        loads = _Loads(e, s.out, s.src, tensor, Rows(s.limit, s.index))
         for block in range(s.out.type.blocks):
             with e.groups(s.out.type.groups):
                 loads.group(block)
@@ -38,7 +45,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
 def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
-        stores = _Stores(e, s.value, s.dst, tensor, "")
+        stores = _Stores(e, s.value, s.dst, tensor, Rows(s.limit, s.index))
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):
                 stores.group(block)
@@ -52,88 +59,41 @@ def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
     return g
 
 
-class _Elements:
-    """A thread's elements of a fragment, in registers and in a tensor.
+_LOAD_S32 = """\
+__device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
+  int value;
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n mov.b32 %0, 0;\\n"
+      " @p ld.global.s32 %0, [%1];\\n}"
+      : "=&r"(value)
+      : "l"(at), "r"(int(inside)));
+  return value;
+}"""
+"""A row's index, zero out of bounds."""
 
-    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
-    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on.
-    """
+
+class _Loads(Elements):
+    """The loads of one group of 8 columns in one block of 64 rows."""
 
     def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, const: str
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
     ) -> None:
-        self.e, self.value, self.g = e, value, tensor
-        first = [e.names.of("global", tensor.name)]
-        *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
-        self.tests: list[str] = []
-        for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
-            name = self.index(f"dim{d}", at)
-            first.append(f"{name} * {stride}")
-            if at != ZERO or tensor.sizes[d] != ONE:
-                self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
-        self.row = ""
-        if self.stride:
-            self.row = self.index("row", _first_row(value, ref))
-            first.append(f"{self.row} * {self.stride}")
-        self.col = self.index("col", _first_col(value, ref))
-        self.at = e.names.fresh("at")
-        text = " + ".join([*first, self.col])
-        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
-        # A row of a tensor that has only one is in bounds, and likewise a column.
-        self.all_rows = tensor.rows == ONE and ref.row == ZERO and value.type.rows == 1
-        self.all_cols = tensor.cols == ONE and ref.col == ZERO and value.type.cols == 1
-
-    def index(self, wish: str, value: Expr) -> str:
-        """Define a coordinate; its identifier."""
-        name = self.e.names.fresh(wish)
-        self.e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {self.e.arg(value)};")
-        return name
-
-    def place(self, block: int, row: int, col: int) -> tuple[str, str]:
-        """Address of an element of group ``r``, and the condition that it is in bounds."""
-        e, g = self.e, self.g
-        layout = self.value.type.layout
-        down, step = layout.row(0, 0, block, row), layout.column(0, 1, 0)
-        right = f" + {step} * r" * (self.value.type.groups > 1) + f" + {col}" * (col > 0)
-        where = self.at + (f" + {down} * {self.stride}" if down else "") + right
-        tests = list(self.tests)
-        if not self.all_rows:
-            tests.append(f"{self.row}{f' + {down}' if down else ''} < {e.expr(g.rows)}")
-        if not self.all_cols:
-            tests.append(f"{self.col}{right} < {e.expr(g.cols)}")
-        return where, " && ".join(tests) or "true"
-
-
-def _first_row(value: Frag, ref: GmemRef) -> Expr:
-    if value.type.rows == 1:
-        return ref.row
-    lane, warp = Special("lane"), Special("warpgroup.warp")
-    row: Expr = value.type.layout.row(warp, lane, 0, 0, ref.row)
-    return row
-
-
-def _first_col(value: Frag, ref: GmemRef) -> Expr:
-    if value.type.cols == 1:
-        return ref.col
-    col: Expr = value.type.layout.column(Special("lane"), 0, 0, ref.col)
-    return col
-
-
-class _Loads(_Elements):
-    """The loads of one group of 8 columns in one block of 64 rows."""
+        super().__init__(e, value.type, ref, tensor, rows)
+        self.value = value
 
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""
         e, out = self.e, self.value
         rows, cols = out.type.group
-        if cols == 2 and self.g.pairs:
+        form = moved(out.type.dtype)
+        if cols == 2 and self.g.pairs and form != "s32":
             for row in range(rows):
                 self.pair(block, row)
-        elif moved(out.type.dtype) == "f32":
+        elif form != "b16":
             for row in range(rows):
                 for col in range(cols):
                     register, _ = e.element(out, block, row, col)
-                    e.out.line(f"{register} = {self.load('f32', block, row, col)};")
+                    e.out.line(f"{register} = {self.load(form, block, row, col)};")
         else:
             self.halves(block)
 
@@ -163,11 +123,20 @@ class _Loads(_Elements):
 
     def load(self, form: str, block: int, row: int, col: int) -> str:
         where, inside = self.place(block, row, col)
+        if form == "s32":
+            self.e.functions["ld_global_s32"] = _LOAD_S32
+            return f"ld_global_s32({where}, {inside})"
         return f"ptx::ld_global_{form}({where}, {inside})"
 
 
-class _Stores(_Elements):
+class _Stores(Elements):
     """The stores of one group of 8 columns in one block of 64 rows, of a whole tile."""
+
+    def __init__(
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
+    ) -> None:
+        super().__init__(e, value.type, ref, tensor, rows, const="")
+        self.value = value
 
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""

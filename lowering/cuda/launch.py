@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch_block import Arguments, LaunchAttribute, LaunchConfig
+from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
-from lowering.cuda.tensormap import encode, layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
 from lowering.target.hopper import HOPPER
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function",
            "require"]  # fmt: skip
-
-_REMEMBERED = 1024
-"""Tensors whose descriptors a kernel keeps; making one again takes some ten microseconds."""
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
@@ -113,10 +109,9 @@ class LoadedKernel:
         library = self._call("cuLibraryLoadData", cubin, [], [], 0, [], [], 0)
         self._function = self._call("cuLibraryGetKernel", library, kernel.name.encode())
         self._handle = int(self._function)
-        self._lock = threading.Lock()
         self._ready: set[int] = set()
         self._resident: dict[int, int] = {}
-        self._described: dict[tuple[Any, ...], tuple[bytes, int]] = {}
+        self._descriptors = Descriptors(self._driver, kernel)
 
     def launch(
         self,
@@ -134,8 +129,10 @@ class LoadedKernel:
         """Check and pack everything, so that launching needs none of it again.
 
         Args:
-            tensors: the tensor behind each tensor map, global tensor and trace buffer, by name, all
-                on one device. Only addresses are kept: whoever launches keeps the memory alive.
+            tensors: the tensor behind each tensor map (of an array for each entry, ``NAME[i]``),
+                global tensor and trace buffer, by name, all on one device; for a tensor map in
+                device memory the tensor that holds the descriptors. Only addresses are kept:
+                whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
             grid: CTAs along x; with 0 nothing will be launched.
 
@@ -145,17 +142,10 @@ class LoadedKernel:
                 the kernel's target.
             InternalError: a missing argument.
         """
-        descriptors = []
-        device = -1
-        for i, m in enumerate(self.kernel.tensor_maps):
-            t = _argument(tensors, m.name)
-            key = (i, t.data_ptr(), t.shape, t.stride(), t.dtype, t.device)
-            descriptor, where = self._described.get(key) or self._describe(key, t)
-            if device not in (-1, where):
-                raise UnsupportedError("tensors of several devices", "tensors of one device")
-            device = where
-            descriptors.append(descriptor)
-        places: list[int] = []
+        descriptors, device = self._descriptors.of(tensors)
+        places = [
+            _argument(tensors, m.name).data_ptr() for m in self.kernel.tensor_maps if m.device
+        ]
         for g in self.kernel.globals:
             t = _argument(tensors, g.name)
             places += pointer_of(g, t)
@@ -237,7 +227,7 @@ class LoadedKernel:
             grid = launch[0].contents.gridDimX
             raise InternalError("launch", f"{self.kernel.name} with grid {grid}: {name}")
 
-    # --- once per device, once per tensor -----------------------------------------------------
+    # --- once per device ----------------------------------------------------------------------
 
     def prepare_device(self, device: int) -> None:
         """Check the device, once, and allow the kernel its dynamic shared memory there.
@@ -263,16 +253,6 @@ class LoadedKernel:
         if int(self._call("cuCtxGetCurrent")) == 0:
             context = self._call("cuDevicePrimaryCtxRetain", self._driver.CUdevice(device))
             self._call("cuCtxSetCurrent", context)
-
-    def _describe(self, key: tuple[Any, ...], tensor: torch.Tensor) -> tuple[bytes, int]:
-        """The descriptor of a tensor for the tensor map ``key[0]``, and the tensor's device."""
-        m = self.kernel.tensor_maps[key[0]]
-        found = encode(self._driver, m, layout_of(m, tensor)), int(tensor.device.index)
-        with self._lock:
-            if len(self._described) >= _REMEMBERED:
-                self._described.pop(next(iter(self._described)))
-            self._described[key] = found
-        return found
 
     def _call(self, function: str, *args: Any) -> Any:
         status, *result = getattr(self._driver, function)(*args)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import accumulate
 
-from lowering.cuda.tensormap import MAP_BYTES
 from lowering.ground.expr import ScalarType
 from lowering.kernel.kernel import Kernel
 
@@ -58,21 +58,21 @@ class Arguments:
     Args:
         kernel: for the order and types of its parameters: tensor maps, addresses and strides of
             global tensors, addresses of trace buffers and counters, then scalars.
-        descriptors: of the tensor maps.
-        places: address and strides of each global tensor, one after the other, then the other
-            addresses.
+        descriptors: of the tensor maps passed by value, those of an array in one piece.
+        places: addresses of tensor maps in device memory, address and strides of each global
+            tensor, one after the other, then the other addresses.
         scalars: values of the scalar parameters.
     """
 
     def __init__(
         self, kernel: Kernel, descriptors: list[bytes], places: list[int], scalars: list[int]
     ) -> None:
-        maps = len(descriptors)
-        self._storage = (ctypes.c_char * (maps * MAP_BYTES + _MAP_ALIGN))()
+        *starts, size = accumulate(map(len, descriptors), initial=0)
+        self._storage = (ctypes.c_char * (size + _MAP_ALIGN))()
         base = -(-ctypes.addressof(self._storage) // _MAP_ALIGN) * _MAP_ALIGN
-        slots = [base + i * MAP_BYTES for i in range(maps)]
+        slots = [base + start for start in starts]
         for slot, descriptor in zip(slots, descriptors, strict=True):
-            ctypes.memmove(slot, descriptor, MAP_BYTES)
+            ctypes.memmove(slot, descriptor, len(descriptor))
         self._scalars = [
             *map(ctypes.c_int64, places),
             *(_SCALARS[p.type](value) for p, value in zip(kernel.params, scalars, strict=True)),

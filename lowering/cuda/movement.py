@@ -24,11 +24,11 @@ from lowering.kernel.nodes import (
     TmaStore,
 )
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "frame"]
 
 
 def _prefetch(e: Emitter, s: PrefetchTensorMap) -> None:
-    e.out.line(f"ptx::prefetch_tensormap(&{e.names.of('map', s.map)});")
+    e.out.line(f"ptx::prefetch_tensormap({e.tensor_map(s.map)});")
 
 
 def _tma_load(e: Emitter, s: TmaLoad) -> None:
@@ -68,7 +68,7 @@ def _bulk_wait(e: Emitter, s: BulkWait) -> None:
 # mask serves them all, and only ``byte`` changes from column to column.
 
 
-def _frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
+def frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[str, str]:
     """Define ``line`` and ``byte`` of the executing thread; their identifiers."""
     buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
@@ -128,7 +128,7 @@ def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     with e.out.block(""):
         wide, columns = value.type.groups % 2 == 0, value.type.layout.columns
         half = f"({lane} >> 4) * 16" if wide else "0"
-        line, byte = _frame(e, ref, f"({lane} & 15)", half)
+        line, byte = frame(e, ref, f"({lane} & 15)", half)
         for rows, step, block in _steps(e, ref, value, (2 if wide else 1) * columns):
             count = 4 if wide else 2
             registers = _registers(e, value, block, count)
@@ -141,7 +141,7 @@ def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
     with e.out.block(""):
-        line, byte = _frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
+        line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
         for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
             at = f"{line}{rows} + ({byte} ^ ({step}))"
             r = _registers(e, value, block, 4)

@@ -89,15 +89,19 @@ class FragPointwise(Stmt):
 class FragLoadGlobal(Stmt):
     """``out`` from global memory at ``src``: a tile, or with rows or cols of 1 a vector or scalar.
 
-    Elements out of bounds are zero. Ordinary loads (``ld.global``) of what no kernel writes
+    Elements out of bounds are zero, and so are rows of ``out`` from ``limit`` on. With ``index``, a
+    column of s32, row ``r`` comes from that many rows behind ``src`` as ``index`` says at ``r``;
+    where that is negative, it is zero. Ordinary loads (``ld.global``) of what no kernel writes
     meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
     even. ``out`` has the tensor's dtype.
     """
 
     OP: ClassVar[str] = "frag.load_global"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.GLOBAL, plain=True)
     out: Frag
     src: GmemRef
+    limit: Expr | None = None
+    index: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)

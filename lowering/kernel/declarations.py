@@ -23,6 +23,7 @@ from lowering.kernel.kernel import (
 )
 from lowering.kernel.lexer import Lexer
 from lowering.kernel.operands import Frag
+from lowering.kernel.tensors import ENTRY
 
 __all__ = ["DECLARATIONS", "Declarations"]
 
@@ -57,11 +58,19 @@ class Declarations(Lexer):
         return self.integer() if self.accept("at") else None
 
     def tensor_map(self) -> TensorMap:
-        """Take a tensor map."""
-        tensor = self.tensor()
+        """Take a tensor map, or an array of them."""
+        name, count = self.name(), None
+        outer = dict(self.scope)
+        if self.accept("["):
+            count = self.expr()
+            self.expect("]")
+            self.scope[ENTRY.name] = ENTRY
+        device = self.accept("device")
+        tensor = name, *self.sizes()
+        self.scope = outer
         box = self.shape() if self.accept("box") else ()
         clipped = self.accept("clipped")
-        return TensorMap(*tensor, box, self.swizzle(), clipped)
+        return TensorMap(*tensor, box, self.swizzle(), clipped, count, device)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor."""
@@ -70,11 +79,14 @@ class Declarations(Lexer):
 
     def tensor(self) -> tuple[str, DType, tuple[Expr, ...]]:
         """Take ``NAME: DTYPE[SIZE, ...]``."""
-        name = self.name()
+        return self.name(), *self.sizes()
+
+    def sizes(self) -> tuple[DType, tuple[Expr, ...]]:
+        """Take ``: DTYPE[SIZE, ...]``."""
         self.expect(":")
         dtype = self.dtype()
         self.expect("[")
-        return name, dtype, self.items(self.expr, "]", least=1)
+        return dtype, self.items(self.expr, "]", least=1)
 
     def shared_buffer(self) -> SharedBuffer:
         """Take a shared buffer."""

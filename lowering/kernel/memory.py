@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
-from lowering.kernel.operands import Frag, GmemRef, MBarrierRef, SmemRef, Stmt
+from lowering.kernel.operands import Frag, GmemRef, MapRef, MBarrierRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
@@ -33,7 +33,7 @@ class PrefetchTensorMap(Stmt):
 
     OP: ClassVar[str] = "prefetch.tensormap"
     TRAITS: ClassVar[Traits] = Traits(since="prefetch_tensor_maps")
-    map: str
+    map: MapRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,19 @@ class StoreTile(Stmt):
 class FragStoreGlobal(Stmt):
     """``value``, a whole tile, to global memory at ``dst``, by ordinary stores (``st.global``).
 
-    Elements out of bounds are not written. Two columns at a time where the tensor's ``align``
-    allows it, and then ``dst.col`` is even. ``value`` has the tensor's dtype. No thread of the
-    kernel reads what is stored.
+    Elements out of bounds are not written, nor are rows of ``value`` from ``limit`` on (TMA cannot
+    end at a row that is known at run time only). With ``index``, a column of s32, row ``r`` goes
+    that many rows behind ``dst`` as ``index`` says at ``r``, nowhere where that is negative. Two
+    columns at a time where the tensor's ``align`` allows it, and then ``dst.col`` is even.
+    ``value`` has the tensor's dtype. No thread of the kernel reads what is stored.
     """
 
     OP: ClassVar[str] = "frag.store_global"
-    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.GLOBAL)
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.GLOBAL, plain=True)
     dst: GmemRef
     value: Frag
+    limit: Expr | None = None
+    index: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from lowering.kernel.control import (
     SetMaxNReg,
     one_thread,
 )
+from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.memory import (
     BulkCommit,
     BulkWait,
@@ -56,6 +57,7 @@ from lowering.kernel.operands import (
     CounterRef,
     Frag,
     GmemRef,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     PartialRef,
@@ -65,6 +67,7 @@ from lowering.kernel.operands import (
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
     Acquire,
@@ -87,6 +90,12 @@ from lowering.kernel.sync import (
     WaitFull,
     WarpSync,
 )
+from lowering.kernel.tensormap import (
+    FenceTensormapAcquire,
+    FenceTensormapRelease,
+    TensormapReplaceAddress,
+    TensormapReplaceDim,
+)
 
 __all__ = [
     "Acquire",
@@ -103,10 +112,14 @@ __all__ = [
     "Consume",
     "CounterRef",
     "CounterWait",
+    "CpAsync",
+    "CpAsyncArrive",
     "CtaSync",
     "Elect",
     "FenceMBarrierInit",
     "FenceProxyAsync",
+    "FenceTensormapAcquire",
+    "FenceTensormapRelease",
     "FetchTiles",
     "For",
     "Frag",
@@ -123,6 +136,7 @@ __all__ = [
     "GridDepLaunchDependents",
     "GridDepWait",
     "If",
+    "LdGlobalScalar",
     "LdMatrix",
     "LdShared",
     "LdWord",
@@ -134,6 +148,7 @@ __all__ = [
     "MBarrierInval",
     "MBarrierRef",
     "MBarrierWait",
+    "MapRef",
     "MmaTile",
     "NamedBarrierRef",
     "NextTile",
@@ -153,6 +168,8 @@ __all__ = [
     "Stamp",
     "Stmt",
     "StoreTile",
+    "TensormapReplaceAddress",
+    "TensormapReplaceDim",
     "TmaLoad",
     "TmaStore",
     "WaitFull",

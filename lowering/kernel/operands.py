@@ -10,8 +10,8 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
 __all__ = [
-    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "NamedBarrierRef", "PartialRef",
-    "SmemRef", "Stmt", "WordRef",
+    "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "MapRef", "NamedBarrierRef",
+    "PartialRef", "SmemRef", "Stmt", "WordRef",
 ]  # fmt: skip
 
 
@@ -65,18 +65,27 @@ class SmemRef(_Element):
 class GmemRef(_Element):
     """Element ``coords`` of a tensor in global memory; may lie out of bounds.
 
-    ``map`` names a tensor map (TMA), or a ``GlobalTensor`` in ``frag.load_global`` and
-    ``frag.store_global``.
+    ``map`` names a tensor map (TMA), of an array of them ``entry`` of it, or, where the statement's
+    traits say ``plain``, a ``GlobalTensor``.
     """
 
     map: str
     coords: tuple[Expr, ...]
+    entry: Expr | None = None
 
     def moved(self, *steps: ExprLike) -> GmemRef:
         """The element so many rows and columns from here; further steps, in front of them, count
         matrices. Of one dimension only the last step counts.
         """
         return replace(self, coords=self._moved(steps))
+
+
+@dataclass(frozen=True, slots=True)
+class MapRef:
+    """A tensor map itself, of an array of them ``entry`` of it."""
+
+    map: str
+    entry: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from lowering.kernel.nodes import (
     GmemRef,
     If,
     Let,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     PartialRef,
@@ -194,20 +195,33 @@ class _Parser(Declarations):
             return self.fragment()
         if hint == tuple[Frag | float, ...]:
             return self.mixed()
-        if "GmemRef" in text:
-            return GmemRef(self.name(), self.indices())
+        if hint is GmemRef:
+            return self.place()
+        if hint is MapRef:
+            return MapRef(self.name(), self.expr_in_brackets() if self.peek == "[" else None)
         if "SmemRef" in text:
             name = self.name()
             stage, *coords = self.indices(least=2)
             return SmemRef(name, stage, tuple(coords))
         for cls in _ARRAYS:
             if cls.__name__ in text:
-                name = self.name()
-                self.expect("[")
-                index = self.expr()
-                self.expect("]")
-                return cls(name, index)
+                return cls(self.name(), self.expr_in_brackets())
         raise self.fail(f"an operand of type {text}")
+
+    def place(self) -> GmemRef:
+        """Take ``NAME[INDEX, ...]``, or ``NAME[ENTRY][INDEX, ...]`` of an array of maps."""
+        name, first = self.name(), self.indices()
+        if self.peek != "[":
+            return GmemRef(name, first)
+        if len(first) > 1:
+            raise self.fail("one entry of an array of tensor maps in front of it")
+        return GmemRef(name, self.indices(), first[0])
+
+    def expr_in_brackets(self) -> Expr:
+        self.expect("[")
+        index = self.expr()
+        self.expect("]")
+        return index
 
     def indices(self, least: int = 1) -> tuple[Expr, ...]:
         """Take ``[INDEX, ...]``, at least so many."""

@@ -7,24 +7,30 @@ has one dimension is a matrix of one row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, TypeVar
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ONE, Const, Expr, minimum
+from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 
-__all__ = ["GlobalTensor", "SharedBuffer", "TensorMap"]
+__all__ = ["ENTRY", "GlobalTensor", "SharedBuffer", "TensorMap"]
+
+ENTRY = Var("entry")
+"""In the sizes of an array of tensor maps: which of them."""
 
 Index = TypeVar("Index", int, Expr)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter.
+    """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter; or
+    ``count`` of them, whose sizes may differ by ``entry``. In ``device`` memory they are a pointer
+    parameter, may change while the kernel runs (see ``lowering.kernel.tensormap``), and ``sizes``
+    are those that they have when it starts.
 
     ``sizes`` are extents in elements (run-time parameters); the strides of all dimensions but the
     last are properties of the argument, not of the kernel. ``box`` is what one copy moves, an
@@ -41,6 +47,17 @@ class TensorMap:
     box: tuple[int, ...] = ()
     swizzle: Swizzle = Swizzle.NONE
     clipped: bool = False
+    count: Expr | None = None
+    device: bool = False
+
+    def arguments(self, count: int) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+        """What the tensor behind each of ``count`` descriptors is called, and its sizes."""
+        if self.count is None:
+            yield self.name, self.sizes
+            return
+        for i in range(count):
+            sizes = (substitute(size, {ENTRY: Const(i)}) for size in self.sizes)
+            yield f"{self.name}[{i}]", tuple(sizes)
 
     @property
     def rank(self) -> int:

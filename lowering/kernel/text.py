@@ -20,6 +20,7 @@ from lowering.kernel.nodes import (
     GmemRef,
     If,
     Let,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     PartialRef,
@@ -66,7 +67,8 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
         box = f" box {_shape(t.box)}" if t.box else ""
         clipped = " clipped" if t.clipped else ""
         swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
-        yield f"tensormap {t.name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}"
+        name = t.name + _entry(t.count) + " device" * t.device
+        yield f"tensormap {name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}"
     for g in kernel.globals:
         align = f" align {g.align}" if g.align != 1 else ""
         yield f"global {g.name}: {g.dtype.value}{_sizes(g.sizes)}{align}"
@@ -103,6 +105,10 @@ def _shape(extents: tuple[int, ...]) -> str:
 
 def _sizes(indices: tuple[Expr, ...]) -> str:
     return f"[{', '.join(map(str, indices))}]"
+
+
+def _entry(index: Expr | None) -> str:
+    return "" if index is None else f"[{index}]"
 
 
 def _at(offset: int | None) -> str:
@@ -202,8 +208,10 @@ def _operand(value: object) -> str:
             return name
         case SmemRef(buffer, stage, coords):
             return f"{buffer}{_sizes((stage, *coords))}"
-        case GmemRef(name, coords):
-            return f"{name}{_sizes(coords)}"
+        case GmemRef(name, coords, entry):
+            return f"{name}{_entry(entry)}{_sizes(coords)}"
+        case MapRef(name, entry):
+            return f"{name}{_entry(entry)}"
         case MBarrierRef(name, index) | NamedBarrierRef(name, index):
             return f"{name}[{index}]"
         case CounterRef(name, index) | PartialRef(name, index) | WordRef(name, index):

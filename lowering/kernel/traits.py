@@ -60,6 +60,7 @@ class Traits:
         consumes: fields whose fragments' registers the result takes over.
         flying: fields whose fragments may be in flight.
         binds: fields that hold what it defines.
+        plain: whether its references to global memory name plain tensors, not tensor maps.
         since: the pass that first makes such statements; none for those of the tile level.
         until: the pass that leaves none of them; none for those of the final kernel.
         filled: fields that a pass fills.
@@ -72,6 +73,7 @@ class Traits:
     consumes: tuple[str, ...] = ()
     flying: tuple[str, ...] = ()
     binds: tuple[str, ...] = ("out",)
+    plain: bool = False
     since: str | None = None
     until: str | None = None
     filled: Filled = ()

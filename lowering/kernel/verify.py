@@ -24,10 +24,10 @@ from lowering.kernel.nodes import (
     CounterRef,
     Frag,
     GmemRef,
+    MapRef,
     MBarrierRef,
     NamedBarrierRef,
     PartialRef,
-    PrefetchTensorMap,
     Roles,
     Section,
     SmemRef,
@@ -39,6 +39,9 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_cp_async import cp_async_rules
+from lowering.kernel.verify_maps import declared_maps, map_rules
+from lowering.kernel.verify_memory import memory_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
@@ -64,9 +67,11 @@ class _Verifier:
         self.consumed: set[str] = set()
         self.before_loop: set[str] = set()
         self.specialized = any(isinstance(s, Roles) for s in kernel.body)
+        in_global = {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals}
         self.storage = {
             SmemRef: {b.name for b in kernel.shared},
-            GmemRef: {t.name for t in kernel.tensor_maps} | {g.name for g in kernel.globals},
+            GmemRef: in_global,
+            MapRef: in_global,
             MBarrierRef: {b.name for b in kernel.mbarriers},
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
             CounterRef: {c.name for c in kernel.counters},
@@ -79,6 +84,7 @@ class _Verifier:
         self.names |= set(scope)
         yield from declared(self.kernel)
         yield from declared_shapes(self.kernel)
+        yield from declared_maps(self.kernel)
         if self.stage is not None:
             yield from self.stage.undeclared(self.kernel)
         yield from role_rules(self.kernel)
@@ -107,6 +113,9 @@ class _Verifier:
         yield from self.operands(stmt, scope)
         yield from value_rules(self.kernel, stmt)
         yield from reference_rules(self.kernel, stmt)
+        yield from map_rules(self.kernel, stmt)
+        yield from memory_rules(self.kernel, stmt)
+        yield from cp_async_rules(self.kernel, stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)
@@ -184,8 +193,6 @@ class _Verifier:
             if field.name != "out":
                 for frag in value if isinstance(value, tuple) else (value,):
                     yield from self.fragment(stmt, field.name, frag, scope)
-        if isinstance(stmt, PrefetchTensorMap):
-            yield from self.stored(stmt.map, self.storage[GmemRef])
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)

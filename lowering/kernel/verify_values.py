@@ -28,8 +28,8 @@ from lowering.kernel.nodes import (
     GmemRef,
     LdMatrix,
     LdShared,
+    MapRef,
     MmaTile,
-    PrefetchTensorMap,
     Stmt,
     TmaLoad,
     TmaStore,
@@ -121,12 +121,11 @@ def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
 
 def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Threads access plain tensors, everything else goes through a tensor map."""
-    names = [v.map for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef)]
-    if isinstance(stmt, PrefetchTensorMap):
-        names.append(stmt.map)
+    refs = [v for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef | MapRef)]
     plain = {g.name for g in kernel.globals}
-    for name in names:
-        if isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
+    for ref in refs:
+        name = ref.map
+        if stmt.TRAITS.plain and isinstance(ref, GmemRef):
             if name in {t.name for t in kernel.tensor_maps}:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
         elif name in plain:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowering.machine.errors import FaultError
+from lowering.machine.fragment import Array
 from lowering.machine.scheduler import Resource, Runnable, Scheduler, span
 
-__all__ = ["MBarrier", "NamedBarrier", "RegisterPool"]
+__all__ = ["Arrival", "Copy", "MBarrier", "NamedBarrier", "RegisterPool"]
 
 TX_LIMIT = (1 << 20) - 1
 """Largest tx-count of a phase (PTX ISA, mbarrier: contents of the mbarrier object)."""
@@ -18,7 +19,8 @@ class MBarrier(Resource):
     """An mbarrier: a phase ends when no arrival is pending and no byte is missing.
 
     ``missing`` is the tx-count; it may be negative while arrivals are pending, because bytes may
-    land before they are announced. ``phase`` counts completed phases.
+    land before they are announced. ``phase`` counts completed phases. ``handed`` are words of
+    shared memory that ``cp.async`` has written in each, which waiting makes a warp know of.
     """
 
     name: str
@@ -30,6 +32,7 @@ class MBarrier(Resource):
     initializer: Runnable | None = None
     fenced: bool = False
     remote: bool = False
+    handed: dict[int, list[Array]] = field(default_factory=dict)
 
     def init(self, arrivals: int, warp: Runnable) -> None:
         """``mbarrier.init``; the async proxy and peer CTAs see it after a fence by ``warp``."""
@@ -41,6 +44,12 @@ class MBarrier(Resource):
         self.arrivals = self.pending = arrivals
         self.missing = self.phase = 0
         self.remote = False
+        self.handed = {}
+
+    def hand(self, words: list[Array]) -> None:
+        """Words of whoever arrives next; those of phases that nobody waits for any more go."""
+        self.handed = {p: w for p, w in self.handed.items() if p >= self.phase - 1}
+        self.handed.setdefault(self.phase, []).extend(words)
 
     def inval(self) -> None:
         """``mbarrier.inval``."""
@@ -102,6 +111,38 @@ class MBarrier(Resource):
             f"{self.name} parity {parity}: phase {self.phase} lacks {self.pending} of "
             f"{self.arrivals} arrivals and {self.missing} bytes"
         )
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """An arrival of ``threads`` at ``bar`` that waits for so many copies to land; ``words`` are
+    what they and those before them write.
+    """
+
+    bar: MBarrier
+    threads: int
+    words: list[Array]
+    waiting: int
+
+    def landed(self, scheduler: Scheduler) -> None:
+        """One of the copies has landed."""
+        self.waiting -= 1
+        if not self.waiting:
+            self.arrive(scheduler)
+
+    def arrive(self, scheduler: Scheduler) -> None:
+        """All have."""
+        self.bar.hand(self.words)
+        self.bar.arrive(self.threads, scheduler)
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A ``cp.async`` to these words of shared memory, and the arrivals that wait for it."""
+
+    words: Array
+    landed: bool = False
+    arrivals: list[Arrival] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

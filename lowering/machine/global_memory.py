@@ -7,15 +7,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Expr
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
-from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef
+from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, held_type
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
-__all__ = ["frag_load_global", "frag_store_global", "global_array"]
+__all__ = [
+    "frag_load_global", "frag_store_global", "gather", "global_array", "rows_of",
+    "tensor_place",
+]  # fmt: skip
 
 
 def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> Array:
@@ -56,18 +60,18 @@ def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> 
 
 def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
     """``frag.load_global``: each thread loads its elements; zero where they are out of bounds."""
-    where = _place(stmt.OP, stmt.src, stmt.out.type, program)
+    where = _place(stmt, stmt.src, stmt.out.type, program)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
-        warp.define(stmt.out, Registers(_gather(array, rows, cols), warp.epoch))
+        warp.define(stmt.out, Registers(gather(array, rows, cols), warp.epoch))
 
     return run
 
 
 def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
     """``frag.store_global``: each thread stores those of its elements that are in bounds."""
-    where = _place(stmt.OP, stmt.dst, stmt.value.type, program)
+    where = _place(stmt, stmt.dst, stmt.value.type, program)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
@@ -81,28 +85,60 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
 
 
 def _place(
-    op: str, ref: GmemRef, type_: FragmentType, program: Program
+    stmt: FragLoadGlobal | FragStoreGlobal, ref: GmemRef, type_: FragmentType, program: Program
 ) -> Callable[[Warp], tuple[Array, Array, Array]]:
     """A function that gives the matrix, the rows and the columns of a warp's elements.
 
-    A matrix out of bounds is one without elements. It raises FaultError where two columns would be
-    accessed at once from an odd one on.
+    A row from the limit on or with a negative index is -1. It raises FaultError where two columns
+    would be accessed at once from an odd one on.
     """
     pairs = program.kernel.global_tensor(ref.map).pairs and type_.cols > 1
-    where = program.coordinates(ref)
+    where = tensor_place(stmt.OP, ref, program)
+    behind = rows_of(stmt.limit, stmt.index, type_, program)
 
     def place(warp: Warp) -> tuple[Array, Array, Array]:
+        matrix, row, col = where(warp)
+        if pairs and col % 2:
+            raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
+        _, cols = element_index(type_, warp.index % 4)
+        rows = behind(warp)
+        return matrix, np.where(rows < 0, -1, rows + row), cols + col
+
+    return place
+
+
+def tensor_place(
+    op: str, ref: GmemRef, program: Program
+) -> Callable[[Warp], tuple[Array, int, int]]:
+    """A function that gives the matrix of a place, its row and its column, for a whole warp.
+
+    A matrix out of bounds is one without elements.
+    """
+    where = program.coordinates(ref)
+
+    def place(warp: Warp) -> tuple[Array, int, int]:
         warp.whole(op)
         warp.touches_global()
         at = where(warp.env)
         *outer, row, col = at if len(at) > 1 else (0, *at)
-        if pairs and col % 2:
-            raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
         warp.record(op, ref.map, -1, at=at)
-        rows, cols = element_index(type_, warp.index % 4)
-        return _matrix(warp.cta.cluster.globals[ref.map], outer), rows + row, cols + col
+        return _matrix(warp.cta.cluster.globals[ref.map], outer), row, col
 
     return place
+
+
+def rows_of(
+    limit: Expr | None, index: Frag | None, type_: FragmentType, program: Program
+) -> Callable[[Warp], Array]:
+    """How many rows behind the first one each of a warp's elements lies; negative for nowhere."""
+    most = None if limit is None else program.scalar(limit)
+
+    def rows(warp: Warp) -> Array:
+        own, _ = element_index(type_, warp.index % 4)
+        found = own if index is None else warp.read(index).astype(np.int64)
+        return found if most is None else np.where(own < most(warp.env), found, -1)
+
+    return rows
 
 
 def _matrix(array: Array, at: Sequence[int]) -> Array:
@@ -120,7 +156,8 @@ def _inside(array: Array, rows: Array, cols: Array) -> Array:
     return down & right
 
 
-def _gather(array: Array, rows: Array, cols: Array) -> Array:
+def gather(array: Array, rows: Array, cols: Array) -> Array:
+    """The elements at these rows and columns; zero out of bounds."""
     inside = _inside(array, rows, cols)
     if not array.size:
         return np.zeros(inside.shape, array.dtype)

@@ -15,14 +15,18 @@ from lowering.ground.expr import Expr
 from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Stmt
+from lowering.kernel.tensors import TensorMap
 from lowering.machine import (
     atomics,
     compute,
     control,
+    cp_async,
+    descriptors,
     global_memory,
     partials,
     pointwise,
     queue,
+    scalar_memory,
     stamp,
     synchronize,
     transfer,
@@ -33,6 +37,7 @@ from lowering.machine.program import Handler, Program, execute
 from lowering.machine.scalars import Env, compile_scalar
 from lowering.machine.scheduler import Adversary, Blocked, Scheduler
 from lowering.machine.state import Cluster, Warp
+from lowering.machine.tensor_map import Descriptor
 from lowering.machine.tensors import GlobalTensor
 from lowering.machine.trace import TraceRow, one_warp_each
 from lowering.machine.workspace import Counters, Slots, counters_of
@@ -73,6 +78,13 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.LdShared: transfer.ldshared,
     nodes.StWord: queue.st_word,
     nodes.LdWord: queue.ld_word,
+    nodes.CpAsync: cp_async.cp_async,
+    nodes.CpAsyncArrive: cp_async.cp_async_arrive,
+    nodes.FenceTensormapAcquire: descriptors.fence_tensormap_acquire,
+    nodes.FenceTensormapRelease: descriptors.fence_tensormap_release,
+    nodes.TensormapReplaceAddress: descriptors.tensormap_replace_address,
+    nodes.TensormapReplaceDim: descriptors.tensormap_replace_dim,
+    nodes.LdGlobalScalar: scalar_memory.ld_global_scalar,
     nodes.Stamp: stamp.stamp,
     nodes.FragLoadGlobal: global_memory.frag_load_global,
     nodes.FragStoreGlobal: global_memory.frag_store_global,
@@ -126,13 +138,14 @@ def run_kernel(
     limit_seconds: float | None = None,
     resident: int | None = None,
 ) -> RunResult:
-    """Execute ``kernel`` on ``grid`` CTAs along x; output tensors are written in place.
+    """Execute ``kernel``, after all passes; output tensors are written in place.
 
     Args:
-        kernel: after all passes.
-        tensors: an array for each tensor map and global tensor, of its rank, all dimensions but the
-            last may be strided: elements of its type, or their raw bits as unsigned integers. For
-            each trace buffer int64 zeros of its shape; for counters, if given, int32 zeros.
+        kernel: what to run.
+        tensors: an array for each tensor map (of an array of maps for each entry, ``NAME[i]``) and
+            plain tensor, of its rank, all dimensions but the last may be strided: elements, or
+            their raw bits as unsigned integers. For each trace buffer int64 zeros of its shape;
+            for counters, if given, int32 zeros.
         params: a value for each scalar parameter.
         grid: number of CTAs along x; there are ``kernel.splits`` along z. CTAs of different
             clusters run one after the other, but all at once where they share counters.
@@ -140,8 +153,7 @@ def run_kernel(
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
-        resident: how many clusters run at once, the next ones when all of these have ended; tells
-            whether a CTA waits for one that has not started.
+        resident: clusters that run at once; shows a CTA that waits for one that has not started.
 
     Raises:
         UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
@@ -188,8 +200,9 @@ def _check(
 ) -> None:
     """Raise InternalError where an argument is missing, or the grid is not of whole clusters."""
     missing = [p.name for p in kernel.params if p.name not in params]
-    declared = [*(t.name for t in kernel.tensor_maps), *(g.name for g in kernel.globals)]
-    declared += [t.name for t in kernel.traces]
+    declared = [*(g.name for g in kernel.globals), *(t.name for t in kernel.traces)]
+    if not missing:
+        declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
     if missing:
         raise InternalError("machine", f"no value for {', '.join(missing)}")
@@ -203,12 +216,23 @@ def _whole(warp: Warp, program: Program) -> Iterator[Blocked | None]:
     warp.finish()
 
 
+def _described(
+    kernel: Kernel, params: Mapping[str, int]
+) -> Iterator[tuple[TensorMap, str, tuple[Expr, ...]]]:
+    """Map, name of the argument and its sizes of each descriptor."""
+    env = Env(params)
+    for m in kernel.tensor_maps:
+        count = 1 if m.count is None else compile_scalar(m.count)(env)
+        yield from ((m, name, sizes) for name, sizes in m.arguments(count))
+
+
 def _arguments(
     kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
-) -> dict[str, GlobalTensor]:
+) -> dict[str, Descriptor]:
     env = Env(params)
     return {
-        t.name: GlobalTensor(t, tensors[t.name], _extents(t.sizes, env)) for t in kernel.tensor_maps
+        name: Descriptor.of(name, GlobalTensor(m, tensors[name], _extents(sizes, env)))
+        for m, name, sizes in _described(kernel, params)
     }
 
 

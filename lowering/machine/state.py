@@ -11,13 +11,13 @@ import numpy as np
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.text import print_stmt
-from lowering.machine.barriers import MBarrier, NamedBarrier, RegisterPool
+from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.memory import SharedMemory
 from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
-from lowering.machine.tensors import GlobalTensor
+from lowering.machine.tensor_map import Descriptor
 from lowering.machine.trace import TraceRow
 from lowering.machine.workspace import Counters, Slots
 
@@ -138,6 +138,8 @@ class Warp:
         self.wgmma = WgmmaQueue()
         self.bulk = BulkQueue()
         self.stamps: Counter[str] = Counter()
+        self.visits: Counter[int] = Counter()
+        self.copies: list[Copy] = []
 
     @property
     def place(self) -> str:
@@ -254,6 +256,8 @@ class Warp:
         """Leave the kernel; raises FaultError if something that needs this warp is in flight."""
         if self.wgmma.covered < self.wgmma.issued:
             raise FaultError("the warp ends with a wgmma in flight")
+        if not all(copy.landed for copy in self.copies):
+            raise FaultError("the warp ends while a cp.async may still write shared memory")
         if self.bulk.open:
             store = print_stmt(self.bulk.open[0].stmt)
             raise FaultError(f"the warp ends without bulk.commit for: {store}")
@@ -301,6 +305,7 @@ class Cta:
         self.reads: list[GenericRead] = []
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
+        self.agreed: dict[tuple[int, int], int] = {}
         self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
 
     def peer(self, rank: int) -> Cta:
@@ -351,7 +356,7 @@ class Cluster:
     def __init__(
         self,
         kernel: Kernel,
-        tensors: Mapping[str, GlobalTensor],
+        tensors: Mapping[str, Descriptor],
         params: Mapping[str, int],
         grid: int,
         first: int,

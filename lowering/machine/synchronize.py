@@ -116,6 +116,7 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
             yield Blocked(bar, lambda: bar.text(wanted))
         if bar.remote and not stmt.order.endswith(".cluster"):
             raise FaultError(f"peers arrive at {bar.name}, but it is waited for with {stmt.order}")
+        warp.unpublished += bar.handed.get(bar.phase - 1, ())
 
     return run
 

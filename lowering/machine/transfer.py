@@ -23,12 +23,14 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
+from lowering.machine.descriptors import descriptor_of
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_rows, row_lanes
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Cta, Registers, Store, Warp
+from lowering.machine.tensor_map import Descriptor
 
 __all__ = [
     "bulk_commit", "bulk_wait", "ldmatrix", "ldshared", "prefetch_tensormap", "stmatrix",
@@ -50,35 +52,39 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
     if stmt.bar is None:
         raise InternalError("machine", "tma.load without an mbarrier", print_stmt(stmt))
     place, find = program.place(stmt.dst), program.mbarrier(stmt.bar)
-    where = program.coordinates(stmt.src)
+    where, descriptor = program.coordinates(stmt.src), descriptor_of(stmt.src, program)
     mask = None if stmt.multicast is None else program.scalar(stmt.multicast)
-    name = stmt.src.map
 
     def run(warp: Warp) -> Steps:
         warp.touches_global()
         env, cluster = warp.env, warp.cta.cluster
-        tensor, at = cluster.tensors[name], where(env)
+        source, at = descriptor(warp), where(env)
+        tensor = source.use(warp)
         chunks = tensor.chunks(place.address(env))
         ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env))
         for _ in range(warp.threads):
-            warp.record(stmt.OP, name, place.element(env)[0], at=at)
+            warp.record(stmt.OP, source.name, place.element(env)[0], at=at)
             cluster.counts["load bytes"] += tensor.box_bytes * len(ctas)
             data = tensor.load(at)
             for cta in ctas:
                 bar, _ = find(cta, env)
                 bar.check("given to a load", remote=True)
                 cta.landing += 1
-                land = _landing(warp, cta, bar, chunks, data)
+                source.flying += 1
+                land = _landing(warp, cta, bar, source, chunks, data)
                 warp.scheduler.add(Effect(land, warp, stmt))
         return PAUSE
 
     return run
 
 
-def _landing(warp: Warp, cta: Cta, bar: MBarrier, chunks: Array, data: Array) -> Callable[[], None]:
+def _landing(
+    warp: Warp, cta: Cta, bar: MBarrier, source: Descriptor, chunks: Array, data: Array
+) -> Callable[[], None]:
     def land() -> None:
         cta.signalled(f"a load that completes on {bar.name}")
         cta.landing -= 1
+        source.flying -= 1
         cta.overwrite(chunks)
         cta.memory.land(chunks, data)
         bar.complete(data.nbytes, warp.scheduler)
@@ -94,16 +100,18 @@ def _masked(ctas: list[Cta], mask: int) -> list[Cta]:
 
 def tma_store(stmt: TmaStore, program: Program) -> Run:
     """``cp.async.bulk.tensor``, shared to global: reads at one moment, writes at a later one."""
-    place, name = program.place(stmt.src), stmt.dst.map
+    place, descriptor = program.place(stmt.src), descriptor_of(stmt.dst, program)
     where = program.coordinates(stmt.dst)
 
     def run(warp: Warp) -> Steps:
         warp.touches_global()
-        tensor, at = warp.cta.cluster.tensors[name], where(warp.env)
+        target, at = descriptor(warp), where(warp.env)
+        tensor = target.use(warp)
         chunks = tensor.chunks(place.address(warp.env))
         for _ in range(warp.threads):
-            warp.record(stmt.OP, name, -1, at=at)
+            warp.record(stmt.OP, target.name, -1, at=at)
             warp.cta.cluster.counts["store bytes"] += tensor.box_bytes
+            target.flying += 1
             store = Store(stmt)
             warp.bulk.open.append(store)
 
@@ -114,6 +122,7 @@ def tma_store(stmt: TmaStore, program: Program) -> Run:
                 def write() -> None:
                     tensor.store(at, data)
                     store.has_written = True
+                    target.flying -= 1
                     warp.bulk.wake(warp.scheduler)
 
                 warp.bulk.wake(warp.scheduler)

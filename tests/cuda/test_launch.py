@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lowering.cuda import launch
+from lowering.cuda import launch, launch_maps
 from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.launch_block import LaunchAttribute
 from lowering.cuda.tensormap import layout_of
@@ -91,11 +91,11 @@ def test_each_layout_has_its_descriptor(driver: Driver) -> None:
 
 
 def test_descriptors_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_REMEMBERED", 4)
+    monkeypatch.setattr(launch_maps, "_REMEMBERED", 4)
     k = LoadedKernel(copy_kernel(), b"")
     for i in range(1, 10):
         go(k, Tensor(address=4096 * i), Tensor())
-    assert len(k._described) == 4
+    assert len(k._descriptors) == 4
 
 
 def test_empty_grid_launches_nothing(driver: Driver) -> None:

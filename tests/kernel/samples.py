@@ -13,6 +13,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   tensormap D: f32[M, M * 2] box 64x32 swizzle 128
   tensormap R: bf16[M, M] box 64x64 clipped
   tensormap V: f32[M] box 64
+  tensormap W[3]: bf16[select(entry < 1, M, M * 2), K] box 64x64 swizzle 128
+  tensormap E[M] device: f32[M, M] box 8x8
+  tensormap Z device: f32[M, M]
   tensormap X: bf16[3, M, K] box 1x128x64 clipped
   tensormap Y: f32[2, M, 3, M, M * 2] box 1x2x1x4x32 swizzle 128
   global bias: bf16[1, M] align 16
@@ -20,6 +23,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   global sums: f32[M, M]
   global stack: f32[3, 2, M, M]
   global list: f32[M]
+  global sizes: s32[M]
+  global order: s32[M, 1]
+  global rows: bf16[M, M] align 16
   shared A_s: bf16[4][128x64]
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   shared Y_s: f32[2][2x4x32] swizzle 128
@@ -40,6 +46,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
   prefetch.tensormap A
+  prefetch.tensormap W[2]
   griddepcontrol.wait
   griddepcontrol.launch_dependents
   fence.mbarrier_init
@@ -110,6 +117,11 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.store_global sums[0, 32], part
       frag.store_global stack[2, %ctaid.x, 0, 32], part
       line: frag<f32, 1x64> = frag.load_global list[64]
+      count: i32 = ld.global.scalar sizes[wg], uniform=cta
+      seen: i32 = ld.global.scalar sizes[count], order=acquire.gpu
+      near: frag<s32, 64x1> = frag.load_global order[0, 0], limit=count
+      taken: frag<f32, 64x32> = frag.load_global sums[0, 0], limit=count - seen, index=near
+      frag.store_global sums[0, 32], taken, limit=count, index=near
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first
@@ -136,10 +148,18 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           ticket: i32 = atom inc, arrived[0], M - 1
           before: i32 = atom add, arrived[ticket], 1, order=release.gpu
           counter.wait arrived[before], 2
+          tma.load A_s[0, 0, 0], W[M % 3][0, 64]
+          tensormap.replace.global_address E[before], sums[0, ticket]
+          tensormap.replace.global_dim E[before], 1, M - ticket
+          fence.proxy.tensormap.release
+          fence.proxy.tensormap.acquire E[before + 1]
+          fence.proxy.tensormap.acquire Z
           st.word tile[0], ticket
           st.word tile[1], ticket + 1, cta=1
         }
       } else {
+        cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
+        cp.async.mbarrier.arrive.noinc full[1]
         cta.sync
         found: i32 = ld.word tile[0]
       }

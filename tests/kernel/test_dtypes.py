@@ -108,7 +108,7 @@ def test_no_moves_in_cuda() -> None:
     with pytest.raises(UnsupportedError) as error:
         moved(DType.S8)
     assert str(error.value) == (
-        "threads that move s8 in CUDA is not supported; supported: 16-bit types, f32"
+        "threads that move s8 in CUDA is not supported; supported: 16-bit types, f32, s32"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Elect, For, Frag, If, Let, Roles, Stmt
+from lowering.kernel.nodes import Body, Elect, For, Frag, If, LdGlobalScalar, Let, Roles, Stmt
 
 Env = dict[str, int]
 Event = tuple[Stmt, Env]
@@ -24,7 +24,9 @@ def execute_role(kernel: Kernel, role: str, env: Env, group: int = 0) -> Iterato
 
 
 def execute(body: Body, env: Env) -> Iterator[Event]:
-    """Every plain statement with the scalars at that point; ``env`` takes the bindings."""
+    """Every plain statement with the scalars at that point; ``env`` takes the bindings, and has
+    what is in memory as ``NAME[INDEX, ...]``.
+    """
     for stmt in body:
         match stmt:
             case Let(var, value):
@@ -35,6 +37,9 @@ def execute(body: Body, env: Env) -> Iterator[Event]:
                 yield from execute(inner, env)
             case For():
                 yield from _loop(stmt, env)
+            case LdGlobalScalar(out, src):
+                at = ", ".join(str(evaluate(e, env)) for e in src.coords)
+                env[out.name] = env[f"{src.map}[{at}]"]
             case _:
                 yield stmt, dict(env)
 

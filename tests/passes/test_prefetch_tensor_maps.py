@@ -36,6 +36,15 @@ def test_without_maps_nothing_changes() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_final_kernels_fetch_operands_and_result(name: str) -> None:
     kernel = final(name)
-    fetched = [s.map for s in walk(kernel.body[:1]) if isinstance(s, PrefetchTensorMap)]
+    fetched = [s.map.map for s in walk(kernel.body[:1]) if isinstance(s, PrefetchTensorMap)]
     assert fetched == [m.name for m in kernel.tensor_maps]
     assert len(fetched) == 3
+
+
+def test_each_entry_of_an_array_but_nothing_in_device_memory() -> None:
+    maps = MAPS.replace("A:", "A[2]:").replace("D:", "D device:")
+    after = lowered(prefetch_tensor_maps, maps + "cta.sync")
+    lines = [line.strip() for line in after.splitlines() if "prefetch" in line]
+    assert lines == ["prefetch.tensormap A[0]", "prefetch.tensormap A[1]"]
+    only_device = maps.replace("A[2]:", "A device:")
+    assert unchanged(prefetch_tensor_maps, only_device + "cta.sync")

@@ -337,3 +337,45 @@ def test_a_share_in_steps_equals_direct_evaluation(
         found += [(stage, parity) for op, stage, parity in mine if op == "mbarrier.wait"]
     steps = range(length if n else 0)
     assert sorted(found) == sorted((m % 4, m // 4 % 2) for m in steps)
+
+
+RAGGED = """
+param tiles: i32
+global counts: s32[tiles]
+mbarrier full[4] arrivals 1
+roles {
+  role load warps 0 .. 4 {
+    for t in 0 .. tiles carry (m: i32 = 0 -> steps) {
+      n: i32 = ld.global.scalar counts[t]
+      for k in 0 .. n {
+        mbarrier.wait full[(m + k) % 4], (m + k) // 4 % 2
+      }
+      yield m + n
+    }
+  }
+}
+"""
+
+
+@given(st.lists(st.integers(0, 9), max_size=8))
+def test_trips_that_are_read_from_memory(counts: list[int]) -> None:
+    """As many steps as memory says, none for some tiles."""
+    before = kernel(RAGGED)
+    memory = {f"counts[{t}]": n for t, n in enumerate(counts)} | {"tiles": len(counts)}
+    waits = []
+    for k in (before, step_stages(before, LoweringOptions())):
+        waits.append([
+            (evaluate(s.bar.index, env), evaluate(s.parity, env))
+            for s, env in execute_role(k, "load", dict(memory))
+            if isinstance(s, MBarrierWait)
+        ])  # fmt: skip
+    assert waits[0] == waits[1]
+    assert len(waits[0]) == sum(counts)
+
+
+def test_a_skip_that_is_read_from_memory() -> None:
+    """It cannot be computed before the loops."""
+    text = RAGGED.replace("yield m + n", "yield m + n + n")
+    with pytest.raises(InternalError) as e:
+        step_stages(kernel(text), LoweringOptions())
+    assert e.value.why == "loop t moves by n steps, not always the same number"

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch import LoadedKernel
+from lowering.cuda.launch_maps import Descriptors
 from lowering.cuda.tensormap import MAP_BYTES
 from lowering.ground.errors import UnsupportedError, WschedError
 from lowering.kernel.kernel import Kernel
@@ -106,6 +107,14 @@ def report(times: Mapping[str, Times], where: str, *, limits: bool) -> str:
 # --- a driver that does nothing -------------------------------------------------------------------
 
 
+class _FakeDescriptors(Descriptors):
+    """Remembers as the real ones do; none is encoded."""
+
+    def encode(self, index: int, tensor: torch.Tensor) -> tuple[bytes, int]:
+        """Zeros, on device 0."""
+        return bytes(MAP_BYTES), 0
+
+
 class _FakeLoaded(LoadedKernel):
     """Packs as the real one does; what it submits to returns success at once."""
 
@@ -118,10 +127,7 @@ class _FakeLoaded(LoadedKernel):
         # Takes no arguments, makes no system call, and returns 0, the default rounding mode.
         self._submit = ctypes.CDLL("libm.so.6").fegetround
         self._handle = 1
-        self._described = {}
-
-    def _describe(self, key: tuple[Any, ...], tensor: torch.Tensor) -> tuple[bytes, int]:
-        return self._described.setdefault(key, (bytes(MAP_BYTES), 0))
+        self._descriptors = _FakeDescriptors(None, kernel)
 
     def prepare_device(self, device: int) -> None:
         """There is none."""

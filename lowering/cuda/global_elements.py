@@ -1,0 +1,116 @@
+"""Where a thread's elements of a tile lie in a plain tensor, and which of them are in bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.cuda.emitter import Emitter
+from lowering.cuda.expressions import C_TYPES
+from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
+from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import GlobalTensor
+from lowering.kernel.nodes import Frag, GmemRef
+
+__all__ = ["Elements", "Rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows of a tile count, and which of the tensor they are, where that is not all in turn.
+
+    Args:
+        limit: rows from here on count as out of bounds.
+        index: column of the tensor's rows, counted from the tile's first.
+    """
+
+    limit: Expr | None = None
+    index: Frag | None = None
+
+
+class Elements:
+    """A thread's elements of a tile in a tensor, as the tile's layout deals them out.
+
+    Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
+    of more than two dimensions also the coordinates in front of them, ``dim0`` and so on. With a
+    ``limit``, ``left`` is how many rows from the thread's first one on count; with an ``index``,
+    ``row`` and ``at`` are those of the row that it counts from.
+    """
+
+    def __init__(
+        self, e: Emitter, kind: FragmentType, ref: GmemRef, tensor: GlobalTensor, rows: Rows,
+        *, const: str = "const ",
+    ) -> None:  # fmt: skip
+        self.e, self.kind, self.g, self.by = e, kind, tensor, rows.index
+        first = [e.names.of("global", tensor.name)]
+        *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
+        self.tests: list[str] = []
+        for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
+            name = self.index(f"dim{d}", at)
+            first.append(f"{name} * {stride}")
+            if at != ZERO or tensor.sizes[d] != ONE:
+                self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
+        self.row = ""
+        if self.stride:
+            row = _thread_row(kind, ref.row) if self.by is None else ref.row
+            self.row = self.index("row", row)
+            first.append(f"{self.row} * {self.stride}")
+        self.col = self.index("col", _first_col(kind, ref))
+        self.at = e.names.fresh("at")
+        text = " + ".join([*first, self.col])
+        e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
+        self.left = ""
+        if rows.limit is not None:
+            self.left = self.index("left", rows.limit - _thread_row(kind))
+        # A row of a tensor that has only one is in bounds, and likewise a column.
+        self.all_rows = tensor.rows == ONE and ref.row == ZERO and kind.rows == 1
+        self.all_rows = self.all_rows and self.by is None
+        self.all_cols = tensor.cols == ONE and ref.col == ZERO and kind.cols == 1
+
+    def index(self, wish: str, value: Expr) -> str:
+        """Define a coordinate; its identifier."""
+        name = self.e.names.fresh(wish)
+        self.e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {self.e.arg(value)};")
+        return name
+
+    def place(self, block: int, row: int, col: int) -> tuple[str, str]:
+        """Address of an element of group ``r``, and the condition that it is in bounds."""
+        where, tests = self.in_row(block, row)
+        right = self.right(col)
+        if not self.all_cols:
+            tests.append(f"{self.col}{right} < {self.e.expr(self.g.cols)}")
+        return where + right, " && ".join(tests) or "true"
+
+    def right(self, col: int) -> str:
+        """What leads from the first column to column ``col`` of group ``r``."""
+        step = self.kind.layout.column(0, 1, 0)
+        return f" + {step} * r" * (self.kind.groups > 1) + f" + {col}" * (col > 0)
+
+    def in_row(self, block: int, row: int) -> tuple[str, list[str]]:
+        """Address of the first column in a row, and the conditions that the row is in bounds."""
+        down = self.kind.layout.row(0, 0, block, row)
+        tests = list(self.tests)
+        if self.left:
+            tests.append(f"{down} < {self.left}")
+        behind = str(down) if down else ""
+        if self.by is not None:
+            behind, _ = self.e.element(self.by, block, row, 0)
+            tests.append(f"{behind} >= 0")
+        below = f" + {behind}" if behind else ""
+        if not self.all_rows:
+            tests.append(f"{self.row}{below} < {self.e.expr(self.g.rows)}")
+        return self.at + (f"{below} * {self.stride}" if behind else ""), tests
+
+
+def _thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:
+    """The executing thread's first row of a tile, from ``start`` on."""
+    if kind.rows == 1:
+        return start
+    found: Expr = kind.layout.row(Special("warpgroup.warp"), Special("lane"), 0, 0, start)
+    return found
+
+
+def _first_col(kind: FragmentType, ref: GmemRef) -> Expr:
+    if kind.cols == 1:
+        return ref.col
+    found: Expr = kind.layout.column(Special("lane"), 0, 0, ref.col)
+    return found

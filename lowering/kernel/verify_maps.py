@@ -1,0 +1,79 @@
+"""How tensor maps are declared and named: one or an array, a parameter or in device memory.
+
+Part of ``verify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from lowering.ground.expr import Const, ScalarType, type_of
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
+    FenceTensormapAcquire,
+    GmemRef,
+    MapRef,
+    Stmt,
+    TensormapReplaceAddress,
+    TensormapReplaceDim,
+)
+from lowering.kernel.tensors import GlobalTensor, TensorMap
+
+__all__ = ["declared_maps", "map_rules"]
+
+
+def declared_maps(kernel: Kernel) -> Iterator[str]:
+    """Rules that the declarations of tensor maps break."""
+    for m in kernel.tensor_maps:
+        where = f", in: tensormap {m.name}"
+        fixed = isinstance(m.count, Const) and m.count.value > 0
+        if m.count is not None and not m.device and not fixed:
+            yield f"{m.count} maps as a parameter, whose number is a constant from 1 on{where}"
+        if m.clipped and (m.device or m.count is not None):
+            yield f"a clipped box is that of one tensor, known at the launch{where}"
+
+
+def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that one statement breaks."""
+    for value in (getattr(stmt, f.name) for f in fields(stmt)):
+        if not isinstance(value, GmemRef | MapRef):
+            continue
+        m = _map(kernel, value.map)
+        if value.entry is None and m is not None and m.count is not None:
+            yield f"{m.name} is {m.count} tensor maps, {m.name}[i] is one of them"
+        if value.entry is not None and (m is None or m.count is None):
+            yield f"{value.map} is no array of tensor maps"
+        elif value.entry is not None and type_of(value.entry) is not ScalarType.I32:
+            yield f"entry {value.entry} is {type_of(value.entry).value}, not i32"
+    if isinstance(stmt, FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim):
+        m = _map(kernel, stmt.map.map)
+        if m is not None:
+            yield from _changed(kernel, stmt, m)
+
+
+def _changed(
+    kernel: Kernel,
+    stmt: FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim,
+    m: TensorMap,
+) -> Iterator[str]:
+    if not m.device:
+        yield f"{m.name} is a parameter, which nobody changes"
+    match stmt:
+        case TensormapReplaceDim(dim=dim, size=size):
+            if not 0 <= dim < m.rank:
+                yield f"{m.name} has dimensions 0 to {m.rank - 1}, not {dim}"
+            if type_of(size) is not ScalarType.I32:
+                yield f"size {size} is {type_of(size).value}, not i32"
+        case TensormapReplaceAddress(src=src):
+            for g in kernel.globals:
+                if g.name == src.map and (g.dtype is not m.dtype or g.rank != m.rank):
+                    yield f"{g.name} is {_kind(g)}, {m.name} is {_kind(m)}"
+
+
+def _kind(t: GlobalTensor | TensorMap) -> str:
+    return f"{t.rank}-D of {t.dtype.value}"
+
+
+def _map(kernel: Kernel, name: str) -> TensorMap | None:
+    return next((m for m in kernel.tensor_maps if m.name == name), None)

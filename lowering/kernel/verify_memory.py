@@ -1,0 +1,55 @@
+"""What statements that read and write global memory may ask for.
+
+Part of ``verify``: scalars from memory, limits of rows, and rows by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import Expr, ScalarType, type_of
+from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, Stmt
+from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
+
+__all__ = ["LOADED", "memory_rules"]
+
+LOADED = {DType.S32: ScalarType.I32, DType.S64: ScalarType.I64, DType.BOOL: ScalarType.PRED}
+"""Types of elements that are loaded as scalars."""
+
+
+def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that one statement breaks."""
+    if isinstance(stmt, LdGlobalScalar):
+        yield from _scalar(kernel, stmt)
+    limit, index = getattr(stmt, "limit", None), getattr(stmt, "index", None)
+    tile = getattr(stmt, "value", getattr(stmt, "out", None))
+    if isinstance(limit, Expr) and type_of(limit) is not ScalarType.I32:
+        yield f"limit {limit} is {type_of(limit).value}, rows are counted in i32"
+    if isinstance(index, Frag) and isinstance(tile, Frag):
+        wanted = FragmentType(DType.S32, tile.type.rows, 1)
+        if index.type != wanted:
+            yield f"{index.name} is {index.type}, an index of {tile.type.rows} rows is {wanted}"
+    if isinstance(stmt, FragStoreGlobal) and stmt.value.type.dtype is DType.S32:
+        yield f"{stmt.value.name} is s32, threads store 16-bit types and f32"
+
+
+def _scalar(kernel: Kernel, stmt: LdGlobalScalar) -> Iterator[str]:
+    for what, found, legal in (
+        ("order", stmt.order, LOAD_ORDERS), ("uniformity", stmt.uniform, UNIFORM),
+    ):  # fmt: skip
+        if found not in legal:
+            yield f"no {what} of {stmt.OP} named {found}, but {', '.join(legal)}"
+    if stmt.uniform == "cta" and stmt.order != "weak":
+        yield f"{stmt.order} reads what others write, so not all warps of a CTA get the same"
+    for g in kernel.globals:
+        if g.name != stmt.src.map:
+            continue
+        if g.dtype not in LOADED:
+            known = ", ".join(d.value for d in LOADED)
+            yield f"{g.name} holds {g.dtype.value}, scalars are loaded of {known}"
+        elif LOADED[g.dtype] is not stmt.out.type:
+            wanted = LOADED[g.dtype].value
+            yield f"{stmt.out.name} is {stmt.out.type.value}, of {g.name} it is {wanted}"
