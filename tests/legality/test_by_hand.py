@@ -1,4 +1,7 @@
-"""Schedules by hand, unlike the built-in ones: each runs right, or is refused for what it means."""
+"""Schedules by hand, unlike the built-in ones: each runs right, or is refused for what it means.
+
+A few wait for a rule of the lowering; they are legal.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,43 @@ REFUSED = {
     "one_store_for_two_groups": "place",
     "k_outside_tiles": "storage",
 }
-"""By which rule; all others run."""
+"""By which rule."""
+
+NOT_BUILT = {
+    "rows_on_x_columns_on_y": "loop No ceildiv(N, 32) [BIDy] of T4",
+    "rows_dealt_columns_on_y": "loop No ceildiv(N, 32) [BIDy] of T4",
+    "fp32_from_registers": "loop Mo ceildiv(M, 64) [BIDy] of T7",
+    "pairs_in_turns": "ping-pong of 2 teams of 2 compute warpgroups",
+    "one_big_store": "T8 inlined at 2",
+    "halves_of_columns": "half 2 [Serial], k16 1 [Serial]",
+}
+"""Legal, and no rule of the lowering covers what is named."""
+
+RUN = sorted(set(MADE) - set(REFUSED) - set(NOT_BUILT))
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_runs_right_or_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", RUN)
+def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
-    assert said.fault is None
-    assert said.refused == REFUSED.get(name), said.why
-    assert said.legal == (name not in REFUSED)
-    if said.unsupported:
-        pytest.xfail(said.why.splitlines()[0])
+    assert (said.fault, said.why) == (None, "")
+    assert said.legal and said.ran
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused_for_what_it_means(name: str) -> None:
+    said = outcome(MADE[name]())
+    assert said.refused == REFUSED[name]
+    assert said.oracle is not None and said.oracle.why is not None
+
+
+@pytest.mark.parametrize("name", NOT_BUILT)
+def test_is_legal_and_not_built(name: str) -> None:
+    said = outcome(MADE[name]())
+    assert said.legal and said.fault is None and said.unsupported
+    assert said.why.startswith(NOT_BUILT[name])
 
 
 def test_they_are_as_many_as_they_should_be() -> None:
-    assert len(MADE) >= 24
+    assert len(MADE) >= 24 and len(RUN) >= 18
     assert len({side_by_side(make()) for make in MADE.values()}) == len(MADE)
     assert all(len(inspect.getsource(make).splitlines()) <= 25 for make in MADE.values())
