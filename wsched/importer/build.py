@@ -14,7 +14,14 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion
 from wsched.importer.epilogue import EpilogueImport
-from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
+from wsched.importer.layout import (
+    Axes,
+    Result,
+    in_memory,
+    moves_no_data,
+    operand_axes,
+    result_layout,
+)
 from wsched.importer.missing import unknown_op
 from wsched.importer.steps import Step
 from wsched.importer.text.signatures import known_ops
@@ -22,7 +29,10 @@ from wsched.importer.text.signatures import known_ops
 __all__ = ["build_fusion"]
 
 _OPERAND_TYPES = (DataType.BFloat16, DataType.Half)
-_AXES = {"linear": (("M", "K"), ("N", "K")), "matmul": (("M", "K"), ("K", "N"))}
+_AXES: dict[str, tuple[Axes, Axes]] = {
+    "linear": (("M", "K"), ("N", "K")),
+    "matmul": (("M", "K"), ("K", "N")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +43,8 @@ class _Operand:
     """
 
     node: Node
-    axes: tuple[str, str]
-    memory: tuple[str, str]
+    axes: Axes
+    memory: Axes
 
     @property
     def name(self) -> str:
@@ -88,7 +98,7 @@ def _result(definition: Definition, name: str) -> tuple[str, Result]:
     return name, result_layout(moves[::-1])
 
 
-def _one_order(layouts: list[Result]) -> tuple[str, str]:
+def _one_order(layouts: list[Result]) -> Axes:
     """The order in memory that all results have."""
     orders = {x.memory for x in layouts}
     if len(orders) > 1:
@@ -132,7 +142,7 @@ def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]
     return a, b
 
 
-def _operand(definition: Definition, value: object, axes: tuple[str, str], call: str) -> _Operand:
+def _operand(definition: Definition, value: object, axes: Axes, call: str) -> _Operand:
     """The input behind an operand, through transpositions."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
     while node is not None and moves_no_data(node):
