@@ -45,7 +45,7 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
     name, shape = node.results[0], node.get("shape")
     if not isinstance(shape, tuple) or len(shape) != len(axes):
         raise UnsupportedError(
-            f"{call} of {name} with shape {text_of(shape)}", "tensors with two dimensions"
+            f"{call} of {name} with shape {text_of(shape)}", "matrices, or batches of them"
         )
     if node.get("is_cpu", False):
         raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
