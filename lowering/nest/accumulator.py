@@ -63,7 +63,7 @@ class Accumulator:
     @property
     def kind(self) -> FragmentType:
         """The fragment that a warpgroup holds."""
-        rows, cols = self.tile.sizes
+        *_, rows, cols = self.tile.sizes
         return FragmentType(DType.F32, rows, cols)
 
     def _require_complete(self) -> None:

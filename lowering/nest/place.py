@@ -122,7 +122,7 @@ class Place:
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""
         dims = zip(self.tensor.stored, self.tile.sizes, strict=True)
-        rows, cols = (1 if repeats(d) else n for d, n in dims)
+        *_, rows, cols = (1 if repeats(d) else n for d, n in dims)
         return Frag(self.namer.new(self.tensor.name.lower()), FragmentType(dtype, rows, cols))
 
     def hold(self, value: Frag) -> None:
@@ -141,7 +141,7 @@ class Place:
             supported = f"loops of {self.tensor.name} that were split as those of {name}"
             raise self.refuse(f"{made} of an unknown part of {name}", supported)
         kind = held.value.type
-        sizes = zip((kind.rows, kind.cols), self.tile.sizes, strict=True)
+        sizes = zip((kind.rows, kind.cols), self.tile.sizes[-2:], strict=True)
         rows, cols = (min(whole, part) for whole, part in sizes)
         value, cut = self.registers.part(name, at, rows, cols)
         self.emit(*cut)

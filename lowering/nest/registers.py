@@ -46,19 +46,20 @@ class Registers:
 
     def part(self, name: str, at: Sequence[Expr], rows: int, cols: int) -> tuple[Frag, Body]:
         """Rows and columns of a tensor, from ``at`` on, and the statements that cut them out."""
+        *_, row, col = at
         key = name, tuple(at), rows, cols
         value = self.parts.get(key, self.held[name].value)
         kind = value.type
         if key in self.parts or ((kind.rows, kind.cols) == (rows, cols) and set(at) == {ZERO}):
             return value, ()
         body: list[Stmt] = []
-        if kind.rows != rows or at[0] != ZERO:
+        if kind.rows != rows or row != ZERO:
             part = Frag(self.namer.new("rows"), FragmentType(kind.dtype, rows, kind.cols))
-            body.append(FragRows(part, value, at[0]))
+            body.append(FragRows(part, value, row))
             value = part
-        if kind.cols != cols or at[1] != ZERO:
+        if kind.cols != cols or col != ZERO:
             part = Frag(self.namer.new("part"), FragmentType(kind.dtype, rows, cols))
-            body.append(FragColumns(part, value, at[1]))
+            body.append(FragColumns(part, value, col))
             value = part
         self.parts[key] = value
         return value, tuple(body)

@@ -19,7 +19,8 @@ class Stage:
 
     Args:
         tile: the box.
-        dims: the dimensions of the tensor in the order in which the stage has them.
+        dims: the dimensions of the tensor in the order in which the stage has them; those of
+            which it holds one index are left out.
     """
 
     tile: Tile
@@ -41,7 +42,8 @@ def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:
     tile = tile_of(t, inside)
     mine = {graph.group(d): d for d in t.logical if not repeats(d)}
     source = fusion.source(t.name)
-    dims = tuple(mine[graph.group(d)] for d in source.in_memory)
+    held = {d for d, loops in zip(t.logical, tile.dims, strict=True) if loops}
+    dims = tuple(d for s in source.in_memory if (d := mine[graph.group(s)]) in held)
     order = [r for d in inside if not repeats(d) for r in roots(t, d)]
     if [d.id for d in dict.fromkeys(order)] != [d.id for d in dims]:
         stage, memory = (", ".join(graph.group(d).label for d in x) for x in (order, dims))

@@ -9,11 +9,12 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.parse import parse_kernel
 from passes.pipeline import PASSES
+from tests.batches import batched
 from tests.schedules import definition
 from wsched.front import explain
 from wsched.front.explain import explain_definition
 from wsched.front.known import import_fusion
-from wsched.front.sizes import Extents, extents_for, kernel_for
+from wsched.front.sizes import DEFAULT, Extents, extents_for, kernel_for
 from wsched.run.input_error import InputError
 from wsched.run.made import STAGES
 
@@ -23,13 +24,28 @@ FIXED = definition().replace("shape=[-1, -1]", "shape=[96, -1]", 1)
 def test_parse() -> None:
     assert Extents.parse("256X512x64") == Extents(256, 512, 64)
     assert str(Extents(1, 2, 3)) == "1x2x3"
+    assert Extents.parse("8x1x2x3") == Extents(1, 2, 3, batch=8)
+    assert str(Extents(1, 2, 3, batch=8)) == "8x1x2x3"
 
 
-@pytest.mark.parametrize("text", ["12", "1x2", "1x2x3x4", "axbxc", "1x-2x3", "1x2x", "\u0661x2x3"])
+def test_a_batch() -> None:
+    fusion = import_fusion(batched())
+    assert extents_for(fusion) == DEFAULT
+    assert extents_for(fusion, Extents(8, 8, 8, batch=3)).problem(fusion).batch == 3
+    with pytest.raises(InputError) as error:
+        extents_for(import_fusion(definition()), Extents(8, 8, 8, batch=3))
+    assert str(error.value) == "a batch of 3 in 3x8x8x8, the definition has no batch dimension"
+
+
+@pytest.mark.parametrize(
+    "text", ["12", "1x2", "1x2x3x4x5", "axbxc", "1x-2x3", "1x2x", "\u0661x2x3"]
+)
 def test_parse_refuses(text: str) -> None:
     with pytest.raises(ValueError) as error:
         Extents.parse(text)
-    assert str(error.value) == (f"{text!r} is no problem size; write MxNxK, for example 256x512x64")
+    assert str(error.value) == (
+        f"{text!r} is no problem size; write MxNxK, for example 256x512x64, or BxMxNxK"
+    )
 
 
 def test_extents_come_from_the_definition() -> None:

@@ -281,7 +281,7 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
         (
             (f"x = {X.replace('[-1, -1]', '[-1]')}", f"w = {X}", "y = fd.ops.linear(x, w)"),
             "fd.ops.linear of x with shape [-1]",
-            "tensors with two dimensions",
+            "matrices, or batches of them",
         ),
         (
             (

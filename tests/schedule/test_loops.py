@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.batches import batched
 from tests.schedule.fusions import CLASSES, PING_PONG, linear
 from tests.schedules import dynamic
+from wsched.front.known import import_fusion
 from wsched.schedule import load_relation, loops_text, schedule_matmul
 from wsched.schedule.loops import side_by_side
 
@@ -23,6 +25,12 @@ def test_mn_major_operands(golden: object) -> None:
 
 def test_fp32_result_is_stored_from_the_accumulator(golden: object) -> None:
     assert loops_text(schedule_matmul(linear("Half", "Float"), PING_PONG)) == golden
+
+
+def test_a_batch(golden: object) -> None:
+    """One loop over the tiles of all matrices; a box is of one."""
+    f = schedule_matmul(import_fusion(batched()), CLASSES["cooperative"])
+    assert loops_text(f) + "\n" + str(load_relation(f)) == golden
 
 
 @pytest.mark.parametrize("name", ["cooperative", "ping_pong"])

@@ -52,15 +52,21 @@ def copies_us(needed: Sequence[Copy]) -> float:
     return sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
 
 
-def direct_us(m: int, n: int, k: int) -> float:
+def direct_us(m: int, n: int, k: int, batch: int = 1) -> float:
     """What cuBLAS takes on the GPU for 16-bit operands that TMA cannot read."""
-    flops_us = 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
-    bytes_us = 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
+    flops_us = batch * 2 * m * n * k / (DIRECT_TFLOPS * 1e6)
+    bytes_us = batch * 2 * (m * k + n * k) / DIRECT_BYTES_PER_US
     return DIRECT_US + max(flops_us, bytes_us)
 
 
 def slower_than_direct(
-    needed: Sequence[Copy], m: int, n: int, k: int, kernel_us: float, epilogue: bool = False
+    needed: Sequence[Copy],
+    m: int,
+    n: int,
+    k: int,
+    kernel_us: float,
+    epilogue: bool = False,
+    batch: int = 1,
 ) -> str:
     """Why copies and the kernel are expected to take longer than nvFuser, which copies nothing.
 
@@ -71,6 +77,7 @@ def slower_than_direct(
         k: columns of both, which have 16-bit elements.
         kernel_us: predicted time of wsched's kernel.
         epilogue: whether something is computed from the product.
+        batch: number of products.
 
     Returns:
         The reason, or nothing if the copies pay.
@@ -78,7 +85,7 @@ def slower_than_direct(
     if not needed:
         return ""
     wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copies_us(needed) + kernel_us)
-    other_us = max(NVFUSER_HOST_US[epilogue], direct_us(m, n, k))
+    other_us = max(NVFUSER_HOST_US[epilogue], direct_us(m, n, k, batch))
     if wsched_us <= other_us:
         return ""
     which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)

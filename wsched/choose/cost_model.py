@@ -153,7 +153,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     tile, cluster = params.output_tile, params.cluster_dims
     ctas = cluster.m * cluster.n
     tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
-    clusters = -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
+    clusters = problem.batch * -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
     steps = -(-problem.k // tile.k)
     work = _share(params, clusters, steps, max(problem.sms // ctas, 1))
     rounds = work.rounds
@@ -261,13 +261,14 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
 
 def _memory_us(problem: Problem) -> float:
     """Microseconds to move everything once."""
-    operands = (problem.m * problem.k + problem.n * problem.k) * problem.operand.bytes
+    each = (problem.m * problem.k + problem.n * problem.k) * problem.operand.bytes
+    operands = problem.batch * each
     return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
 
 
 def _epilogue_bytes(problem: Problem) -> int:
     matrices = (*problem.results, *problem.matrices)
-    return problem.m * problem.n * sum(t.bytes for t in matrices)
+    return problem.batch * problem.m * problem.n * sum(t.bytes for t in matrices)
 
 
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
@@ -276,7 +277,8 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     b = problem.n * problem.k * size
     group = params.grid_traversal_factor[0] * params.cluster_dims.m
     passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
-    return problem.m * problem.k * size + b * max(passes, 1) + _epilogue_bytes(problem)
+    each = problem.m * problem.k * size + b * max(passes, 1)
+    return problem.batch * each + _epilogue_bytes(problem)
 
 
 def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:

@@ -69,14 +69,15 @@ class NvfuserCost:
 
 def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
     """The product alone, by cuBLAS; ``copied`` are the operands that TMA cannot read."""
-    m, n, k = problem.m, problem.n, problem.k
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     if copied:
-        return direct_us(m, n, k)
+        return direct_us(m, n, k, batch)
     bare = replace(problem, results=(problem.operand,), inputs=(), work=0, pairs=True, matrices=())
     us = CUBLAS * ranked(bare)[0][0]
-    moved = problem.operand.bytes * (m * k + n * k + m * n)
-    if moved / READ_BYTES_PER_US > 2 * m * n * k / CUBLAS_FLOPS_PER_US:
-        return min(us, roofline_us(2 * m * n * k, moved))  # it splits K, as wsched does not
+    flops = batch * 2 * m * n * k
+    moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
+    if moved / READ_BYTES_PER_US > flops / CUBLAS_FLOPS_PER_US:
+        return min(us, roofline_us(flops, moved))  # it splits K, as wsched does not
     return us
 
 
@@ -108,8 +109,8 @@ def nvfuser_cost(
     if all(node is not None and node.op in ("linear", "matmul") for node in made):
         return NvfuserCost(matmul, 0.0, host_us(1))
     rows, cols = fusion.result_axes
-    sizes = {rows: problem.m, cols: problem.n}
-    moved = problem.m * problem.n * problem.operand.bytes
+    sizes = {"B": problem.batch, rows: problem.m, cols: problem.n}
+    moved = problem.batch * problem.m * problem.n * problem.operand.bytes
     for binding in (*fusion.inputs, *fusion.outputs):
         if "K" not in binding.axes:
             elements = 1

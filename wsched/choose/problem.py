@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
@@ -67,6 +68,7 @@ class Problem:
         n_major: whether B is N-major in memory.
         gpu: name of the device.
         batch_invariant: whether the bits of a row must not depend on ``m``.
+        batch: number of such products.
     """
 
     m: int
@@ -85,6 +87,7 @@ class Problem:
     n_major: bool = False
     gpu: str = H200
     batch_invariant: bool = False
+    batch: int = 1
 
     @classmethod
     def of(
@@ -116,6 +119,7 @@ class Problem:
             n_major=fusion.n_major,
             gpu=gpu,
             batch_invariant=batch_invariant,
+            batch=prod(extents[axis] for axis in fusion.product_axes[:-2]),
         )
 
     @property

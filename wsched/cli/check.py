@@ -121,7 +121,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
+    sizes = dict(zip(fusion.product_axes, product.shape, strict=True))
     shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
     kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
@@ -177,13 +177,14 @@ def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
         if not _is_operand(b):
             array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
             array = array.reshape(_plain(b.axes, array.shape))
-            found[b.tensor] = array.T if _exchanged(fusion) else array
+            found[b.tensor] = array.transpose(_of_product(fusion, b))
     return found
 
 
-def _exchanged(fusion: Fusion) -> bool:
-    """Whether the product is computed as [N, M]."""
-    return fusion.result_axes == ("N", "M")
+def _of_product(fusion: Fusion, binding: TensorBinding) -> list[int]:
+    """The dimensions that a tensor has beside those of size 1, in the order of the product's."""
+    axes = [axis for axis in binding.axes if axis != "1"]
+    return [axes.index(axis) for axis in fusion.product_axes if axis in axes]
 
 
 def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
@@ -208,7 +209,7 @@ def _results(fusion: Fusion) -> list[TensorView]:
 def _formula(fusion: Fusion) -> str:
     """The matmul in the fusion's order of dimensions, for ``einsum``."""
     operands = ",".join("".join(b.axes).lower() for b in fusion.inputs if _is_operand(b))
-    return f"{operands}->{''.join(fusion.result_axes).lower()}"
+    return f"{operands}->{''.join(fusion.product_axes).lower()}"
 
 
 def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
@@ -222,7 +223,7 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         torch.cuda.synchronize()
     seconds = perf_counter() - start
     arrays = [r.float().cpu().numpy() for r in results]
-    order = [[b.axes.index(a) for a in kernel.fusion.result_axes] for b in kernel.fusion.outputs]
+    order = [[b.axes.index(a) for a in kernel.fusion.product_axes] for b in kernel.fusion.outputs]
     return [x.transpose(axes) for x, axes in zip(arrays, order, strict=True)], seconds
 
 
@@ -236,9 +237,9 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
         if not _is_operand(binding):
-            x = x.T if _exchanged(fusion) else x
-            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
-    shape = [extents[a] for a in fusion.result_axes]
+            x = x.reshape(_plain(binding.axes, x.shape)).transpose(_of_product(fusion, binding))
+            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.product_axes])
+    shape = [extents[a] for a in fusion.product_axes]
     results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
     arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
     start = perf_counter()

@@ -17,7 +17,7 @@ def choices_of(
 ) -> tuple[Choice, ...]:
     """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
     tile, options = params.output_tile, params.circular_buffer_options
-    tiles = -(-problem.m // tile.m) * -(-problem.n // tile.n)
+    tiles = problem.batch * -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
         params,
         problem.operand,

@@ -102,10 +102,10 @@ def _facts(
     cost: Cost | None,
     others: list[Candidate],
 ) -> KernelFacts:
-    rows, cols = kernel.fusion.result_axes
-    sizes = {rows: problem.m, cols: problem.n, "K": problem.k}
+    *batch, rows, cols = kernel.fusion.product_axes
+    sizes = {"B": problem.batch, rows: problem.m, cols: problem.n, "K": problem.k}
     return KernelFacts(
-        problem="x".join(str(sizes[axis]) for axis in "MNK"),
+        problem="x".join(str(sizes[axis]) for axis in (*batch, *"MNK")),
         sms=problem.sms,
         kernel=kernel.kernel.name,
         grid=kernel.grid(sizes, problem.sms),

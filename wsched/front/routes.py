@@ -78,7 +78,7 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
     problem = problem_of(kernel.fusion, inputs)
     us = ranked(problem)[0][0]
     work = bool(problem.work)
-    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work)
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work, problem.batch)
 
 
 def _kernel(kernel: CompiledFusion) -> Run:

@@ -1,4 +1,4 @@
-"""A problem by its sizes alone, ``MxNxK``, without tensors: its extents and its kernel."""
+"""A problem by its sizes alone, without tensors: its extents and its kernel."""
 
 from __future__ import annotations
 
@@ -29,27 +29,31 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Sizes of a problem, written ``MxNxK``."""
+    """Sizes of a problem, written ``MxNxK``, or ``BxMxNxK`` of a batch of B."""
 
     m: int
     n: int
     k: int
+    batch: int = 1
 
     @staticmethod
     def parse(text: str) -> Extents:
-        """Read ``256x512x64``.
+        """Read ``256x512x64``, or ``8x256x512x64`` of a batch of 8.
 
         Raises:
-            ValueError: not three non-negative integers.
+            ValueError: neither three nor four non-negative integers.
         """
         parts = text.lower().split("x")
-        if len(parts) != 3 or not all(p.isascii() and p.isdigit() for p in parts):
-            raise ValueError(f"{text!r} is no problem size; write MxNxK, for example 256x512x64")
-        return Extents(*map(int, parts))
+        if len(parts) not in (3, 4) or not all(p.isascii() and p.isdigit() for p in parts):
+            raise ValueError(
+                f"{text!r} is no problem size; write MxNxK, for example 256x512x64, or BxMxNxK"
+            )
+        *batch, m, n, k = map(int, parts)
+        return Extents(m, n, k, *batch)
 
     def of(self, axis: str) -> int:
-        """Size along ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
-        return {"M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
+        """Size along ``B``, ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
+        return {"B": self.batch, "M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents.
@@ -67,11 +71,12 @@ class Extents:
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
         inputs = types if loaded else None
-        extents = {axis: self.of(axis) for axis in "MNK"}
+        extents = {axis: self.of(axis) for axis in "BMNK"}
         return Problem.of(fusion, extents, sms, inputs)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
+        batch = f"{self.batch}x" if self.batch != 1 else ""
+        return f"{batch}{self.m}x{self.n}x{self.k}"
 
 
 DEFAULT = Extents(256, 256, 512)
@@ -82,7 +87,7 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
     """The extents to look at: those asked for, else those that the definition fixes.
 
     Raises:
-        InputError: the definition fixes a size that is not the one asked for.
+        InputError: the definition fixes a size that is not the one asked for, or has no batch.
     """
     fixed = {
         axis: size
@@ -90,7 +95,10 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
         for axis, size in zip(b.axes, b.sizes, strict=True)
         if size is not None and axis != "1"
     }
-    found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNK"))
+    found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNKB"))
+    if found.batch != 1 and "B" not in fusion.product_axes:
+        text = f"a batch of {found.batch} in {found}, the definition has no batch dimension"
+        raise InputError(text, "shape", f"B {found.batch}", "B 1")
     for axis, size in fixed.items():
         if found.of(axis) != size:
             raise InputError(

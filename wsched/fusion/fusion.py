@@ -113,9 +113,14 @@ class Fusion:
         return found[0]
 
     @property
+    def product_axes(self) -> tuple[str, ...]:
+        """Names of all extents of the product, rows and columns last."""
+        return tuple(str(d.extent) for d in self.tensor(self.mma.output).stored)
+
+    @property
     def result_axes(self) -> tuple[str, str]:
         """Names of the product's extents, rows and columns: M and N, or exchanged."""
-        rows, cols = (str(d.extent) for d in self.tensor(self.mma.output).stored)
+        *_, rows, cols = self.product_axes
         return rows, cols
 
     @property

@@ -14,7 +14,14 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion
 from wsched.importer.epilogue import EpilogueImport
-from wsched.importer.layout import Result, in_memory, moves_no_data, operand_axes, result_layout
+from wsched.importer.layout import (
+    Axes,
+    Result,
+    in_memory,
+    moves_no_data,
+    operand_axes,
+    result_layout,
+)
 from wsched.importer.missing import unknown_op
 from wsched.importer.steps import Step
 from wsched.importer.text.signatures import known_ops
@@ -22,7 +29,12 @@ from wsched.importer.text.signatures import known_ops
 __all__ = ["build_fusion"]
 
 _OPERAND_TYPES = (DataType.BFloat16, DataType.Half)
-_AXES = {"linear": (("M", "K"), ("N", "K")), "matmul": (("M", "K"), ("K", "N"))}
+_AXES: dict[str, tuple[Axes, Axes]] = {
+    "linear": (("M", "K"), ("N", "K")),
+    "matmul": (("M", "K"), ("K", "N")),
+}
+_BATCH = {"linear": (("B",), ()), "matmul": (("B",), ("B",))}
+"""What each operand may have outside of its matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +45,8 @@ class _Operand:
     """
 
     node: Node
-    axes: tuple[str, str]
-    memory: tuple[str, str]
+    axes: Axes
+    memory: Axes
 
     @property
     def name(self) -> str:
@@ -48,7 +60,8 @@ def build_fusion(definition: Definition) -> Fusion:
     bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
     ``allocation``. Inputs of the epilogue are [M, N], [M], [N] or [], outputs [M, N]. Results are
     stored row by row; if they are wanted by columns, [N, M] is computed with the operands
-    exchanged.
+    exchanged. Where an operand has a batch dimension B, results have it, too, outside of the
+    others; what has none is the same for all of the batch.
 
     Raises:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
@@ -56,15 +69,16 @@ def build_fusion(definition: Definition) -> Fusion:
     definition.check_complete()
     matmul = _matmul(definition)
     a, b = _operands(definition, matmul)
-    epilogue = EpilogueImport(definition, matmul, _dtype(a.node))
-    results = [_result(definition, name) for name in definition.outputs]
+    dims = tuple(axis for axis in "BMN" if axis in (*a.axes, *b.axes))
+    epilogue = EpilogueImport(definition, matmul, _dtype(a.node), dims)
+    results = [_result(definition, name, dims) for name in definition.outputs]
     outputs = [epilogue.output(name) for name, _ in results]
     layouts = [layout for _, layout in results]
     inputs = tuple(_bindings(definition, a, b, epilogue.steps))
     sizes = _sizes(matmul, inputs)
     mn_major = {x.name for x in (a, b) if x.memory[-1] != "K"}
     memory = _one_order(layouts)
-    left, right = (a, b) if memory == ("M", "N") else (b, a)
+    left, right = (a, b) if memory == dims else (b, a)
     emitted = emit_fusion(
         inputs, (left.name, right.name), epilogue.steps, outputs, memory, mn_major
     )
@@ -76,7 +90,7 @@ def build_fusion(definition: Definition) -> Fusion:
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
 
 
-def _result(definition: Definition, name: str) -> tuple[str, Result]:
+def _result(definition: Definition, name: str, dims: Axes) -> tuple[str, Result]:
     """What an output is before the operations at its end that move no data, and its layout."""
     moves: list[Node] = []
     while (node := definition.node(name)) is not None and moves_no_data(node):
@@ -85,10 +99,10 @@ def _result(definition: Definition, name: str) -> tuple[str, Result]:
             break
         moves.append(node)
         name = source.name
-    return name, result_layout(moves[::-1])
+    return name, result_layout(moves[::-1], dims)
 
 
-def _one_order(layouts: list[Result]) -> tuple[str, str]:
+def _one_order(layouts: list[Result]) -> Axes:
     """The order in memory that all results have."""
     orders = {x.memory for x in layouts}
     if len(orders) > 1:
@@ -123,7 +137,9 @@ def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]
     named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
     if len(named) != 2:
         raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
-    a, b = (_operand(definition, v, x, call) for v, x in zip(named, _AXES[matmul.op], strict=True))
+    names = zip(named, _BATCH[matmul.op], _AXES[matmul.op], strict=True)
+    a, b = (_operand(definition, v, outside, axes, call) for v, outside, axes in names)
+    _require_batch(call, a, b)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
     if _dtype(a.node) is not _dtype(b.node) or _dtype(a.node) not in _OPERAND_TYPES:
@@ -132,9 +148,12 @@ def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]
     return a, b
 
 
-def _operand(definition: Definition, value: object, axes: tuple[str, str], call: str) -> _Operand:
-    """The input behind an operand, through transpositions."""
+def _operand(
+    definition: Definition, value: object, outside: Axes, axes: Axes, call: str
+) -> _Operand:
+    """The input behind an operand, through transpositions; ``outside`` of its matrix or without."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
+    axes = (*outside, *axes) if _rank(definition, node) > len(axes) else axes
     while node is not None and moves_no_data(node):
         axes = operand_axes(node, axes)
         source = node.operands[0]
@@ -144,6 +163,24 @@ def _operand(definition: Definition, value: object, axes: tuple[str, str], call:
     if node.op != "define_tensor":
         raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
     return _Operand(node, axes, in_memory(node, axes, call))
+
+
+def _require_batch(call: str, *operands: _Operand) -> None:
+    """One batch is not repeated along another: one matrix is, where an operand is that."""
+    sizes = [_fixed(x.node)[0] for x in operands if "B" in x.axes]
+    if 1 in sizes and set(sizes) != {1}:
+        raise UnsupportedError(
+            f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
+        )
+
+
+def _rank(definition: Definition, node: Node | None) -> int:
+    """Number of dimensions of the input behind operations that move no data; 0 if there is none."""
+    while node is not None and moves_no_data(node):
+        source = node.operands[0]
+        node = definition.node(source.name) if isinstance(source, Ref) else None
+    shape = node.get("shape") if node is not None else None
+    return len(shape) if isinstance(shape, tuple) else 0
 
 
 def _dtype(node: Node) -> DataType:
@@ -190,7 +227,7 @@ def _fixed(node: Node) -> tuple[int | None, ...]:
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:
     """Size of each axis that the definition fixes."""
-    found: dict[str, int | None] = {"M": None, "N": None, "K": None}
+    found: dict[str, int | None] = dict.fromkeys("BMNK")
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):
             if axis == "1":

@@ -41,7 +41,7 @@ def emit_fusion(
     operands: tuple[str, str],
     steps: Iterable[Step],
     outputs: Sequence[Step],
-    memory: tuple[str, str] = ("M", "N"),
+    memory: tuple[str, ...] = ("M", "N"),
     mn_major: Collection[str] = (),
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mma, then the epilogue.
@@ -52,44 +52,30 @@ def emit_fusion(
         steps: in an order in which they can be computed; those that no output needs are left out.
         outputs: the step of each output, which becomes a tensor in global memory; a copy of it
             where it is read inside the kernel as well, or is an output twice.
-        memory: rows and columns of the result: M and N, or exchanged.
+        memory: dimensions of the result in memory: rows and columns last, M and N or exchanged.
         mn_major: operands whose K is not contiguous.
     """
     e = _Emitter()
-    m, n = memory
     needed = _needed(outputs)
     spread = {s.source: s.spread for s in needed if s.op == "input"}
     for b in inputs:
-        text = (
-            _axes(spread[b.tensor], memory)
-            if b.tensor in spread
-            else (f"{m} K", f"{n} K")[b.tensor != operands[0]]
-        )
+        text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, "K"))
         e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
-    view_a, view_b = (
-        e.view(operand, text, flags)
-        for operand, text, flags in zip(
-            operands,
-            (f"{m} b{n} K", f"b{m} {n} K"),
-            ((False, True, False), (True, False, False)),
-            strict=True,
-        )
-    )
+    axes = {b.tensor: frozenset(b.axes) for b in inputs}
+    view_a, view_b = (e.view(x, axes[x], (*memory, "K")) for x in operands)
     # Inputs before the mma and all else after it: the epilogue is what follows the accumulator.
     first = ("input", "mma")
     order = sorted((s for s in steps if s in needed), key=lambda s: (*first, s.op).index(s.op))
     for s in order:
         if s.op == "input":
-            full = len(s.spread) == 2
-            flags = tuple(axis not in s.spread for axis in memory)
-            text = _result(s, memory)
-            e.made[s] = e.named[s.source] if full else e.view(s.source, text, flags)
+            full = len(s.spread) == len(memory)
+            e.made[s] = e.named[s.source] if full else e.view(s.source, s.spread, memory)
     read = [x for s in order for x in s.inputs]
     for s in order:
         direct = s.op != "input" and outputs.count(s) == 1 and s not in read
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
-            e.made[s] = e.add(s.dtype, where, f"{m} {n} rK")
+            e.made[s] = e.add(s.dtype, where, " ".join((*memory, "rK")))
             e.exprs.append(MmaOp(e.made[s], view_a, view_b))
         elif s.op != "input":
             e.step(s, where, memory)
@@ -108,14 +94,14 @@ def _needed(outputs: Iterable[Step]) -> set[Step]:
     return found
 
 
-def _axes(spread: frozenset[str], memory: tuple[str, str]) -> str:
+def _axes(spread: frozenset[str], memory: tuple[str, ...]) -> str:
     """The dimensions of an input."""
     return " ".join(axis for axis in memory if axis in spread)
 
 
-def _result(s: Step, memory: tuple[str, str]) -> str:
-    """The dimensions of a step: broadcast where it is the same for all indices."""
-    return " ".join(axis if axis in s.spread else f"b{axis}" for axis in memory)
+def _spread(spread: frozenset[str], memory: tuple[str, ...]) -> str:
+    """All dimensions: broadcast where there is no difference along them."""
+    return " ".join(axis if axis in spread else f"b{axis}" for axis in memory)
 
 
 class _Emitter:
@@ -144,11 +130,11 @@ class _Emitter:
             self.next_id += 1
         return tuple(made)
 
-    def add(self, dtype: DataType, memory: MemoryType, text: str, reversed_: bool = False) -> str:
-        """A new tensor, its dimensions in memory in reverse if asked for; its name."""
+    def add(self, dtype: DataType, memory: MemoryType, text: str, exchanged: bool = False) -> str:
+        """A new tensor, the last two dimensions exchanged in memory if asked for; its name."""
         domains = self.domains(text)
         name = f"T{len(self.tensors)}"
-        allocation = domains[::-1] if reversed_ else ()
+        allocation = (*domains[:-2], *domains[:-3:-1]) if exchanged else ()
         self.tensors.append(
             TensorView(name, dtype, memory, domains, domains, allocation=allocation)
         )
@@ -158,23 +144,23 @@ class _Emitter:
         """The tensor of that name."""
         return self.tensors[int(name[1:])]
 
-    def view(self, source: str, text: str, flags: tuple[bool, ...]) -> str:
-        """An input with broadcast dimensions where ``flags`` are true."""
+    def view(self, source: str, axes: frozenset[str], full: tuple[str, ...]) -> str:
+        """An input of dimensions ``axes`` with those of ``full``, the others broadcast."""
         name = self.named[source]
-        made = self.add(self.tensor(name).dtype, MemoryType.Global, text)
-        self.exprs.append(BroadcastOp(made, name, flags))
+        made = self.add(self.tensor(name).dtype, MemoryType.Global, _spread(axes, full))
+        self.exprs.append(BroadcastOp(made, name, tuple(axis not in axes for axis in full)))
         return made
 
-    def step(self, s: Step, where: MemoryType, memory: tuple[str, str]) -> None:
+    def step(self, s: Step, where: MemoryType, memory: tuple[str, ...]) -> None:
         """The expression of a cast or pointwise step."""
-        self.made[s] = name = self.add(s.dtype, where, _result(s, memory))
+        self.made[s] = name = self.add(s.dtype, where, _spread(s.spread, memory))
         inputs = tuple(self.made[x] if isinstance(x, Step) else x for x in s.inputs)
         if s.op == "cast" and isinstance(inputs[0], str):
             self.exprs.append(CastOp(name, inputs[0]))
         else:
             self.exprs.append(PointwiseOp(name, s.op, inputs))
 
-    def finish(self, outputs: Sequence[Step], memory: tuple[str, str]) -> Emitted:
+    def finish(self, outputs: Sequence[Step], memory: tuple[str, ...]) -> Emitted:
         """Copies for the outputs that are not stored directly."""
         names = []
         for s in outputs:

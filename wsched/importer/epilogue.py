@@ -37,12 +37,14 @@ class EpilogueImport:
         definition: what to import.
         matmul: its one linear or matmul.
         rounded: the type of the matmul's result.
+        dims: the dimensions of the matmul's result.
         steps: what has been made, in an order in which it can be computed.
     """
 
     definition: Definition
     matmul: Node
     rounded: DataType
+    dims: Dims = ("M", "N")
     steps: list[Step] = field(default_factory=list)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
@@ -56,12 +58,13 @@ class EpilogueImport:
         node = self.definition.node(name)
         if node is None or node.op in ("define_tensor", "define_scalar"):
             raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
-        if self.rank(Ref(name)) != 2:
+        if self.rank(Ref(name)) != len(self.dims):
             raise UnsupportedError(
-                f"the output {name} with {self.rank(Ref(name))} dimensions", "outputs [M, N]"
+                f"the output {name} with {self.rank(Ref(name))} dimensions",
+                f"outputs [{', '.join(self.dims)}]",
             )
-        step = self.operand(Ref(name), ("M", "N"))
-        if not isinstance(step, Step) or step.spread != {"M", "N"}:
+        step = self.operand(Ref(name), self.dims)
+        if not isinstance(step, Step) or step.spread != set(self.dims):
             raise UnsupportedError(
                 f"the output {name}, which is the same along a dimension of the matmul,",
                 "outputs that the matmul or a full matrix has a part in",
@@ -221,11 +224,12 @@ class EpilogueImport:
 
     def result(self, dims: Dims) -> Operand:
         """The matmul's result, rounded by whoever does not cast it to fp32."""
-        if dims != ("M", "N"):
-            raise UnsupportedError("a broadcast of the matmul's result", "the result as [M, N]")
+        if dims != self.dims:
+            whole = f"the result as [{', '.join(self.dims)}]"
+            raise UnsupportedError("a broadcast of the matmul's result", whole)
         total = self._same.get(("mma",))
         if total is None:
-            total = Step("mma", _FLOAT, (), frozenset("MN"))
+            total = Step("mma", _FLOAT, (), frozenset(self.dims))
             self._same[("mma",)] = total
             self.steps.append(total)
         bias = self.matmul.get("bias", (*self.matmul.operands[2:], None)[0])
@@ -288,7 +292,7 @@ class EpilogueImport:
                 shape = node.get("shape", ())
                 return len(shape) if isinstance(shape, tuple) else 0
             case "linear" | "matmul":
-                return 2
+                return len(self.dims)
             case "broadcast":
                 flags = node.get("is_broadcast_dim", (*node.operands[1:], ())[0])
                 return len(flags) if isinstance(flags, tuple) else 0

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Node, Value, text_of
 
-__all__ = ["Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]
+__all__ = ["Axes", "Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]
 
-Axes = tuple[str, str]
-"""Names of two extents, of which one varies faster in memory or comes last in a shape."""
+Axes = tuple[str, ...]
+"""Names of extents, in the order of a shape or of memory, there the contiguous one last."""
+
+T = TypeVar("T")
 
 _MOVES = ("permute", "stride_order")
 
@@ -40,14 +43,14 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
             is contiguous.
     """
     name, shape = node.results[0], node.get("shape")
-    if not isinstance(shape, tuple) or len(shape) != 2:
+    if not isinstance(shape, tuple) or len(shape) != len(axes):
         raise UnsupportedError(
-            f"{call} of {name} with shape {text_of(shape)}", "tensors with two dimensions"
+            f"{call} of {name} with shape {text_of(shape)}", "matrices, or batches of them"
         )
     if node.get("is_cpu", False):
         raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
-    order = node.get("stride_order") or (1, 0)
-    contiguity = node.get("contiguity", (True, True))
+    order = node.get("stride_order") or _row_major(axes)
+    contiguity = node.get("contiguity", (True,) * len(axes))
     if isinstance(contiguity, tuple) and contiguity[-1] is False:
         raise UnsupportedError(
             f"{call} of {name} [{', '.join(axes)}] with stride_order={text_of(order)}, "
@@ -60,24 +63,27 @@ def in_memory(node: Node, axes: Axes, call: str) -> Axes:
 def operand_axes(node: Node, axes: Axes) -> Axes:
     """Axes of what an operation that moves no data was applied to, given those of its result."""
     order = _argument(node)
-    if node.op == "permute" and order != (1, 0):
-        raise UnsupportedError(f"fd.ops.permute with dims={text_of(order)}", "dims=[1, 0]")
-    return (axes[1], axes[0]) if node.op == "permute" else axes
+    exchanged = _exchanged(tuple(range(len(axes))))
+    if node.op == "permute" and order != exchanged:
+        raise UnsupportedError(
+            f"fd.ops.permute with dims={text_of(order)}", f"dims={text_of(exchanged)}"
+        )
+    return _exchanged(axes) if node.op == "permute" else axes
 
 
-def result_layout(moves: Sequence[Node]) -> Result:
-    """The result of a matmul after operations that move no data, first to last.
+def result_layout(moves: Sequence[Node], axes: Axes = ("M", "N")) -> Result:
+    """The result of a matmul, of dimensions ``axes``, after operations that move no data.
 
     A permutation's result is stored row by row of its own, as nvFuser allocates what nobody gives
     a stride order.
 
     Raises:
-        UnsupportedError: a permutation or stride order of other than two dimensions.
+        UnsupportedError: a permutation or stride order of other than the last two dimensions.
     """
-    found = Result(("M", "N"), ("M", "N"))
+    found = Result(axes, axes)
     for node in moves:
         axes = operand_axes(node, found.axes)
-        order = _argument(node) if node.op == "stride_order" else (1, 0)
+        order = _argument(node) if node.op == "stride_order" else _row_major(axes)
         what = f"fd.ops.stride_order with stride_order={text_of(order)}"
         found = Result(axes, _ordered(axes, order, what))
     return found
@@ -90,6 +96,18 @@ def _argument(node: Node) -> Value:
 
 
 def _ordered(axes: Axes, order: Value, what: str) -> Axes:
-    if order not in ((1, 0), (0, 1)):
-        raise UnsupportedError(what, "[1, 0], [0, 1]")
-    return axes if order == (1, 0) else (axes[1], axes[0])
+    rows = _row_major(axes)
+    columns = _exchanged(rows)
+    if order not in (rows, columns):
+        raise UnsupportedError(what, f"{text_of(rows)}, {text_of(columns)}")
+    return axes if order == rows else _exchanged(axes)
+
+
+def _row_major(axes: Axes) -> tuple[int, ...]:
+    """The stride order of a tensor whose last dimension is contiguous, and so on."""
+    return tuple(reversed(range(len(axes))))
+
+
+def _exchanged(axes: tuple[T, ...]) -> tuple[T, ...]:
+    """With the last two exchanged: a matrix transposed, whatever is outside of it."""
+    return (*axes[:-2], *axes[:-3:-1])

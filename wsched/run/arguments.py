@@ -32,6 +32,9 @@ ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that
 FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
 """What to do about results that TMA cannot store."""
 
+_BETWEEN = ("row to row", "matrix to matrix")
+"""What the strides of a tensor lead from and to, behind that of its columns."""
+
 MAX_ELEMENTS = 1 << 31
 """Index arithmetic in the kernels is 32-bit."""
 
@@ -101,7 +104,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         elif binding.tensor in loaded:
             # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
             view = _as_result(fusion, tensor)
-            if not tma_reads(view, 0, 1):
+            if not _rows_by_tma(fusion, tensor):
                 tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         else:
@@ -110,7 +113,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:
-            matrices[binding.tensor] = _scalar(value, device)
+            matrices[binding.tensor] = _scalar(value, (1,) * len(fusion.product_axes), device)
     return Arguments(extents, matrices, device)
 
 
@@ -118,7 +121,7 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
     """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
     by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
-    if not all(tma_reads(_as_result(fusion, by_name[name]), 0, 1) for name in names):
+    if not all(_rows_by_tma(fusion, by_name[name]) for name in names):
         return None
     return tuple(fusion.tensor(name).dtype for name in names)
 
@@ -126,7 +129,13 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
 def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
     """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
     by_row, by_col = fusion.result_axes
-    return tensor.T if by_row > by_col else tensor
+    return tensor.mT if by_row > by_col else tensor
+
+
+def _rows_by_tma(fusion: Fusion, tensor: torch.Tensor) -> bool:
+    """Whether TMA can read a matrix of the result's size by the rows of the product."""
+    view = _as_result(fusion, tensor)
+    return tma_reads(view, view.dim() - 2, view.dim() - 1)
 
 
 def _loaded(fusion: Fusion) -> frozenset[str]:
@@ -151,11 +160,11 @@ def device_of(inputs: Sequence[Any]) -> torch.device:
     return found
 
 
-def _scalar(value: float, device: torch.device) -> torch.Tensor:
+def _scalar(value: float, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
     """A run-time scalar as the kernel reads it: one fp32 element in global memory."""
     import torch
 
-    return torch.full((1, 1), value, dtype=torch.float32, device=device)
+    return torch.full(shape, value, dtype=torch.float32, device=device)
 
 
 def epilogue_matrix(
@@ -174,8 +183,8 @@ def epilogue_matrix(
     tensor = _rows_by_columns(fusion, binding, tensor)
     if fusion.result_axes[1] not in binding.axes or _vector(tensor) >= vector:
         return tensor
-    if vector > 1 and tensor.shape[1] % vector:
-        columns = tensor.shape[1]
+    if vector > 1 and tensor.shape[-1] % vector:
+        columns = tensor.shape[-1]
         raise UnsupportedError(f"{what} with {columns} columns", "an even number of columns", ONE)
     return tensor.clone(memory_format=contiguous_format)
 
@@ -192,7 +201,7 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
             continue
         if binding.tensor not in by_tma:
             view = _rows_by_columns(fusion, binding, tensor)
-            if view.shape[1] % 2 or _vector(view) == 1:
+            if view.shape[-1] % 2 or _vector(view) == 1:
                 return False
     return True
 
@@ -212,19 +221,24 @@ def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
 
 
 def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
-    """An input of the epilogue as a matrix, with 1 row or column where it is repeated."""
-    sizes = dict(zip(binding.axes, tensor.shape, strict=True))
-    rows, cols = (sizes.get(axis, 1) for axis in fusion.result_axes)
-    return tensor.reshape(rows, cols) if tensor.dim() != 2 else _as_result(fusion, tensor)
+    """An input of the epilogue with the product's dimensions, of size 1 where it is repeated."""
+    if tuple(binding.axes) == fusion.product_axes:
+        return tensor
+    one = tuple(0 if axis == "1" else slice(None) for axis in binding.axes)
+    axes = [axis for axis in binding.axes if axis != "1"]
+    wanted = fusion.product_axes
+    tensor = tensor[one].permute([axes.index(axis) for axis in wanted if axis in axes])
+    return tensor[tuple(slice(None) if axis in axes else None for axis in wanted)]
 
 
 def _vector(tensor: torch.Tensor) -> int:
-    """Columns of a matrix that can be accessed at once: 2, 1, or 0 if they are apart."""
-    (rows, cols), (row, col) = tensor.shape, tensor.stride()
+    """Columns of matrices that can be accessed at once: 2, 1, or 0 if they are apart."""
+    (*sizes, cols), (*strides, col) = tensor.shape, tensor.stride()
     pair = 2 * tensor.element_size()
     if col != 1 and cols > 1:
         return 0
-    return 1 if cols % 2 or tensor.data_ptr() % pair or (rows > 1 and row % 2) else 2
+    odd = any(n > 1 and step % 2 for n, step in zip(sizes, strides, strict=True))
+    return 1 if cols % 2 or tensor.data_ptr() % pair or odd else 2
 
 
 def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -276,26 +290,27 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
     order = _in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
-    (rows, cols), (row, col) = tensor.shape, tensor.stride()
-    if not rows or not cols:
-        return tensor.as_strided((rows, cols), (-(-max(cols, 1) // 8) * 8, 1))
-    if rows * cols >= MAX_ELEMENTS:
-        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
+    (*sizes, cols), (*strides, col) = tensor.shape, tensor.stride()
+    if 0 in tensor.shape:
+        row = -(-max(cols, 1) // 8) * 8
+        return tensor.as_strided(tensor.shape, (*(row for _ in sizes), 1))
+    _refuse_large(tensor, what)
     if col != 1 and cols > 1:
         raise UnsupportedError(
-            f"{what} with stride {col} along {order[1]}",
-            f"{order[1]} contiguous (stride 1)",
+            f"{what} with stride {col} along {order[-1]}",
+            f"{order[-1]} contiguous (stride 1)",
             "A kernel is for one order of memory: compile one for these inputs"
             if binding in fusion.inputs
             else "",
         )
-    row_bytes = row * tensor.element_size()
-    if rows > 1 and (row_bytes % TMA_STRIDE_ALIGN or not row_bytes):
-        raise UnsupportedError(
-            f"{what} with {row_bytes} bytes from row to row",
-            f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
-            FROM_REGISTERS if binding in fusion.outputs else "",
-        )
+    for n, step, between in zip(sizes[::-1], strides[::-1], _BETWEEN, strict=False):
+        apart = step * tensor.element_size()
+        if n > 1 and (apart % TMA_STRIDE_ALIGN or not apart):
+            raise UnsupportedError(
+                f"{what} with {apart} bytes from {between}",
+                f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
+                FROM_REGISTERS if binding in fusion.outputs else "",
+            )
     if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
         raise UnsupportedError(
             f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
@@ -317,12 +332,11 @@ def stored_matrix(
     order = _in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
-    (rows, cols), row = tensor.shape, tensor.stride(0)
-    if not rows or not cols:
+    if 0 in tensor.shape:
         return tensor
-    if rows * cols >= MAX_ELEMENTS:
-        raise UnsupportedError(f"{what} with {rows} x {cols} elements", "fewer than 2**31 elements")
-    if (found := _vector(tensor)) == 0 or (rows > 1 and row < cols):
+    _refuse_large(tensor, what)
+    (*_, rows, cols), row = tensor.shape, tensor.stride(-2)
+    if (found := _vector(tensor)) == 0 or _overlaps(tensor):
         strides = ", ".join(map(str, tensor.stride()))
         raise UnsupportedError(
             f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
@@ -337,6 +351,23 @@ def stored_matrix(
             ONE,
         )
     return tensor
+
+
+def _refuse_large(tensor: torch.Tensor, what: str) -> None:
+    if tensor.numel() >= MAX_ELEMENTS:
+        sizes = " x ".join(map(str, tensor.shape))
+        raise UnsupportedError(f"{what} with {sizes} elements", "fewer than 2**31 elements")
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether dimensions do not lie one outside the other in memory, so that elements may meet."""
+    span = 1
+    for n, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if n > 1:
+            if step < span:
+                return True
+            span += step * (n - 1)
+    return False
 
 
 def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:

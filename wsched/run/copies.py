@@ -40,9 +40,11 @@ def _obstacle(tensor: torch.Tensor, rows: int, cols: int) -> str:
         return ""
     if tensor.stride(cols) != 1 and tensor.shape[cols] > 1:
         return f"stride {tensor.stride(cols)} between neighbours"
-    row_bytes = tensor.stride(rows) * tensor.element_size()
-    if tensor.shape[rows] > 1 and (row_bytes <= 0 or row_bytes % TMA_STRIDE_ALIGN):
-        return f"{row_bytes} bytes from row to row, no positive multiple of {TMA_STRIDE_ALIGN}"
+    for dim in range(tensor.dim()):
+        step = tensor.stride(dim) * tensor.element_size()
+        if dim != cols and tensor.shape[dim] > 1 and (step <= 0 or step % TMA_STRIDE_ALIGN):
+            what = "row to row" if dim == rows else "matrix to matrix"
+            return f"{step} bytes from {what}, no positive multiple of {TMA_STRIDE_ALIGN}"
     if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
         return f"it starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}"
     return ""
@@ -55,8 +57,8 @@ def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
         if _is_operand(binding, tensor) and _unreadable(tensor):
             rows, cols = _order(fusion, binding)
             pitch = _pitch(tensor, cols)
-            written = tensor.shape[rows] * pitch * tensor.element_size()
-            read = tensor.shape[rows] * tensor.shape[cols] * tensor.element_size()
+            read = tensor.numel() * tensor.element_size()
+            written = tensor.numel() // max(tensor.shape[cols], 1) * pitch * tensor.element_size()
             reason = _obstacle(tensor, rows, cols)
             found.append(Copy(f"input {position}", reason, read + written))
     return tuple(found)
@@ -105,17 +107,20 @@ def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _is_operand(binding: TensorBinding, tensor: Any) -> bool:
-    named = "K" in binding.axes and hasattr(tensor, "data_ptr") and tensor.dim() == 2
+    if "K" not in binding.axes or not hasattr(tensor, "data_ptr"):
+        return False
+    named = tensor.dim() == len(binding.axes)
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 
 def _unreadable(tensor: torch.Tensor) -> bool:
-    return not tma_reads(tensor, 0, 1) and not tma_reads(tensor, 1, 0)
+    rows, cols = tensor.dim() - 2, tensor.dim() - 1
+    return not tma_reads(tensor, rows, cols) and not tma_reads(tensor, cols, rows)
 
 
 def _order(fusion: Fusion, binding: TensorBinding) -> tuple[int, int]:
     """Which dimensions of the caller's tensor the kernel takes for rows and columns."""
-    rows, cols = (str(d.extent) for d in fusion.tensor(binding.tensor).in_memory)
+    *_, rows, cols = (str(d.extent) for d in fusion.tensor(binding.tensor).in_memory)
     return binding.axes.index(rows), binding.axes.index(cols)
 
 
@@ -130,6 +135,9 @@ def _aligned(fusion: Fusion, binding: TensorBinding, source: Buffer) -> Buffer:
     """The buffer of a copy: the caller's dimensions, rows a multiple of 16 bytes apart."""
     rows, cols = _order(fusion, binding)
     step = TMA_STRIDE_ALIGN // binding.dtype.bytes
-    strides: list[Expr] = [ONE, ONE]
-    strides[rows] = ceildiv(source.shape[cols], step) * step
+    strides: list[Expr] = [ONE] * len(source.shape)
+    strides[rows] = pitch = ceildiv(source.shape[cols], step) * step
+    whole = source.shape[rows] * pitch
+    for dim in reversed(range(len(strides) - 2)):
+        strides[dim], whole = whole, source.shape[dim] * whole
     return replace(source, name=f"{source.name}_copy", strides=tuple(strides))

@@ -32,17 +32,17 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     orders = []
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
-        if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == 2:
+        if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared):
             order = _order(binding, tensor, declared)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))
 
 
 def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order) -> Order:
-    candidates = (declared, declared[::-1])
+    candidates = (declared, (*declared[:-2], *declared[:-3:-1]))
     for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
         for order in candidates:
-            rows, cols = (binding.axes.index(name) for name in order)
+            *_, rows, cols = (binding.axes.index(name) for name in order)
             if fits(tensor, rows, cols):
                 return order
     return declared

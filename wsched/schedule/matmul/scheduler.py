@@ -132,26 +132,32 @@ def _cache_matrix(s: Schedule, tv: str) -> str:
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """``[M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
+    """``[(B), M, N, (K)]`` to ``[cta, (tile), (group), (part), (k), Mi, Ni, (Ki)]``.
+
+    A batch dimension is outside of the grid of tiles: all tiles of a matrix, then of the next.
 
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
     """
     tile, cluster = params.output_tile, params.cluster_dims
-    has_k = len(s.tensor(tv).loop) == 3
+    b = len(s.fusion.product_axes) - 2
+    m, n, k = b, b + 1, b + 2
+    has_k = len(s.tensor(tv).loop) > k
     if has_k:
-        s.split(tv, 2, tile.k, labels=("k", "Ki"))
-    s.split(tv, 1, tile.n, labels=("No", "Ni"))
-    s.split(tv, 0, tile.m, labels=("Mo", "Mi"))
-    s.reorder(tv, {2: 1, 4: 2} if has_k else {2: 1})
+        s.split(tv, k, tile.k, labels=("k", "Ki"))
+    s.split(tv, n, tile.n, labels=("No", "Ni"))
+    s.split(tv, m, tile.m, labels=("Mo", "Mi"))
+    s.reorder(tv, {m + 2: n, m + 4: k} if has_k else {m + 2: n})
     clustered = cluster.m * cluster.n > 1
     if clustered:
-        s.split(tv, 1, cluster.n, labels=("Nc", "ctaN"))
-        s.split(tv, 0, cluster.m, labels=("Mc", "ctaM"))
-        s.reorder(tv, {2: 1})
-    axes = (0, 1) if params.cta_order is TileRasterizationOrder.RowMajor else (1, 0)
+        s.split(tv, n, cluster.n, labels=("Nc", "ctaN"))
+        s.split(tv, m, cluster.m, labels=("Mc", "ctaM"))
+        s.reorder(tv, {m + 2: n})
+    axes = (m, n) if params.cta_order is TileRasterizationOrder.RowMajor else (n, m)
     groups_of = params.grid_traversal_factor[0]
     label = "tiles" if params.persistent or clustered else "cta"
     s.merge(tv, *axes, traversal=groups_of if groups_of > 1 else 0, label=label)
+    for outer in reversed(range(b)):
+        s.merge(tv, outer, label=label)
     if params.stream_k:
         _tile_of_stages(s, tv, params)
         return

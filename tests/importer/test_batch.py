@@ -1,0 +1,104 @@
+"""Matmuls with a batch dimension: the canonical fusion, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import Fusion, IterType
+from wsched.importer import build_fusion, record_text
+
+MATRIX = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)"
+BATCH = MATRIX.replace("-1, -1", "-1, -1, -1").replace("True, True", "True, True, True")
+MATMUL = "y = fd.ops.matmul(a, b)"
+
+
+def build(*lines: str) -> Fusion:
+    name = lines[-1].split(" = ")[0]
+    body = "".join(f"    {line}\n" for line in lines)
+    return build_fusion(
+        record_text(f"def f(fd: FusionDefinition):\n{body}    fd.add_output({name})\n")
+    )
+
+
+def of(size: int) -> str:
+    """A batch of a fixed size."""
+    return BATCH.replace("[-1,", f"[{size},")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "domains"),
+    [
+        (BATCH, BATCH, "B M bN K B bM N K"),
+        (BATCH, MATRIX, "B M bN K bB bM N K"),
+        (MATRIX, BATCH, "bB M bN K B bM N K"),
+        (of(1), of(1), "B M bN K B bM N K"),
+    ],
+)
+def test_a_batch(a: str, b: str, domains: str) -> None:
+    """Outside of rows and columns; an operand that has none is the same for all of it."""
+    f = build(f"a = {a}", f"b = {b}", MATMUL)
+    found = [
+        ("b" if d.iter_type is IterType.Broadcast else "") + d.label
+        for name in (f.mma.a, f.mma.b)
+        for d in f.tensor(name).logical
+    ]
+    assert " ".join(found) == domains
+    assert f.product_axes == f.outputs[0].axes == ("B", "M", "N")
+
+
+def test_order_of_memory() -> None:
+    """The last two dimensions may be exchanged: by a stride order, or by a permutation."""
+    columns = BATCH.replace("dtype", "stride_order=[2, 0, 1], dtype")
+    moved = "t = fd.ops.permute(y, dims=[0, 2, 1])"
+    f = build(f"a = {columns}", f"b = {BATCH}", MATMUL, moved)
+    assert f.product_axes == f.outputs[0].axes == ("B", "N", "M")
+    assert [str(d.extent) for d in f.tensor(f.inputs[0].tensor).in_memory] == ["B", "K", "M"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (
+            (f"a = {BATCH}", f"b = {BATCH}", "y = fd.ops.linear(a, b)"),
+            "fd.ops.linear of b with shape [-1, -1, -1]",
+            "matrices, or batches of them",
+        ),
+        (
+            (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1,')}", f"b = {BATCH}", MATMUL),
+            "fd.ops.matmul of a with shape [-1, -1, -1, -1]",
+            "matrices, or batches of them",
+        ),
+        (
+            (f"a = {BATCH}", f"b = {of(1)}", MATMUL),
+            "fd.ops.matmul of a batch of 1 and a larger one",
+            "batches of the same size, or a matrix",
+        ),
+        (
+            (f"a = {of(2)}", f"b = {of(3)}", MATMUL),
+            "fd.ops.matmul with B = 2 and 3",
+            "one size of B",
+        ),
+        (
+            (f"a = {BATCH}", f"b = {BATCH}", MATMUL, "z = fd.ops.permute(y, dims=[1, 0, 2])"),
+            "fd.ops.permute with dims=[1, 0, 2]",
+            "dims=[0, 2, 1]",
+        ),
+        (
+            (f"a = {BATCH.replace('dtype', 'stride_order=[1, 2, 0], dtype')}", f"b = {BATCH}")
+            + (MATMUL,),
+            "a with stride_order=[1, 2, 0]",
+            "[2, 1, 0], [2, 0, 1]",
+        ),
+        (
+            (f"a = {BATCH}", f"b = {BATCH}", f"c = {MATRIX}", MATMUL)
+            + ("z = fd.ops.add(fd.ops.broadcast(y, [False, False, False, True]), c)",),
+            "the output z with 4 dimensions",
+            "outputs [B, M, N]",
+        ),
+    ],
+)
+def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines)
+    assert (error.value.what, error.value.supported) == (what, supported)
