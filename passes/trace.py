@@ -167,7 +167,7 @@ def _tile_spans(body: Body, main: int, tile: Expr) -> Iterator[_Span]:
     while last + 1 < len(body) and isinstance(body[last + 1], WgmmaWait):
         last += 1
     yield _Span("main_loop", main, last, tile)
-    for i, stmt in enumerate(body):
+    for i, stmt in enumerate(body[:main]):  # those behind it are the epilogue's
         if isinstance(stmt, BarSync):
             yield _Span("turn", i, i, tile)
     first = last + 1

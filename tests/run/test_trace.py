@@ -96,6 +96,13 @@ def test_epilogues_under_main_loops_only_in_ping_pong() -> None:
     assert not named(cooperative, "turn")
 
 
+@pytest.mark.parametrize("name", ["coop_128x64", "cluster_tile_per_cta", "pipelined_tile_per_cta"])
+def test_barriers_of_an_epilogue_without_chunks_are_no_turns(name: str) -> None:
+    trace = run(kernel(SCHEDULES[name]), Problem(256, 64, 128, 2))
+    assert not named(trace, "turn")
+    assert named(trace, "epilogue")
+
+
 @pytest.mark.parametrize("adversary", get_args(Adversary))
 def test_main_loops_are_apart_whatever_the_timing(adversary: Adversary) -> None:
     for seed in range(3):
