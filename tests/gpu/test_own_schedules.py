@@ -1,0 +1,64 @@
+"""Schedules by hand and drawn at random on a real GPU: what the proof accepts runs right there too."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.legality.draws import draw
+from tests.legality.test_by_hand import MADE, RUN
+from wsched.fusion import Fusion
+from wsched.run.compiled import compile_plan
+from wsched.run.input_error import InputError
+from wsched.run.kernel_name import schedule_name
+from wsched.schedule.options import KernelOptions
+from wsched.schedule.plan import Plan, plan
+
+pytestmark = pytest.mark.gpu
+
+SIZES = ((200, 136, 264), (72, 520, 64), (1000, 88, 40), (65, 264, 1032), (64, 64, 0))
+"""M, N and K: few and many tiles, odd numbers of them, K of none to many slices."""
+
+DRAWS = 24
+"""Schedules that are drawn from each seed."""
+
+
+def require_right(made: Plan) -> None:
+    """Small integers, whose sums are exact in any order, against torch."""
+    import torch
+
+    fusion, options = made.fusion, KernelOptions()
+    kernel = compile_plan(made, options, schedule_name(fusion, options))
+    for seed, (m, n, k) in enumerate(SIZES):
+        size, random = {"M": m, "N": n, "K": k}, torch.Generator("cuda").manual_seed(seed)
+        inputs = [
+            torch.randint(-2, 3, [size[a] for a in b.axes], generator=random, device="cuda")
+            .to(getattr(torch, b.dtype.element.torch))
+            for b in fusion.inputs
+        ]  # fmt: skip
+        wanted = inputs[0].float() @ inputs[1].float().T
+        for residual in inputs[2:]:
+            wanted = wanted + residual.float()
+        for result in kernel(*inputs):
+            assert torch.equal(result, wanted.to(result.dtype)), (m, n, k)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_by_hand(name: str) -> None:
+    require_right(plan(MADE[name]()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn(seed: int) -> None:
+    ran = 0
+    for n in range(DRAWS):
+        fusion: Fusion = draw(Random(10_000 + DRAWS * seed + n))
+        try:
+            made = plan(fusion)
+            require_right(made)
+            ran += 1
+        except (ScheduleError, UnsupportedError, InputError):
+            continue
+    assert ran >= DRAWS // 12
