@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import ScheduleError
-from tests.schedule.fusions import ON_TIDY, tiled
+from tests.schedule.fusions import ON_TIDY, cached, tile, tiled
 from wsched.fusion import (
     CircularBuffer,
     CircularBufferType,
@@ -45,6 +45,52 @@ def test_missing_merge() -> None:
         "  legal here: merge('T6', 1, 2)",
         "  in:",
     ]
+
+
+def offered(s: Schedule, kind: CircularBufferType = ON_TIDY) -> tuple[str, ...]:
+    with pytest.raises(ScheduleError) as error:
+        s.circular_buffer("T6", 4, 2, kind)
+    return error.value.legal
+
+
+def test_missing_box() -> None:
+    """What the refusal offers is legal, and enough."""
+    s = cached()
+    tile(s, "T6", (128, 256, 64), strided=True)
+    assert offered(s) == (
+        "parallelize('T6', [3, 4, 5], ParallelType.Bulk)",
+        "merge('T6', 1, 2)",
+    )
+    assert offered(s, Pipelined()) == offered(s)
+    s.parallelize("T6", [3, 4, 5], ParallelType.Bulk)
+    s.merge("T6", 1, 2)
+    s.circular_buffer("T6", 4, 2, ON_TIDY)
+
+
+def test_missing_part_of_a_box() -> None:
+    s = merged()
+    s.parallelize("T6", 2, ParallelType.Serial)
+    assert offered(s) == ("parallelize('T6', [2], ParallelType.Bulk)",)
+
+
+def test_chunks_of_a_dimension_are_no_box() -> None:
+    """Of two parts of a dimension the inner one is in the box, the other one steps."""
+    s = cached()
+    tile(s, "T6", (128, 256, 64), strided=True)
+    s.merge("T6", 1, 2)
+    s.split("T6", 3, 64, labels=("chunk", "Ni"))
+    s.reorder("T6", {3: 2})
+    assert offered(s) == (
+        "parallelize('T6', [3, 4, 5], ParallelType.Bulk)",
+        "merge('T6', 1, 2)",
+    )
+
+
+def test_no_box_where_the_stage_is_said_to_begin() -> None:
+    s = merged()
+    for axis in (2, 3, 4):
+        s.parallelize("T6", axis, ParallelType.Serial)
+    assert offered(s, WarpSpecialized(ParallelType.TIDy, None, 3)) == ("merge('T6', 1, 2)",)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,9 @@ def test_every_load_is_buffered() -> None:
         "every TMA cacheAfter tensor is circular-buffered; T7 is not",
     )
     with pytest.raises(ScheduleError) as error:
+        load_relation(merged().fusion)
+    assert error.value.why == "every TMA cacheAfter tensor is circular-buffered; T6, T7 are not"
+    with pytest.raises(ScheduleError) as error:
         load_relation(linear())
     assert str(error.value) == (
         "ScheduleError[circular-buffer]: no circular_buffer: no tensor is loaded by TMA: "

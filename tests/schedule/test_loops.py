@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.batches import batched
-from tests.schedule.fusions import CLASSES, PING_PONG, linear
+from tests.schedule.fusions import CLASSES, PING_PONG, cached, linear, tile
 from tests.schedules import dynamic
 from wsched.front.known import import_fusion
 from wsched.schedule import load_relation, loops_text, schedule_matmul
@@ -46,3 +46,30 @@ def test_tiles_that_are_dealt_out(name: str, golden: object) -> None:
     f = schedule_matmul(linear(), dynamic(CLASSES[name]))
     assert loops_text(f) + "\n" + str(load_relation(f)) == golden
     assert side_by_side(f).splitlines()[-1] in loops_text(f).splitlines()
+
+
+def test_loops_of_one_label_and_two_extents() -> None:
+    """A is loaded 62 of K at a time, B and the sum take 64: no extent hides another."""
+    s = cached()
+    for tv, step in (("T6", 62), ("T7", 64), ("T4", 64)):
+        tile(s, tv, (128, 256, step), strided=True)
+    below = side_by_side(s.fusion).split("extents\n")[1].splitlines()
+    assert below == [
+        "  tiles        = ceildiv(M, 128) * ceildiv(N, 256)",
+        "  cta          = %nctaid.x",
+        "  tile         = ceildiv(tiles, %nctaid.x)",
+        "  k of T6      = ceildiv(K, 62)",
+        "  k of T7, T4  = ceildiv(K, 64)",
+        "  Mi           = 128",
+        "  Ni           = 256",
+        "  Ki of T6     = 62",
+        "  Ki of T7, T4 = 64",
+    ]
+
+
+def test_merged_dimensions_of_one_label_and_two_extents() -> None:
+    """A name that would stand for two extents is not given."""
+    s = cached()
+    for tv, rows in (("T6", 64), ("T7", 128), ("T4", 128)):
+        tile(s, tv, (rows, 256, 64), strided=True)
+    assert "tiles" not in side_by_side(s.fusion) + loops_text(s.fusion)

@@ -18,7 +18,7 @@ from wsched.fusion import (
     loop_text,
     type_text,
 )
-from wsched.schedule.nest import BOX, Loop, Node, nest
+from wsched.schedule.nest import BOX, Loop, Node, leaves, nest
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.subdags import subdags
@@ -52,10 +52,11 @@ def side_by_side(fusion: Fusion) -> str:
     """Both nests beside each other, loops by their labels; the extents of all loops below.
 
     A loop without a mark is serial, an expression ends with the box or fragment that it moves.
+    Where loops of one label have several extents, each is given with the tensors in its loops.
     """
     parts, graph = subdags(fusion), TransformGraph(fusion)
     words = _words(graph)
-    extents = {word.name: str(extent) for extent, word in words.items()}
+    found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
     columns = []
     for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
         lines = [title, "-" * len(title)]
@@ -65,13 +66,29 @@ def side_by_side(fusion: Fusion) -> str:
             if isinstance(node, Loop):
                 d = node.domain
                 text = f"for {d.label}{_mark(t, d)}"
-                extents[d.label] = str(_in_words(d.extent, words))
+                extent = str(_in_words(d.extent, words))
+                inside = found.setdefault(d.label, {}).setdefault(extent, {})
+                inside.update((x.name, None) for x in leaves(node))
             lines.append("  " * depth + text)
         columns.append(lines)
-    wide, name = max(map(len, columns[0])), max(map(len, extents))
+    wide = max(map(len, columns[0]))
     rows = [f"{a:{wide}}   {b}".rstrip() for a, b in zip_longest(*columns, fillvalue="")]
-    below = [f"  {label:{name}} = {extent}" for label, extent in extents.items()]
-    return "\n".join([*rows, "", "extents", *below, *_dealt(graph)]) + "\n"
+    return "\n".join([*rows, "", "extents", *_table(found), *_dealt(graph)]) + "\n"
+
+
+_Extents = dict[str, dict[str, dict[str, None]]]
+"""The extents of the loops of each label, and the tensors that are computed in them."""
+
+
+def _table(found: _Extents) -> list[str]:
+    """A line for each label and extent; tensors are named where the label has several."""
+    rows = [
+        (f"{label} of {', '.join(names)}" if len(extents) > 1 and names else label, extent)
+        for label, extents in found.items()
+        for extent, names in extents.items()
+    ]
+    wide = max(len(label) for label, _ in rows)
+    return [f"  {label:{wide}} = {extent}" for label, extent in rows]
 
 
 def _dealt(graph: TransformGraph) -> list[str]:
@@ -90,10 +107,12 @@ def _load_title(fusion: Fusion) -> str:
 
 
 def _words(graph: TransformGraph) -> dict[Expr, Var]:
-    """Labels of merged groups that are split again, by their extents."""
+    """Labels of merged groups that are split again, by their extents; no label of two of them."""
     split = {s.inputs[0] for s in graph.steps if isinstance(s.transform, Split)}
-    merged = [s.outputs[0] for s in graph.steps if isinstance(s.transform, Merge)]
-    return {g.extent: Var(g.label) for g in merged if g in split}
+    made = [s.outputs[0] for s in graph.steps if isinstance(s.transform, Merge)]
+    merged = {g.extent: g.label for g in made if g in split}
+    labels = list(merged.values())
+    return {e: Var(label) for e, label in merged.items() if labels.count(label) == 1}
 
 
 def _in_words(e: Expr, words: Mapping[Expr, Var]) -> Expr:

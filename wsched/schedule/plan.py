@@ -117,7 +117,7 @@ def plan(fusion: Fusion) -> Plan:
     check_grid(fusion, cluster)
     check_inlining(fusion, graph)
     check_places(fusion, graph)
-    check_storage(fusion)
+    check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
     parts = tuple(_parts(fusion, relations))
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}

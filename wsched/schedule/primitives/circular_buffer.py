@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from lowering.ground.expr import Const
 from lowering.target.hopper import HOPPER
 from wsched.fusion import (
     CircularBuffer,
     CircularBufferType,
     Fusion,
+    IterDomain,
     MemoryType,
     ParallelType,
     Pipelined,
     Record,
+    Split,
     TensorView,
+    WarpSpecialized,
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
@@ -122,10 +126,47 @@ def _slice_reasons(new: TensorView) -> Reasons:
 
 
 def _legal(new: TensorView) -> tuple[str, ...]:
-    """The merges that leave one serial loop."""
+    """The calls that leave one serial loop: the box to TMA, and merges of what is left."""
     serial = serial_left_of_slice(new) if 0 < new.slice_position <= len(new.loop) else ()
+    box = _box(new, serial)
+    calls: tuple[str, ...] = ()
+    if box and len(box) < len(serial):
+        calls = (str(Record("parallelize", (new.name, list(box), ParallelType.Bulk))),)
+        serial = serial[: -len(box)]
     adjacent = all(b == a + 1 for a, b in pairwise(serial))
     if len(serial) < 2 or not adjacent:
-        return ()
+        return calls
     call = f"merge({new.name!r}, {serial[0]}, {serial[0] + 1})"
-    return (call,) * (len(serial) - 1)
+    return calls + (call,) * (len(serial) - 1)
+
+
+def _box(new: TensorView, serial: tuple[int, ...]) -> tuple[int, ...]:
+    """The innermost serial loops that look like a box, where nobody said where a stage begins.
+
+    Each has an extent that is known and is the innermost part of a dimension of its own.
+    """
+    b = new.circular_buffer
+    if b is None or (
+        isinstance(b.type, WarpSpecialized) and b.type.stage_slice_position is not None
+    ):
+        return ()
+    taken = {_dimension(new, d) for d in new.loop[new.slice_position :]}
+    found: list[int] = []
+    for p, right in zip(reversed(serial), range(new.slice_position - 1, -1, -1), strict=False):
+        d = new.loop[p]
+        of = _dimension(new, d)
+        if p != right or of is None or of in taken or not isinstance(d.extent, Const):
+            break
+        taken.add(of)
+        found.insert(0, p)
+    return tuple(found)
+
+
+def _dimension(t: TensorView, d: IterDomain) -> IterDomain | None:
+    """The dimension that a loop is a part of; None for a loop over several."""
+    made = {x.id: s for s in t.transforms for x in s.outputs}
+    while (step := made.get(d.id)) is not None:
+        if not isinstance(step, Split):
+            return None
+        d = step.input
+    return next((x for x in t.logical if x.id == d.id), None)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from wsched.fusion import Fusion, IterType, Record, TensorView, WarpSpecialized
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.words import labels, words
 
 __all__ = ["check_inline_at", "deepest_inlining", "inline_at"]
 
@@ -66,7 +67,8 @@ def _differences(graph: TransformGraph, t: TensorView, c: TensorView, position: 
             return [f"{c.name} has only {len(c.loop)} loops"]
         other = c.loop[p]
         if graph.group(d) != graph.group(other):
-            return [f"loop {p} of {t.name} is {d.label}, that of {c.name} is {other.label}"]
+            (mine,), (theirs,) = words(graph, labels(graph, [d]), labels(graph, [other]))
+            return [f"loop {p} of {t.name} is {mine}, that of {c.name} is {theirs}"]
         if d.parallel is not other.parallel:
             return [f"loop {d.label} is {d.parallel} on {t.name} and {other.parallel} on {c.name}"]
     return []

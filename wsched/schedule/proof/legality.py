@@ -36,6 +36,7 @@ from wsched.schedule.proof.roles import check_turns, consumers, count_roles
 from wsched.schedule.proof.sides import ROLES, Sides, find_sides
 from wsched.schedule.proof.stage import check_bystanders, check_cta_loops
 from wsched.schedule.proof.trim import Trimmed, find_tail, trim
+from wsched.schedule.proof.words import labels, words
 
 __all__ = ["load_relation", "load_relations"]
 
@@ -167,11 +168,12 @@ def _step_loops(sides: Sides, digits: Digits) -> tuple[Trimmed, ...]:
     for digit in digits.digits:
         d = loops.get(digit.group)
         if d is None:
-            names = ", ".join(d.label for d in compute.loop)
+            missing = [(digit.group, digit.group.label)]
+            (name,), names = words(sides.graph, missing, labels(sides.graph, compute.loop))
             raise sides.refuse(
                 "load-index",
-                f"the load loop {loop.label} counts {digit.group.label}, which is no loop of "
-                f"{compute.name} and made of none: those are {names}",
+                f"the load loop {loop.label} counts {name}, which is no loop of {compute.name} and "
+                f"made of none: those are {', '.join(names)}",
                 _SAME_FACTORS,
             )
         if d.parallel is not ParallelType.Serial and d.parallel not in ROLES:

@@ -28,6 +28,7 @@ from wsched.fusion import (
 from wsched.schedule.primitives.inline_at import check_inline_at, deepest_inlining
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
+from wsched.schedule.proof.words import runs, words
 
 __all__ = ["check_inlining", "check_memory", "check_places", "check_storage"]
 
@@ -110,11 +111,13 @@ def check_places(fusion: Fusion, graph: TransformGraph) -> None:
         for reader in fusion.consumers(t.name):
             theirs = _places(graph, reader)
             if mine.keys() != theirs.keys():
+                on = [runs(graph, p.values()) for p in (mine, theirs)]
+                here, there = (", ".join(w) or "no such loop" for w in words(graph, *on))
                 raise ScheduleError(
                     "place",
                     f"{reader.name} = {fusion.definition(reader.name)}",
-                    f"{t.name} is computed on {_names(mine)}, {reader.name}, which reads it, on "
-                    f"{_names(theirs)}: what a CTA or a warpgroup holds no other one can read",
+                    f"{t.name} is computed on {here}, {reader.name}, which reads it, on "
+                    f"{there}: what a CTA or a warpgroup holds no other one can read",
                     (f"split and parallelize {reader.name} as {t.name}",),
                     f"{nest_text(t)}\n{nest_text(reader)}",
                 )
@@ -134,11 +137,7 @@ def _places(graph: TransformGraph, t: TensorView, without: IterType | None = Non
     }
 
 
-def _names(places: Places) -> str:
-    return ", ".join(f"{d.label} [{d.parallel}]" for d in places.values()) or "no such loop"
-
-
-def check_storage(fusion: Fusion) -> None:
+def check_storage(fusion: Fusion, graph: TransformGraph) -> None:
     """What a tensor holds at a time has a size that is known when the kernel is made.
 
     Raises:
@@ -155,6 +154,14 @@ def check_storage(fusion: Fusion) -> None:
                 f"{t.name} would hold all of loop {d.label}, whose extent {d.extent} is not known "
                 f"when the kernel is made: what it holds is computed inside of {t.compute_at} of "
                 "its loops",
-                (str(Record("inline_at", (t.name, t.loop.index(d) + 1))),),
+                _inlinings(fusion, t, t.loop.index(d) + 1, graph),
                 nest_text(t),
             )
+
+
+def _inlinings(fusion: Fusion, t: TensorView, least: int, graph: TransformGraph) -> tuple[str, ...]:
+    """The calls with the smallest legal position from ``least`` on, and with the largest."""
+    positions = range(least, len(t.loop) + 1)
+    legal = [p for p in positions if not check_inline_at(fusion, t, p, graph)]
+    ends = dict.fromkeys((*legal[:1], *legal[-1:]))
+    return tuple(str(Record("inline_at", (t.name, p))) for p in ends)

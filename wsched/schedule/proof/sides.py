@@ -22,6 +22,7 @@ from wsched.fusion import (
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.words import runs, words
 
 __all__ = ["CTA_INDEX", "ROLES", "Sides", "find_sides"]
 
@@ -142,7 +143,8 @@ def _sides(
             why = (
                 f"{bare[0]} is not circular-buffered"
                 if len(loads) == 1
-                else f"every TMA cacheAfter tensor is circular-buffered; {', '.join(bare)} is not"
+                else f"every TMA cacheAfter tensor is circular-buffered; {', '.join(bare)} "
+                f"{'is' if len(bare) == 1 else 'are'} not"
             )
             wrote = str(fusion.definition(bare[0])) if len(loads) == 1 else _calls(fusion)
             raise ScheduleError("circular-buffer", wrote or "no circular_buffer", why, (), where)
@@ -161,10 +163,12 @@ def _check_alike(sides: Sides) -> None:
     first, *others = sides.loads
     for t in others:
         if _filled(sides, t) != _filled(sides, first):
+            left = (runs(sides.graph, x.loop[: x.slice_position]) for x in (first, t))
+            mine, theirs = map(", ".join, words(sides.graph, *left))
             raise sides.refuse(
                 "load-loop",
                 f"{first.name} and {t.name} fill one stage together, but their loops left of the "
-                f"stage differ: {_names(first)} and {_names(t)}",
+                f"stage differ: {mine} and {theirs}",
             )
 
 
@@ -176,7 +180,3 @@ def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
     counted, _ = load_digits(graph, loop, graph.known(sides.compute))
     beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
     return counted, beside
-
-
-def _names(t: TensorView) -> str:
-    return ", ".join(f"{d.label} [{d.parallel}]" for d in t.loop[: t.slice_position])
