@@ -266,6 +266,20 @@ def test_an_out_that_the_kernel_cannot_store(
     assert str(error.value) == text
 
 
+def test_an_out_that_the_kernel_of_a_schedule_by_hand_cannot_store() -> None:
+    """It has no parameters to change; what it does without is a copy."""
+    w = integers(32, 24)
+    s = wsched.Schedule.of(definition(), SCHEDULES["coop_128x64"])
+    kernel = wsched.compile(s, [X, w])
+    with pytest.raises(UnsupportedError) as error:
+        kernel(X, w, out=Frame(M, 32, BF16, 33, 0).out)
+    assert str(error.value) == (
+        "output 0 with 66 bytes from row to row is not supported; supported: positive multiples "
+        "of 16 bytes. Store the result with Set from registers, without the copy in shared "
+        "memory: then threads store results of any stride"
+    )
+
+
 def test_an_input_of_odd_columns_for_a_kernel_that_reads_pairs() -> None:
     text = epilogue("b: [-1]", "d = fd.ops.add(y, b)")
     params = direct(SCHEDULES["coop_128x64"], 2)
