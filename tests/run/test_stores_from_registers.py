@@ -233,7 +233,10 @@ def test_explained() -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
-ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+ONE = (
+    "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
+    "written call by call, makes a kernel that takes any"
+)
 
 
 @pytest.mark.parametrize(

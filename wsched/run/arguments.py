@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "bind", "extents_of", "torch_dtype"]
 
-ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+ONE = (
+    "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
+    "written call by call, makes a kernel that takes any"
+)
 """What to do about tensors of which threads cannot access two elements at once."""
 
 _BETWEEN = ("row to row", "matrix to matrix")
