@@ -1,4 +1,4 @@
-"""Schedules by hand and drawn at random on a real GPU: what the proof accepts runs right there too."""
+"""Schedules by hand and drawn at random on a real GPU: what is accepted runs right there too."""
 
 from __future__ import annotations
 
