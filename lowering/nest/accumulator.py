@@ -9,18 +9,19 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.ground.types import FragmentType
 from lowering.nest.domains import summed
-from lowering.nest.roles import ON_WARPGROUPS
 from lowering.nest.scope import CTA_INDEX
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
+from wsched.schedule.proof.sides import ROLES
 
 __all__ = ["Accumulator"]
 
-PARTS = "BIDx for tiles, BIDz for a constant number of parts of K"
-_HANDLED = (*CTA_INDEX, *ON_WARPGROUPS, *BOX, ParallelType.Serial)
+_HANDLED = (*CTA_INDEX, *ROLES, ParallelType.Serial, *BOX)
+_KINDS = "loops on " + ", ".join(str(p) for p in _HANDLED)
+_PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,14 @@ class Accumulator:
                 reads it is computed.
         """
         for d in t.loop:
-            part = d.parallel is ParallelType.BIDz
+            what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
+            if d.parallel not in _HANDLED:
+                raise _refused(t, what, _KINDS)
             one_each = summed(t, d) and d.extent == Const(relation.splits)
-            if d.parallel not in _HANDLED or (part and not one_each):
-                raise _refused(t, f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}", PARTS)
+            if d.parallel is ParallelType.BIDz and not one_each:
+                raise _refused(t, what, _PARTS)
         stepping = {s.domain.id for s in relation.steps}
-        outside = (*CTA_INDEX, *ON_WARPGROUPS)
+        outside = (*CTA_INDEX, *ROLES)
         inside = [d for d in t.loop if d.id not in stepping and d.parallel not in outside]
         repeated = frozenset(graph.group(d) for d in inside if d.parallel not in BOX)
         found = Accumulator(t, relation.steps, tile_of(t, inside), repeated)

@@ -7,7 +7,7 @@ from lowering.ground.expr import Const, Expr
 from wsched.fusion import IterDomain, TensorView
 from wsched.schedule.plan import Plan
 
-__all__ = ["cluster_dims", "cluster_size", "constant"]
+__all__ = ["cluster_dims", "constant"]
 
 
 def cluster_dims(plan: Plan, t: TensorView) -> list[IterDomain]:
@@ -18,14 +18,6 @@ def cluster_dims(plan: Plan, t: TensorView) -> list[IterDomain]:
     """
     made = [d for s in t.transforms for d in s.outputs]
     return [next(d for d in made if plan.graph.group(d) == g) for g in plan.cluster]
-
-
-def cluster_size(dims: list[IterDomain]) -> int:
-    """CTAs of a cluster."""
-    size = 1
-    for d in dims:
-        size *= constant(d.extent, d.label)
-    return size
 
 
 def constant(e: Expr, what: str) -> int:

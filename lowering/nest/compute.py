@@ -19,7 +19,7 @@ from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
-from lowering.nest.roles import ON_WARPGROUPS, Warpgroups
+from lowering.nest.roles import Warpgroups
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.tile import tile_of
@@ -29,6 +29,7 @@ from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.sides import ROLES
 
 __all__ = ["compute_section"]
 
@@ -101,7 +102,7 @@ class _Walk:
         self.registers.hold(accumulator.tile, zero)
         self.scopes.enter(self.group)
         for d in accumulator.tensor.loop:
-            if d.parallel in ON_WARPGROUPS:
+            if d.parallel in ROLES:
                 self.roles[Var(d.name)] = self.on_warpgroup(d)
         entry = relation.entry
         self.scopes.enter(branch=entry is not None)
@@ -149,7 +150,7 @@ class _Walk:
             why = "tiles that the loops around their parts do not count"
             raise _refused(self.accumulator.tensor, why, "loops that count the load loop's tiles")
         for d in self.accumulator.tensor.loop:
-            sharing = d.parallel in ON_WARPGROUPS and self.graph.group(d) not in self.counters
+            sharing = d.parallel in ROLES and self.graph.group(d) not in self.counters
             if sharing and d.extent != ONE:
                 piece = piece * d.extent + self.roles[Var(d.name)]
         return partials.combine(self.scopes, tile, piece, total.value, whole, epilogue)
@@ -170,7 +171,7 @@ class _Walk:
         counter = self.counters.get(at)
         if d.parallel in CTA_INDEX:
             self.known[at] = self.work.on_ctas(d)
-        elif d.parallel in ON_WARPGROUPS:
+        elif d.parallel in ROLES:
             if counter is None:
                 self.known[at] = self.on_warpgroup(d)
             elif not counter.serial:

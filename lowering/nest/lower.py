@@ -11,7 +11,6 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Binary, Expr, Var, free_vars, maximum, minimum
 from lowering.kernel.kernel import Kernel
 from lowering.nest.accumulator import Accumulator
-from lowering.nest.cluster import cluster_dims, cluster_size
 from lowering.nest.compute import compute_section
 from lowering.nest.counter import counters
 from lowering.nest.interval import OfInterval
@@ -25,7 +24,7 @@ from lowering.nest.work import InTurn
 from wsched.fusion import Fusion, nest_text
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.proof.grid import counts_ctas
+from wsched.schedule.proof.grid import cluster_size, counts_ctas
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["LOAD_WARPS", "lower"]
@@ -48,7 +47,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     """
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
     _require_rings(plan)
-    size = cluster_size(cluster_dims(plan, fusion.tensor(relation.loads[0])))
+    size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
     shared = Shared(namer)

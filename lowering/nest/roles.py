@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from lowering.ground.expr import Expr, Var
 from lowering.nest.cluster import constant
 from wsched.fusion import ParallelType, TensorView
+from wsched.schedule.proof.sides import ROLES
 
-__all__ = ["ON_WARPGROUPS", "Warpgroups"]
-
-ON_WARPGROUPS = (ParallelType.TIDy, ParallelType.TIDz)
-"""Fastest first, as CUDA numbers threads."""
+__all__ = ["Warpgroups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Warpgroups:
         Raises:
             UnsupportedError: their number is not a constant.
         """
-        loops = ((axis, t.axis_on(axis)) for axis in ON_WARPGROUPS)
+        loops = ((axis, t.axis_on(axis)) for axis in ROLES)
         return Warpgroups(tuple(
             (axis, constant(d.extent, f"{t.name}: {d.label}")) for axis, d in loops if d is not None
         ))  # fmt: skip

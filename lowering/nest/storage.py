@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import CircularBuffer, SharedBuffer, TensorMap
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.stage import stage_of
 from lowering.nest.views import thread_views
-from wsched.fusion import Fusion, TensorView
+from wsched.fusion import Fusion, TensorView, nest_text
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import TransformGraph
 
@@ -46,14 +47,23 @@ def ring(plan: Plan, edge: Edge) -> CircularBuffer:
 def _share(plan: Plan, t: TensorView) -> tuple[int, int]:
     """(count, stride) of the cluster's CTAs that load the same tile of ``t``.
 
-    They differ in a cluster dimension along which ``t`` is broadcast. Two such dimensions (a tensor
-    that all CTAs share) do not occur with operands of a matmul.
+    They differ in a cluster dimension along which ``t`` is broadcast.
+
+    Raises:
+        UnsupportedError: there are several such dimensions.
     """
     stride = 1
-    found = (1, 1)
+    shared: list[tuple[str, int, int]] = []
     for d in reversed(cluster_dims(plan, t)):
         extent = constant(d.extent, t.name)
         if repeats(d) and extent > 1:
-            found = (extent, stride)
+            shared.insert(0, (d.label, extent, stride))
         stride *= extent
-    return found
+    if len(shared) > 1:
+        along = " and ".join(f"{label} {extent}" for label, extent, _ in shared)
+        raise UnsupportedError(
+            f"{t.name} shared along {along} of a cluster",
+            "one dimension of the cluster for each tensor that its CTAs share",
+            f"The nest is:\n{nest_text(t)}",
+        )
+    return next(((extent, stride) for _, extent, stride in shared), (1, 1))

@@ -83,10 +83,6 @@ class InTurn:
         """Index of a loop of the compute side that runs on CTAs."""
         return CTA_INDEX[d.parallel]
 
-    def on_warpgroups(self, d: IterDomain, index: Expr) -> dict[Group, Expr]:
-        """What a loop that runs on warpgroups determines."""
-        return {self.graph.group(d): index}
-
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """A serial loop of the compute side that steps through the operands' ring.
 

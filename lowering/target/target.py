@@ -1,6 +1,8 @@
 """What a kernel is made for: the limits of a GPU and its matrix instruction.
 
-Everything that asks for a limit asks the target of its kernel, so another GPU is another object.
+A kernel carries its target: the passes, the verifier, the machine and the launch ask that for
+limits. The scheduler and the rules of the lowering are made for Hopper and name its object
+themselves, until there is another.
 """
 
 from __future__ import annotations

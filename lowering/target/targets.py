@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 
-__all__ = ["TARGETS", "find_target", "target_of_device"]
+__all__ = ["TARGETS", "target_of_device"]
 
 TARGETS: tuple[Target, ...] = (HOPPER,)
 """Every GPU that wsched makes kernels for; the first is what a kernel is made for by default."""
-
-
-def find_target(arch: str) -> Target:
-    """The target that compilers call ``arch``; UnsupportedError names those there are."""
-    found = next((t for t in TARGETS if t.arch == arch), None)
-    if found is None:
-        raise UnsupportedError(f"target {arch}", ", ".join(t.arch for t in TARGETS))
-    return found
 
 
 def target_of_device(torch: Any, device: Any = None) -> Target | None:

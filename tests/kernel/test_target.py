@@ -17,7 +17,7 @@ from lowering.machine import MachineError, run_kernel
 from lowering.target import targets
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
-from lowering.target.targets import find_target, target_of_device
+from lowering.target.targets import target_of_device
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, passes_of, run_passes
 from tests.lowering.kernels import tile_level
@@ -55,10 +55,6 @@ def test_an_unknown_target() -> None:
     with pytest.raises(IRSyntaxError) as error:
         parse_kernel(TEXT)
     assert str(error.value) == "line 1: found 'sm_99x', expected a target: sm_90a"
-    with pytest.raises(UnsupportedError) as unsupported:
-        find_target("sm_99x")
-    assert str(unsupported.value) == "target sm_99x is not supported; supported: sm_90a"
-    assert find_target("sm_90a") is HOPPER
 
 
 def test_the_verifier_and_the_machine_ask_the_target(small: Target) -> None:

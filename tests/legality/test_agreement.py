@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.legality.agreement import outcome
 from tests.legality.draws import draw, draw_by_hand, made
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
-from tests.legality.oracle import NotJudged, why_illegal
 from wsched.fusion import history_text
 
 DRAWS = 60
@@ -35,15 +34,19 @@ def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
-def test_a_quarter_of_the_draws_is_legal() -> None:
-    legal = judged = 0
-    for n in range(DRAWS // 2):
-        try:
-            legal += why_illegal(draw(Random(n))) is None
-            judged += 1
-        except NotJudged:
-            continue
-    assert legal >= judged / 4 >= DRAWS / 16
+def test_draws_are_legal_often_enough_and_most_of_these_run() -> None:
+    """Otherwise the tests above could pass because everything is refused.
+
+    When this was written, 18 of these 30 were legal and 16 of them ran; the proof refused none of
+    the 18, two had no lowering.
+    """
+    said = [outcome(draw(Random(n))) for n in range(DRAWS // 2)]
+    judged = [o for o in said if o.oracle is not None]
+    legal = [o for o in judged if o.legal]
+    assert len(legal) >= len(judged) / 4 >= DRAWS / 16
+    assert sum(o.ran for o in legal) >= len(legal) / 3
+    assert sum(o.cautious for o in legal) <= 1
+    assert sum(o.unsupported for o in legal) <= 3
 
 
 def test_a_draw_is_made_again_from_its_calls() -> None:

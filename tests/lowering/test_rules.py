@@ -111,8 +111,16 @@ ALL_RULES = "; ".join(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("dimension", [ParallelType.BIDy, ParallelType.BIDz])
-def test_tiles_on_other_ctas(monkeypatch: pytest.MonkeyPatch, dimension: ParallelType) -> None:
+KINDS = "loops on BIDx, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
+PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "supported"), [(ParallelType.BIDy, KINDS), (ParallelType.BIDz, PARTS)]
+)
+def test_tiles_on_other_ctas(
+    monkeypatch: pytest.MonkeyPatch, dimension: ParallelType, supported: str
+) -> None:
     tile = matmul._tile
 
     def other(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -121,10 +129,19 @@ def test_tiles_on_other_ctas(monkeypatch: pytest.MonkeyPatch, dimension: Paralle
 
     error = refusal(monkeypatch, ONE_TILE, _tile=other)
     assert error.what == f"loop cta ceildiv(M, 128) * ceildiv(N, 256) [{dimension}] of T4"
-    assert error.supported == PARTS
+    assert error.supported == supported
 
 
-PARTS = "BIDx for tiles, BIDz for a constant number of parts of K"
+def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = matmul._schedule_accumulator
+
+    def unrolled(s: Schedule, tv: str, params: MatmulParams) -> None:
+        made(s, tv, params)
+        s.parallelize(tv, s.axis(tv, "k16"), ParallelType.Unroll)
+
+    error = refusal(monkeypatch, _schedule_accumulator=unrolled)
+    assert error.what == "loop k16 4 [Unroll] of T4"
+    assert error.supported == KINDS
 
 
 def test_a_number_of_parts_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,10 @@ def test_explained() -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
-ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+ONE = (
+    "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
+    "written call by call, makes a kernel that takes any"
+)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +267,20 @@ def test_an_out_that_the_kernel_cannot_store(
     with pytest.raises(UnsupportedError) as error:
         kernel(X, w, out=Frame(M, 32, BF16, *frame).out)
     assert str(error.value) == text
+
+
+def test_an_out_that_the_kernel_of_a_schedule_by_hand_cannot_store() -> None:
+    """It has no parameters to change; what it does without is a copy."""
+    w = integers(32, 24)
+    s = wsched.Schedule.of(definition(), SCHEDULES["coop_128x64"])
+    kernel = wsched.compile(s, [X, w])
+    with pytest.raises(UnsupportedError) as error:
+        kernel(X, w, out=Frame(M, 32, BF16, 33, 0).out)
+    assert str(error.value) == (
+        "output 0 with 66 bytes from row to row is not supported; supported: positive multiples "
+        "of 16 bytes. Store the result with Set from registers, without the copy in shared "
+        "memory: then threads store results of any stride"
+    )
 
 
 def test_an_input_of_odd_columns_for_a_kernel_that_reads_pairs() -> None:

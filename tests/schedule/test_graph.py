@@ -76,7 +76,7 @@ def test_index_is_composed_from_parts() -> None:
     graph = TransformGraph(s.fusion)
     cta, tile, k = (graph.group(d) for d in s.tensor("T4").loop[:3])
     known = {cta: Special("ctaid.x"), tile: Var("t"), k: Var("k")}
-    m = graph.index_of(graph.group(s.tensor("T6").loop[1]), known)
+    m = graph.indices(known)[graph.group(s.tensor("T6").loop[1])]
     assert str(m) == "t * ceildiv(K, 64) + k"
 
 
@@ -86,9 +86,9 @@ def test_index_is_decomposed_from_the_whole() -> None:
     graph = TransformGraph(s.fusion)
     m = graph.group(s.tensor("T6").loop[1])
     tile, k = (graph.group(d) for d in s.tensor("T4").loop[1:3])
-    assert str(graph.index_of(tile, {m: Var("m")})) == "m // ceildiv(K, 64)"
-    assert str(graph.index_of(k, {m: Var("m")})) == "m % ceildiv(K, 64)"
-    assert graph.index_of(m, {tile: Var("t")}) is None
+    assert str(graph.indices({m: Var("m")})[tile]) == "m // ceildiv(K, 64)"
+    assert str(graph.indices({m: Var("m")})[k]) == "m % ceildiv(K, 64)"
+    assert m not in graph.indices({tile: Var("t")})
 
 
 def test_tile_coordinates_follow_from_the_tile() -> None:

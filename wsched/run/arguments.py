@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "bind", "extents_of", "torch_dtype"]
 
-ONE = "supported_vec_size=SupportedVectorization(epilogue=1) makes a kernel that takes any"
+ONE = (
+    "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
+    "written call by call, makes a kernel that takes any"
+)
 """What to do about tensors of which threads cannot access two elements at once."""
-
-FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
-"""What to do about results that TMA cannot store."""
 
 _BETWEEN = ("row to row", "matrix to matrix")
 """What the strides of a tensor lead from and to, behind that of its columns."""
@@ -278,10 +278,13 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     return extents
 
 
-def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str) -> torch.Tensor:
+def matrix(
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, instead: str = ""
+) -> torch.Tensor:
     """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
 
-    The strides of an empty tensor mean nothing; it gets some that TMA takes.
+    The strides of an empty tensor mean nothing; it gets some that TMA takes. ``instead`` is what
+    to do about a tensor that is not aligned.
 
     Raises:
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
@@ -309,13 +312,13 @@ def matrix(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: s
             raise UnsupportedError(
                 f"{what} with {apart} bytes from {between}",
                 f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
-                FROM_REGISTERS if binding in fusion.outputs else "",
+                instead,
             )
     if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
         raise UnsupportedError(
             f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
             f"starts at multiples of {TMA_STRIDE_ALIGN} bytes",
-            FROM_REGISTERS if binding in fusion.outputs else "",
+            instead,
         )
     return tensor
 

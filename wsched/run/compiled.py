@@ -24,7 +24,12 @@ from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, Made, dump_scheduled
 from wsched.run.once import once
 from wsched.run.recorded import recorded_run
-from wsched.run.results import add_outputs, results
+from wsched.run.results import (
+    FROM_REGISTERS,
+    FROM_REGISTERS_BY_CALLS,
+    add_outputs,
+    results,
+)
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
@@ -262,7 +267,8 @@ class CompiledFusion(Made):
         return results(self.fusion, arguments, out)
 
     def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
-        add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs)
+        hint = FROM_REGISTERS if self.made_from is not None else FROM_REGISTERS_BY_CALLS
+        add_outputs(self.fusion, self.kernel, self.vector, arguments, outputs, hint)
 
     def admit(self, inputs: Sequence[torch.Tensor]) -> None:
         """Check that a call would be taken, without running it or allocating results.

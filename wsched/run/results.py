@@ -20,7 +20,16 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["add_outputs", "results"]
+__all__ = ["FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "results"]
+
+FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
+"""What to do about results that TMA cannot store, if parameters made the schedule."""
+
+FROM_REGISTERS_BY_CALLS = (
+    "Store the result with Set from registers, without the copy in shared memory: then threads "
+    "store results of any stride"
+)
+"""The same, if it was written call by call."""
 
 
 def results(
@@ -62,6 +71,7 @@ def add_outputs(
     vector: int,
     arguments: Arguments,
     outputs: Sequence[torch.Tensor],
+    from_registers: str,
 ) -> None:
     """Enter the outputs' matrices among the arguments.
 
@@ -71,12 +81,16 @@ def add_outputs(
         vector: columns that threads access at once where they write global memory.
         arguments: of the call, changed.
         outputs: as :func:`results` gives them.
+        from_registers: what to do about those that TMA cannot store.
+
+    Raises:
+        UnsupportedError: the kernel cannot store one of them where it lies.
     """
     by_tma = {t.name for t in kernel.tensor_maps}
     for position, (binding, tensor) in enumerate(zip(fusion.outputs, outputs, strict=True)):
         what = f"output {position}"
         arguments.matrices[binding.tensor] = (
-            matrix(fusion, binding, tensor, what)
+            matrix(fusion, binding, tensor, what, from_registers)
             if binding.tensor in by_tma
             else stored_matrix(fusion, binding, tensor, what, vector)
         )

@@ -4,7 +4,8 @@ A tensor is computed in loops of its own, of which it shares the outer ones with
 many as its compute-at position says. Loops that are shared in this way are one loop of the tree;
 so are the loops of all that fills stages of circular buffers, left of the stages, and those of a
 tensor that is computed while a loop of the same kind is open. What is dumped is printed from this
-tree, and the lowering walks it.
+tree, and the lowering walks it for what is computed; the loops that fill a ring it makes from the
+relation that was proved of them.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from math import prod
 from lowering.ground.errors import InternalError
 from lowering.kernel.nodes import Frag, MmaTile, SmemRef
 from lowering.nest.cluster import constant
+from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
@@ -58,7 +59,7 @@ def _require_shape(place: Place, e: MmaOp) -> None:
     """The loops inside a k slice are those that the statement executes, in their order."""
     t, tile = place.tensor, place.tile
     summed, (*_, rows, cols) = _summed(place), t.stored
-    k = HOPPER.mma.k_bytes // place.fusion.tensor(e.a).dtype.bytes
+    k = HOPPER.mma.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
     inside = [d for d in t.loop if d.id in of]
     box = [(of[d.id], constant(d.extent, d.label)) for d in inside

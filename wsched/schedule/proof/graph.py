@@ -128,10 +128,6 @@ class TransformGraph:
             graph.add_edges_from([(s, g) for g in s.outputs])
         return graph
 
-    def index_of(self, group: Group, known: Mapping[Group, Expr]) -> Expr | None:
-        """Index of one group given those of others, None if they do not determine it."""
-        return self.indices(known).get(group)
-
     def indices(
         self, known: Mapping[Group, Expr], bind: Callable[[Group, Expr], Expr] = lambda _, e: e
     ) -> dict[Group, Expr]:

@@ -34,7 +34,7 @@ CTA_INDEX = {
 """Index of the loops that run on CTAs."""
 
 ROLES = (ParallelType.TIDy, ParallelType.TIDz)
-"""What counts warpgroups; TIDx counts the threads of one."""
+"""What counts warpgroups, fastest first as CUDA numbers threads; TIDx counts those of one."""
 
 _LOAD_LOOP = ("merge", "circular_buffer")
 _NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"
