@@ -87,10 +87,19 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
     if not options.trace_slots:
         return kernel
     buffer = TraceBuffer(Names(kernel).new("spans"), options.trace_slots, EVENTS)
-    name, groups = buffer.name, {b.name: b.count for b in kernel.named_barriers}
+    name, groups = buffer.name, _turns(kernel)
     kernel = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, groups, ZERO)))
     body = (_both_clocks(name, "begin"), *kernel.body, _both_clocks(name, "end"))
     return replace(kernel, traces=(*kernel.traces, buffer), body=body)
+
+
+def _turns(kernel: Kernel) -> dict[str, int]:
+    """Barriers of each array that hands turns over: one group arrives, the other waits.
+
+    At all others, those of stores for instance, the same threads meet.
+    """
+    handed = {s.bar.array for s in walk(kernel.body) if isinstance(s, BarArrive)}
+    return {b.name: b.count for b in kernel.named_barriers if b.name in handed}
 
 
 def _both_clocks(name: str, phase: str) -> Stmt:
@@ -118,7 +127,7 @@ def _stamped(
     Args:
         body: of a role, or within it.
         name: the trace buffer.
-        groups: barriers of each array of named barriers.
+        groups: barriers of each array that hands turns over.
         tile: the tile that it belongs to, 0 where there is none.
         storing: whether it is of an epilogue.
     """
@@ -155,20 +164,20 @@ def _spans(body: Body, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]
         if waits and any(isinstance(s, Wgmma) for s in stmt.body):
             carried = isinstance(stmt.start, Var)
             of = _turn(body[:i], groups, tile) if carried else _tile(stmt, waits[0])
-            yield from _tile_spans(body, i, of)
+            yield from _tile_spans(body, i, groups, of)
             return
         if any(isinstance(s, MBarrierExpectTx) for s in _directly(stmt.body)):
             yield _Span("load", i, i, tile)
 
 
-def _tile_spans(body: Body, main: int, tile: Expr) -> Iterator[_Span]:
+def _tile_spans(body: Body, main: int, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]:
     """Events of a tile whose main loop is statement ``main``."""
     last = main
     while last + 1 < len(body) and isinstance(body[last + 1], WgmmaWait):
         last += 1
     yield _Span("main_loop", main, last, tile)
-    for i, stmt in enumerate(body[:main]):  # those behind it are the epilogue's
-        if isinstance(stmt, BarSync):
+    for i, stmt in enumerate(body):
+        if isinstance(stmt, BarSync) and stmt.bar.array in groups:
             yield _Span("turn", i, i, tile)
     first = last + 1
     while first < len(body) and _signals(body[first]):

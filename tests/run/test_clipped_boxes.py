@@ -12,6 +12,7 @@ import passes.pipeline as pipeline
 from lowering.kernel.kernel import Kernel
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
+from lowering.target.hopper import HOPPER
 from passes.options import LoweringOptions
 from tests.epilogues import RESIDUAL
 from tests.frames import direct
@@ -97,7 +98,7 @@ def clip_all(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def test_clipped_rows_of_k_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     params = for_result(SCHEDULES["coop_128x64"], "bf16")
     passes = tuple(clip_all if p.__name__ == "clip_boxes" else p for p in pipeline.PASSES)
-    monkeypatch.setattr(pipeline, "PASSES", passes)
+    monkeypatch.setitem(pipeline.PIPELINES, HOPPER.arch, passes)
     problem = Problem(64, 64, 24, 1)
     a, b = operands(problem, "bf16", 0, integer=True)
     right = run(kernel(params), problem, a, b, "bf16")
