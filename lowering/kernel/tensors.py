@@ -25,8 +25,30 @@ ENTRY = Var("entry")
 Index = TypeVar("Index", int, Expr)
 
 
+class _InMemory:
+    """A declaration whose ``sizes`` are those of a tensor in global memory, outermost first."""
+
+    __slots__ = ()
+    sizes: tuple[Expr, ...]
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> Expr:
+        """Rows of each matrix."""
+        return self.sizes[-2] if self.rank > 1 else ONE
+
+    @property
+    def cols(self) -> Expr:
+        """Columns of each matrix."""
+        return self.sizes[-1]
+
+
 @dataclass(frozen=True, slots=True)
-class TensorMap:
+class TensorMap(_InMemory):
     """A TMA descriptor over a tensor of 1 to 5 dimensions, a ``__grid_constant__`` parameter; or
     ``count`` of them, whose sizes may differ by ``entry``. In ``device`` memory they are a pointer
     parameter, may change while the kernel runs (see ``lowering.kernel.tensormap``), and ``sizes``
@@ -60,21 +82,6 @@ class TensorMap:
             yield f"{self.name}[{i}]", tuple(sizes)
 
     @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.sizes)
-
-    @property
-    def rows(self) -> Expr:
-        """Rows of each matrix."""
-        return self.sizes[-2] if self.rank > 1 else ONE
-
-    @property
-    def cols(self) -> Expr:
-        """Columns of each matrix."""
-        return self.sizes[-1]
-
-    @property
     def box_lines(self) -> Expr:
         """Lines of the box at run time; 0 for an empty clipped one, of which nothing is copied."""
         if self.clipped:
@@ -94,7 +101,7 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalTensor:
+class GlobalTensor(_InMemory):
     """A tensor that threads access themselves: a pointer parameter.
 
     A size of 1 repeats it along that dimension. Each dimension but the last has a stride in
@@ -109,21 +116,6 @@ class GlobalTensor:
     dtype: DType
     sizes: tuple[Expr, ...]
     align: int = 1
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.sizes)
-
-    @property
-    def rows(self) -> Expr:
-        """Rows of each matrix."""
-        return self.sizes[-2] if self.rank > 1 else ONE
-
-    @property
-    def cols(self) -> Expr:
-        """Columns of each matrix."""
-        return self.sizes[-1]
 
     @property
     def strides(self) -> tuple[str, ...]:

@@ -57,7 +57,9 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     parts = partial_results(work, accumulator.kind, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
     rings = {t: (e.name, e.relation) for e in plan.edges for t in e.relation.loads}
-    compute = compute_section(plan, plan.parts[-1], rings, work, accumulator, parts)
+    compute = compute_section(
+        plan, plan.parts[plan.edges[0].consumer], rings, work, accumulator, parts
+    )
     loads = [load_section(plan, e, work) for e in plan.edges]
     queues = (work.queue,) if isinstance(work, FromQueue) else ()
     if isinstance(work, FromQueue):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lowering.ground.expr import Const, Expr, Special, Var, ceildiv, evaluate
 from tests.schedule.fusions import COOPERATIVE, linear, tiled
-from wsched.fusion import IterDomain, Split
-from wsched.schedule import Schedule, TransformGraph, schedule_matmul, split
+from tests.schedules import SCHEDULES
+from wsched.fusion import Fusion, IterDomain, ParallelType, Split
+from wsched.schedule import Schedule, TransformGraph, plan_matmul, schedule_matmul, split
 from wsched.schedule.proof.graph import divides
 
 
@@ -125,3 +128,28 @@ def test_what_is_dealt_out_at_run_time() -> None:
     assert str(next(s for s in graph.steps if s.outputs == tuple(parts["T5"]))) == (
         "split by 4, dynamic"
     )
+
+
+@pytest.mark.parametrize("name", ["coop_128x128", "pingpong_128x128", "stream_k_cluster"])
+def test_one_graph_for_a_compile(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    made: list[Fusion] = []
+    original = TransformGraph.__init__
+
+    def counted(self: TransformGraph, fusion: Fusion) -> None:
+        made.append(fusion)
+        original(self, fusion)
+
+    monkeypatch.setattr(TransformGraph, "__init__", counted)
+    planned = plan_matmul(linear(), SCHEDULES[name])
+    assert len(made) == 1
+    assert planned.graph.describes(planned.fusion)
+
+
+def test_a_graph_describes_what_it_was_made_from() -> None:
+    s = Schedule(linear())
+    graph = TransformGraph(s.fusion)
+    assert graph.describes(s.fusion)
+    s.parallelize("T4", 0, ParallelType.BIDx)
+    assert graph.describes(s.fusion)
+    s.split("T4", 1, 64)
+    assert not graph.describes(s.fusion)

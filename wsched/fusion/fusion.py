@@ -87,6 +87,20 @@ class Fusion:
         e = self.definition(name)
         return tuple(self.tensor(n) for n in inputs_of(e)) if e is not None else ()
 
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """Names of all tensors in topological order, those that no expression makes first."""
+        made = tuple(e.output for e in self.exprs)
+        return (*(n for n in self.names if n not in made), *made)
+
+    def made_from(self, names: Iterable[str]) -> tuple[str, ...]:
+        """These tensors and all that they are made from, in topological order."""
+        found = set(names)
+        for e in reversed(self.exprs):
+            if e.output in found:
+                found.update(inputs_of(e))
+        return tuple(n for n in self.in_order if n in found)
+
     def source(self, name: str) -> TensorView:
         """The input that a tensor is a copy of, seen through broadcasts and copies."""
         inputs = {b.tensor for b in self.inputs}

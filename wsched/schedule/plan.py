@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr
-from wsched.fusion import Fusion, TensorView, inputs_of
+from wsched.fusion import Fusion, TensorView
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
@@ -101,15 +101,19 @@ class Plan:
         return tuple(self.fusion.tensor(name) for name in part.tensors)
 
 
-def plan(fusion: Fusion) -> Plan:
+def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
     """Cut a complete schedule into parts and prove every edge.
+
+    Args:
+        fusion: the schedule.
+        graph: its transform graph, if it is known.
 
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
             ``place``, ``storage``, ``box``, ``grid``.
     """
-    graph = TransformGraph(fusion)
+    graph = graph or TransformGraph(fusion)
     check_memory(fusion)
     relations = load_relations(fusion, graph)
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
@@ -131,15 +135,10 @@ def plan(fusion: Fusion) -> Plan:
 
 def _parts(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Part]:
     """One for each ring's producer, one for all that is left."""
-    made = {e.output for e in fusion.exprs}
-    order = [n for n in fusion.names if n not in made] + [e.output for e in fusion.exprs]
-    left = dict.fromkeys(order)
+    left = dict.fromkeys(fusion.in_order)
     for r in relations:
-        found = set(r.loads)
-        for e in reversed(fusion.exprs):
-            if e.output in found:
-                found.update(inputs_of(e))
-        yield Part("load", tuple(n for n in order if n in found))
+        found = fusion.made_from(r.loads)
+        yield Part("load", found)
         for n in found:
             left.pop(n, None)
     yield Part("compute", tuple(left))

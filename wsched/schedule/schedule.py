@@ -34,6 +34,7 @@ from wsched.schedule.primitives.reorder import reorder
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
+from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["Schedule"]
 
@@ -57,6 +58,7 @@ class Schedule:
         self._states = [(fusion, options or KernelOptions())]
         self._calls: list[Record] = []
         self._plan: Plan | None = None
+        self._graph: TransformGraph | None = None
 
     @property
     def fusion(self) -> Fusion:
@@ -91,7 +93,7 @@ class Schedule:
             ScheduleError: it is not; the text says why, and what is.
         """
         if self._plan is None or self._plan.fusion is not self.fusion:
-            self._plan = plan(self.fusion)
+            self._plan = plan(self.fusion, self._transforms())
         return self._plan
 
     # --- tensors and loops ---------------------------------------------------------------------
@@ -242,7 +244,7 @@ class Schedule:
         """
         record = Record("inline_at", (tv, inside))
         at = self._position(tv, inside, record) + isinstance(inside, str)
-        self._made(inline_at(self.fusion, tv, at))
+        self._made(inline_at(self.fusion, tv, at, self._transforms()))
 
     def circular_buffer(
         self, tv: str, stages: int, prefetch: int, type: CircularBufferType
@@ -271,6 +273,12 @@ class Schedule:
         changed = configured(self.fusion, self.options, record)
         self._states.append((self.fusion, changed))
         self._calls.append(record)
+
+    def _transforms(self) -> TransformGraph:
+        """The transform graph; most calls behind the last split or merge leave it as it is."""
+        if self._graph is None or not self._graph.describes(self.fusion):
+            self._graph = TransformGraph(self.fusion)
+        return self._graph
 
     def _position(self, tv: str, axis: Axis, record: Record) -> int:
         return axis if type(axis) is int else position(find(self.fusion, tv, record), axis, record)

@@ -40,15 +40,8 @@ def subdags(fusion: Fusion) -> SubDags:
             ),
             fusion_text(fusion),
         )
-    load = set(cut)
-    for e in reversed(fusion.exprs):
-        if e.output in load:
-            load.update(inputs_of(e))
-    made = {e.output for e in fusion.exprs}
-    order = [n for n in fusion.names if n not in made] + [e.output for e in fusion.exprs]
-    return SubDags(
-        tuple(n for n in order if n in load), tuple(n for n in order if n not in load), cut
-    )
+    load = fusion.made_from(cut)
+    return SubDags(load, tuple(n for n in fusion.in_order if n not in load), cut)
 
 
 def subdags_text(fusion: Fusion) -> str:

@@ -28,7 +28,7 @@ from wsched.fusion import (
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
-from wsched.schedule.plan import Plan, plan
+from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["plan_matmul", "schedule_matmul", "schedule_onto"]
@@ -58,7 +58,9 @@ class _Names:
 
 def plan_matmul(fusion: Fusion, params: MatmulParams) -> Plan:
     """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
-    return plan(schedule_matmul(fusion, params))
+    s = Schedule(fusion)
+    schedule_onto(s, params)
+    return s.plan()
 
 
 def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:

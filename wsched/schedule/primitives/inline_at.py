@@ -12,13 +12,16 @@ from wsched.schedule.proof.words import labels, words
 __all__ = ["check_inline_at", "deepest_inlining", "inline_at"]
 
 
-def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
+def inline_at(
+    fusion: Fusion, tv: str, position: int, graph: TransformGraph | None = None
+) -> Fusion:
     """Compute a tensor inside the outer loops of what reads it.
 
     Args:
         fusion: the fusion.
         tv: name of the tensor.
         position: number of outer loops that it shares with its consumers; 0 shares none.
+        graph: the fusion's, if it is known.
 
     Legal if these loops stand for the same loops as the consumers' (mapped in the transform graph,
     run by the same thing), none of them is summed over by the tensor, and the tensor is not loaded
@@ -29,7 +32,7 @@ def inline_at(fusion: Fusion, tv: str, position: int) -> Fusion:
     """
     record = Record("inline_at", (tv, position))
     t = find(fusion, tv, record)
-    graph = TransformGraph(fusion)
+    graph = graph or TransformGraph(fusion)
     reasons = check_inline_at(fusion, t, position, graph)
     deepest = () if not reasons else deepest_inlining(fusion, t, graph)
     refuse("inline", record, reasons, t, deepest)

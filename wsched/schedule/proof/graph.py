@@ -70,6 +70,7 @@ class TransformGraph:
     """The groups of a fusion and the transforms between them; immutable after construction."""
 
     def __init__(self, fusion: Fusion) -> None:
+        self._of = _made_from(fusion)
         self._leader: dict[int, int] = {}
         domains = dict(_domains(fusion))
         for pair in _logical_pairs(fusion):
@@ -86,6 +87,15 @@ class TransformGraph:
         for step in self.steps:
             for g in step.outputs:
                 self._producers.setdefault(g, step)
+
+    def describes(self, fusion: Fusion) -> bool:
+        """Whether this is the graph of ``fusion``: its dimensions, transforms and expressions are
+        those that the graph was made from. Who runs a loop, inlining, memories and buffers may
+        differ.
+        """
+        made = _made_from(fusion)
+        same = zip(self._of, made, strict=False)
+        return len(self._of) == len(made) and all(a is b for a, b in same)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -204,6 +214,11 @@ def divides(t: Split) -> bool:
             return all(n % factor == 0 for _, n in terms)
         case factor:
             return all(factor in monomial for monomial, _ in terms)
+
+
+def _made_from(fusion: Fusion) -> tuple[object, ...]:
+    """Everything of a fusion that a graph depends on."""
+    return (fusion.exprs, *(x for t in fusion.tensors for x in (t.logical, t.transforms)))
 
 
 def _domains(fusion: Fusion) -> Iterator[tuple[int, IterDomain]]:
