@@ -12,14 +12,14 @@ from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.pointwise import OPS
-from tests.cuda.epilogues import (
+from tests.lowering.cuda.epilogues import (
     Compute,
     add_residual,
     bias_gelu,
     epilogue_kernel,
     everything,
 )
-from tests.machine.epilogues import LOAD, LOAD32, chain, epilogue, inputs, run_epilogue
+from tests.lowering.machine.epilogues import LOAD, LOAD32, chain, epilogue, inputs, run_epilogue
 
 pytestmark = pytest.mark.gpu
 

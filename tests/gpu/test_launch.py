@@ -1,4 +1,4 @@
-"""The hand-written kernels of tests/cuda on a real GPU."""
+"""The hand-written kernels of tests/lowering/cuda on a real GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compilations, compile_cubin
 from lowering.kernel.kernel import Kernel
-from tests.cuda.kernels import batched_kernel, cooperative_kernel, copy_kernel
+from tests.lowering.cuda.kernels import batched_kernel, cooperative_kernel, copy_kernel
 
 pytestmark = pytest.mark.gpu
 

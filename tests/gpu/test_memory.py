@@ -13,8 +13,8 @@ from lowering.cuda.launch import LoadedKernel, driver_api
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.kernel.text import parse_kernel
-from tests.cuda.descriptors import GROUPS, LISTS
-from tests.cuda.rings import FILLS, copy_text, ring_text
+from tests.lowering.cuda.descriptors import GROUPS, LISTS
+from tests.lowering.cuda.rings import FILLS, copy_text, ring_text
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ from lowering.kernel.nodes import PrefetchTensorMap
 from lowering.machine.scalars import Env, compile_scalar
 from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.options import LoweringOptions
-from tests.kernel.expressions import budget
+from tests.lowering.ground.expressions import budget
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -10,7 +10,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
-from tests.kernel.expressions import budget
+from tests.lowering.ground.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -5,7 +5,7 @@ import pytest
 from lowering.kernel.nodes import PrefetchTensorMap
 from lowering.kernel.visit import walk
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
-from tests.lowering.kernels import SMALL, final
+from tests.lowering.nest.kernels import SMALL, final
 from tests.passes.texts import full, lowered, unchanged
 
 MAPS = """

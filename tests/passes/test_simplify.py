@@ -8,7 +8,7 @@ from lowering.kernel.nodes import MBarrierWait
 from lowering.kernel.text import parse_kernel
 from passes.options import LoweringOptions
 from passes.simplify import simplify, simplify_expr
-from tests.kernel.expressions import any_expression, budget, environments
+from tests.lowering.ground.expressions import any_expression, budget, environments
 from tests.passes.evaluator import execute
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -12,7 +12,7 @@ from lowering.kernel.text import print_kernel
 from lowering.kernel.visit import expressions, walk
 from passes.options import LoweringOptions
 from passes.step_stages import step_stages
-from tests.kernel.expressions import budget
+from tests.lowering.ground.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

@@ -10,7 +10,7 @@ from lowering.kernel.nodes import Release, WaitFull, WgmmaWait
 from lowering.kernel.text import parse_kernel
 from passes.options import LoweringOptions
 from passes.synchronize_wgmma import synchronize_wgmma
-from tests.kernel.expressions import budget
+from tests.lowering.ground.expressions import budget
 from tests.passes.evaluator import execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 

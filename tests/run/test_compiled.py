@@ -12,7 +12,7 @@ import pytest
 from lowering.cuda import launch
 from lowering.cuda.nvrtc import Compiled
 from lowering.ground.errors import UnsupportedError
-from tests.cuda.fake_driver import LAUNCH, Driver, fake_torch
+from tests.lowering.cuda.fake_driver import LAUNCH, Driver, fake_torch
 from tests.run.test_once import at_once
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.presets import PRESETS

@@ -19,7 +19,7 @@ from lowering.machine import MachineError, run_kernel
 from lowering.machine.run import RunResult
 from lowering.machine.scheduler import Adversary
 from tests.epilogues import RESIDUAL
-from tests.kernel.expressions import budget
+from tests.lowering.ground.expressions import budget
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run import test_epilogue_inputs as inputs
 from tests.schedules import cooperative, dynamic, ping_pong

@@ -1,0 +1,91 @@
+"""Counters of a launch: whose they are, and where they stand among the arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.cuda import launch
+from lowering.cuda.launch import LoadedKernel
+from lowering.cuda.launch_memory import Needs
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Const, Var
+from lowering.kernel.kernel import CounterArray, Workspace
+from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.kernels import copy_kernel
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    fake = Driver()
+    monkeypatch.setattr(launch, "driver_api", lambda: fake)
+    monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
+    monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
+    return fake
+
+
+def test_counters_are_those_of_the_stream(driver: Driver) -> None:
+    """Behind the other addresses, one array after the other; asked for by each launch."""
+    counters = (CounterArray("next", Const(1)), CounterArray("parts", Var("M")))
+    kernel = replace(copy_kernel(), counters=counters)
+    asked: list[tuple[int, int, int, bool]] = []
+
+    def workspace(*place: Any) -> Any:
+        asked.append(place)
+        return Tensor(address=place[0] * 1000 + len(asked) // 3)
+
+    loaded = LoadedKernel(kernel, b"", workspace)
+    tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+    prepared = loaded.prepare(tensors, {"M": 100, "N": 128}, 2)  # type: ignore[arg-type]
+    for stream in (7, 8, 7, 7):
+        prepared(stream)
+    assert asked == [(stream, 0, 404, True) for stream in (7, 8, 7, 7)]
+    assert driver.params == [
+        (b"map1", b"map2", 7000, 7004),
+        (b"map1", b"map2", 8000, 8004),
+        (b"map1", b"map2", 7001, 7005),
+        (b"map1", b"map2", 7001, 7005),
+    ]
+
+
+def test_workspaces_stand_behind_the_counters(driver: Driver) -> None:
+    """In memory of their own, which need not be zeros; the splits are the grid's z."""
+    kernel = replace(
+        copy_kernel(),
+        splits=3,
+        counters=(CounterArray("ready", Var("ctas")),),
+        workspaces=(Workspace("parts", 64, 16, Var("ctas") * Var("N")),),
+    )
+    asked: list[tuple[int, int, int, bool]] = []
+
+    def workspace(stream: int, device: int, nbytes: int, zeroed: bool) -> Any:
+        asked.append((stream, device, nbytes, zeroed))
+        return Tensor(address=111 if zeroed else 222)
+
+    tensors = {"A": Tensor(), "D": Tensor(address=8192)}
+    loaded = LoadedKernel(kernel, b"", workspace)
+    loaded.launch(tensors, {"M": 100, "N": 7}, 2, 5)  # type: ignore[arg-type]
+    assert asked == [(5, 0, 2 * 4, True), (5, 0, 2 * 7 * 64 * 16 * 4, False)]
+    assert driver.params == [(b"map1", b"map2", 111, 222)]
+    assert [blocks for _, blocks, *_ in driver.named("launch")] == [[2, 1, 3, 128, 1, 1]]
+
+
+def test_one_workspace_follows_the_other() -> None:
+    kernel = replace(
+        copy_kernel(),
+        workspaces=(Workspace("p", 64, 8, Var("ctas")), Workspace("q", 64, 16, Const(2))),
+    )
+    needs = Needs.of(kernel, {"ctas": 3})
+    assert (needs.counters, needs.workspaces, needs.total) == ((), (6144, 8192), 14336)
+    assert needs.addresses(0, 1000) == [1000, 7144]
+    assert needs.memory(lambda *_: Tensor(address=1000), 0, 0) == (0, 1000)
+
+
+def test_counters_need_a_workspace(driver: Driver) -> None:
+    kernel = replace(copy_kernel(), counters=(CounterArray("next", Const(1)),))
+    tensors = {"A": Tensor(), "D": Tensor()}
+    with pytest.raises(InternalError) as e:
+        LoadedKernel(kernel, b"").launch(tensors, {"M": 1, "N": 8}, 2)  # type: ignore[arg-type]
+    assert e.value.why == "copy has counters, but no workspace"

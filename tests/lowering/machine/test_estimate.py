@@ -1,0 +1,47 @@
+"""The estimate of a run's time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lowering.kernel.text import parse_kernel
+from lowering.machine import estimate_seconds
+from tests.lowering.machine.kernels import matmul_text
+from tests.on_machine import kernel
+from tests.schedules import SCHEDULES
+
+KERNEL = parse_kernel(matmul_text())
+
+
+def estimate(m: int, n: int, k: int, grid: int = 2, limit: float = float("inf")) -> float:
+    return estimate_seconds(KERNEL, {"M": m, "N": n, "K": k}, grid, limit=limit)
+
+
+def test_grows_with_the_work_of_a_cta() -> None:
+    one = estimate(256, 64, 1024)
+    assert 1.8 < estimate(256, 64, 2048) / one < 2.1
+    assert 1.8 < estimate(512, 64, 1024) / one < 2.1
+    assert 1.8 < estimate(512, 64, 1024, grid=4) / one < 2.1
+
+
+def test_grows_with_the_ctas_along_z() -> None:
+    extents = {"M": 256, "N": 64, "K": 1024}
+    split = replace(KERNEL, splits=3)
+    assert estimate_seconds(split, extents, 2) == pytest.approx(3 * estimate(256, 64, 1024))
+
+
+def test_stops_at_the_limit() -> None:
+    assert 1.0 <= estimate(65536, 65536, 65536, limit=1.0) < 1.1
+
+
+def test_tiles_that_are_dealt_out_are_counted_once() -> None:
+    """As if one CTA took them all, however many there are."""
+    sizes = {"M": 1024, "N": 1024, "K": 512}
+    for name, static in (("dynamic", "coop_traversal"), ("dynamic_cluster", "cluster_2x1")):
+        dealt = kernel(SCHEDULES[name]).kernel
+        two, four = (estimate_seconds(dealt, sizes, grid) for grid in (2, 4))
+        assert two == four
+        in_turn = estimate_seconds(kernel(SCHEDULES[static]).kernel, sizes, 4)
+        assert 0.5 < two / in_turn < 2

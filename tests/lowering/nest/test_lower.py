@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import Consume, Produce, Section
+from lowering.kernel.text import print_body
+from lowering.kernel.verify import verify
+from lowering.nest.lower import lower
+from tests.lowering.nest.kernels import CLUSTER_2X1, SMALL, tile_level
+from tests.passes.evaluator import execute
+from tests.schedule.fusions import COOPERATIVE, linear
+from tests.schedules import dynamic
+from wsched.schedule import plan, plan_matmul, schedule_matmul
+from wsched.schedule.matmul import scheduler as matmul
+from wsched.schedule.schedule import Schedule
+
+
+@pytest.mark.parametrize("name", [*SMALL, CLUSTER_2X1])
+def test_tile_level(name: str, golden: object) -> None:
+    """One loop for the load section, the compute section's own loops beside it."""
+    assert print_body(tile_level(name).body) == golden
+
+
+def test_results_from_registers(golden: object) -> None:
+    """Each chunk of the columns goes to a plain tensor, written by pairs or single elements."""
+    scheduled = schedule_matmul(linear(), replace(SMALL["cooperative"], use_smem_epilogue=False))
+    kernel = lower(plan(scheduled), "registers")
+    assert verify(kernel) == []
+    assert [t.name for t in kernel.tensor_maps] == ["T0", "T1"]
+    assert [g.align for g in kernel.globals] == [4]
+    assert [g.align for g in lower(plan(scheduled), "registers", vector=1).globals] == [1]
+    compute = next(s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
+    assert print_body(compute.body) == golden
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_well_formed(name: str) -> None:
+    assert verify(tile_level(name)) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (200, 300, 190), (64, 520, 65), (300, 128, 0)])
+@pytest.mark.parametrize("ctas", [1, 2, 5])
+def test_both_sections_go_through_the_same_steps(
+    name: str, sizes: tuple[int, int, int], ctas: int
+) -> None:
+    """With the bounds that each computes; in ping-pong the groups' steps interleave."""
+    kernel = tile_level(name)
+    (ring,) = kernel.circular_buffers
+    env = dict(zip("MNK", sizes, strict=True)) | {"%nctaid.x": ctas}
+    if name == "non_persistent":
+        ctas = env["%nctaid.x"] = evaluate(kernel.grid, env)
+    for cta in range(ctas):
+        filled = list(range(len(steps(name, "load", env | {"%ctaid.x": cta}, 0))))
+        assert steps(name, "load", env | {"%ctaid.x": cta}, 0) == filled
+        read = [steps(name, "compute", env | {"%ctaid.x": cta}, g) for g in range(ring.groups)]
+        if ring.consumers == ring.groups:
+            assert read == [filled] * ring.groups
+        else:
+            assert all(steps == sorted(steps) for steps in read)
+            assert sorted(m for steps in read for m in steps) == filled
+
+
+def steps(name: str, section: str, env: dict[str, int], group: int) -> list[int]:
+    """The load steps that a section produces or consumes, in order."""
+    env = dict(env)
+    found: list[int] = []
+    for stmt in tile_level(name).body:
+        if isinstance(stmt, Section) and stmt.name != section:
+            continue
+        body = stmt.body if isinstance(stmt, Section) else (stmt,)
+        if isinstance(stmt, Section) and stmt.group:
+            env[stmt.group.name] = group
+        for inner, scalars in execute(body, env):
+            if isinstance(inner, (Produce, Consume)):
+                found.append(evaluate(inner.step, scalars))
+    return found
+
+
+def test_a_stage_in_another_order_than_its_source() -> None:
+    """A TMA cannot transpose; a schedule made for K-major operands meets an M-major one."""
+    fusion = schedule_matmul(linear(), COOPERATIVE)
+    a = fusion.tensor("T0")
+    turned = fusion.updated((replace(a, allocation=a.logical[::-1]),))
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(turned), "turned")
+    assert str(error.value) == (
+        "a stage of T6 in the order [M, K] from T0, which is in memory as [K, M], is not "
+        "supported; supported: the order of memory, contiguous dimension last. "
+        "Reorder the Bulk loops of T6"
+    )
+
+
+@pytest.mark.parametrize("name", ["cooperative", "ping_pong"])
+def test_tiles_that_are_dealt_out(name: str, golden: object) -> None:
+    """Every section reads from the queue which tile is next, or that there is none."""
+    kernel = lower(plan_matmul(linear(), dynamic(SMALL[name])), "dealt")
+    assert verify(kernel) == []
+    assert print_body(kernel.body) == golden
+
+
+def test_a_load_loop_that_is_merged_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ping-pong, merged from the right: the load nest is over the same digits."""
+    step_through, params = matmul._step_through, dynamic(SMALL["ping_pong"])
+    expected = print_body(lower(plan_matmul(linear(), params), "k").body)
+
+    def other(s: Schedule, tv: str, *rest: Any) -> None:
+        s.merge(tv, 2)
+        s.merge(tv, 1)
+        step_through(s, tv, *rest)
+
+    monkeypatch.setattr(matmul, "_step_through", other)
+    scheduled = schedule_matmul(linear(), params)
+    assert scheduled.tensor("T6").loop[1].label == "tile·group·k"
+    assert print_body(lower(plan(scheduled), "k").body) == expected

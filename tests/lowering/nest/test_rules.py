@@ -1,0 +1,334 @@
+"""Legal schedules that no rule of the lowering covers are refused, by what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from lowering.nest.lower import lower
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+from tests.epilogues import RESIDUAL, epilogue
+from tests.lowering.nest.own import Draft
+from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
+from wsched.front.known import import_fusion
+from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
+from wsched.schedule import plan
+from wsched.schedule.matmul import epilogue_inputs
+from wsched.schedule.matmul import scheduler as matmul
+from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
+from wsched.schedule.schedule import Schedule
+
+_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+
+
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, params: MatmulParams | None = None, **patches: object
+) -> UnsupportedError:
+    """What ``lower`` says of a schedule made with parts of the matmul scheduler replaced."""
+    for name, value in patches.items():
+        monkeypatch.setattr(matmul, name, value)
+    scheduled = matmul.schedule_matmul(import_fusion(definition()), params or MatmulParams())
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(scheduled), "k")
+    assert "The nest is:\n" in error.value.hint
+    return error.value
+
+
+def instructions(**changes: int) -> Target:
+    """Hopper with other matrix instructions."""
+    return replace(HOPPER, mma=replace(HOPPER.mma, **changes))  # type: ignore[arg-type]
+
+
+ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
+MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
+
+
+def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = refusal(monkeypatch, HOPPER=instructions(k_bytes=64))
+    assert error.what == (
+        "k16 2 [Serial], m64 1 [Serial], M 64 [Mma], Ni 256 [Mma], K 32 [Mma] inside a k slice"
+    )
+    assert error.supported == MAIN_LOOP
+
+
+def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = refusal(monkeypatch, HOPPER=instructions(m=32))
+    assert "m64 2 [Serial], M 32 [Mma]" in error.what
+    assert error.supported == MAIN_LOOP
+
+
+def test_no_instruction_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
+        matmul._split_rows(s, tv, params)
+
+    error = refusal(monkeypatch, _schedule_accumulator=accumulator)
+    assert error.what == "Mi 64 [Serial], Ni 256 [Serial], Ki 64 [Serial] inside a k slice"
+
+
+def test_nothing_inlined(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = refusal(monkeypatch, ONE_TILE, _inline=lambda s, names: None)
+    assert error.what == "T9 inlined at 0"
+    assert error.supported == "at least 3: read in the loops around it"
+
+
+def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inline(s: Schedule, names: matmul._Names) -> None:
+        for tv, _ in reversed(list(pairwise(names.epilogue))):
+            s.inline_at(tv, 1)
+        s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+
+    error = refusal(monkeypatch, ONE_TILE, _inline=inline)
+    assert error.what == "T9 inlined at 1"
+    assert error.supported == "at least 3: read in the loops around it"
+
+
+def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = matmul._cache
+
+    def direct(s: Schedule, params: MatmulParams) -> matmul._Names:
+        with monkeypatch.context() as patch:
+            place = s.set_memory_type
+            patch.setattr(s, "cache_before", lambda tv, op=None: tv)
+            patch.setattr(s, "set_memory_type", lambda tv, m: place(tv, m) if tv != "T5" else None)
+            return cache(s, params)
+
+    error = refusal(monkeypatch, _cache=direct)
+    assert error.what == "T5 = cast(T4), cast Local -> Global,"
+    assert error.supported == ALL_RULES
+
+
+ALL_RULES = "; ".join(
+    (
+        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local", "LdMatrix Shared -> Local",
+        "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
+        "pointwise Local -> Local", "StMatrix Local -> Shared", "Set Local -> Shared",
+        "CpAsyncBulkTensorTile Shared -> Global", "Set Local -> Global",
+    )
+)  # fmt: skip
+
+
+KINDS = "loops on BIDx, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
+PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "supported"), [(ParallelType.BIDy, KINDS), (ParallelType.BIDz, PARTS)]
+)
+def test_tiles_on_other_ctas(
+    monkeypatch: pytest.MonkeyPatch, dimension: ParallelType, supported: str
+) -> None:
+    tile = matmul._tile
+
+    def other(s: Schedule, tv: str, params: MatmulParams) -> None:
+        tile(s, tv, params)
+        s.parallelize(tv, 0, dimension)
+
+    error = refusal(monkeypatch, ONE_TILE, _tile=other)
+    assert error.what == f"loop cta ceildiv(M, 128) * ceildiv(N, 256) [{dimension}] of T4"
+    assert error.supported == supported
+
+
+def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = matmul._schedule_accumulator
+
+    def unrolled(s: Schedule, tv: str, params: MatmulParams) -> None:
+        made(s, tv, params)
+        s.parallelize(tv, s.axis(tv, "k16"), ParallelType.Unroll)
+
+    error = refusal(monkeypatch, _schedule_accumulator=unrolled)
+    assert error.what == "loop k16 4 [Unroll] of T4"
+    assert error.supported == KINDS
+
+
+def test_a_number_of_parts_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    tile = matmul._tile
+
+    def parts(s: Schedule, tv: str, params: MatmulParams) -> None:
+        tile(s, tv, params)
+        k = s.axis(tv, "k")
+        if k > 0:
+            s.split(tv, k, 3, labels=("part", "k"))
+            s.parallelize(tv, k, ParallelType.BIDz)
+
+    error = refusal(monkeypatch, _tile=parts)
+    assert error.what == "loop part ceildiv(ceildiv(K, 64), 3) [BIDz] of T4"
+    assert error.supported == PARTS
+
+
+def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MatmulParams, "loads_epilogue_inputs", True)
+    params = split_k(cooperative(128, 128), 2)
+    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), params)
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(scheduled), "k")
+    assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"
+    assert error.value.supported == "matrices of the epilogue read from global memory there"
+
+
+# --- results from registers -----------------------------------------------------------------------
+
+
+DIRECT = MatmulParams(use_smem_epilogue=False)
+"""Without shared memory behind the accumulator."""
+
+
+def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = matmul._schedule_epilogue
+
+    def boxed(s: Schedule, tv: str, params: MatmulParams, box: bool) -> None:
+        schedule(s, tv, params, box or tv == "T5")
+
+    error = refusal(monkeypatch, DIRECT, _schedule_epilogue=boxed)
+    assert error.what == "T5 = Set(T8) of 64 x 64 [Bulk]"
+    assert error.supported == "fragments [Mma] of a multiple of 64 rows and of 8 columns"
+
+
+def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = matmul._cache
+
+    def shared(s: Schedule, params: MatmulParams) -> matmul._Names:
+        names = cache(s, params)
+        s.set_memory_type("T8", MemoryType.Shared)
+        return names
+
+    error = refusal(monkeypatch, DIRECT, _cache=shared)
+    assert error.what == "T8 = cast(T4), cast Local -> Shared,"
+    assert error.supported == ALL_RULES
+
+
+def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inline(s: Schedule, names: matmul._Names) -> None:
+        for tv, _ in reversed(list(pairwise(names.epilogue))):
+            s.inline_at(tv, 1)
+        s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+
+    one = replace(DIRECT, tiling_strategy=TilingStrategy.OneTilePerCTA)
+    error = refusal(monkeypatch, one, _inline=inline)
+    assert error.what == "T8 inlined at 1"
+    assert error.supported == "at least 3: read in the loops around it"
+
+
+# --- matrices that the epilogue reads -------------------------------------------------------------
+
+
+def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
+    """The same for a residual, read in two stages."""
+    for name, value in patches.items():
+        monkeypatch.setattr(matmul, name, value)
+    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(scheduled), "k")
+    return error.value
+
+
+def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = matmul._cache_matrix
+
+    def plain(s: Schedule, tv: str) -> str:
+        with monkeypatch.context() as patch:
+            after = s.cache_after
+            patch.setattr(
+                s, "cache_after", lambda tv, op=None: after(tv, op) if op is _TMA else after(tv)
+            )
+            return cache(s, tv)
+
+    error = input_refusal(monkeypatch, _cache_matrix=plain)
+    assert error.what == "T12 = Set(T11)"
+    assert error.supported == (
+        "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
+    )
+
+
+def test_a_matrix_read_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    inline = matmul._inline
+
+    def outside(s: Schedule, names: matmul._Names) -> None:
+        inline(s, names)
+        s.inline_at("T12", 2)
+
+    error = input_refusal(monkeypatch, _inline=outside)
+    assert (error.what, error.supported) == (
+        "T12 inlined at 2", "at least 4: read in the loops around it",
+    )  # fmt: skip
+
+
+def test_a_matrix_loaded_with_other_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    step_through = matmul._step_through
+
+    def other(
+        s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
+    ) -> None:
+        pair = (24, 240) if last == "chunk" else params.num_registers
+        step_through(s, tv, last, replace(params, num_registers=pair), stages, prefetch)
+
+    error = input_refusal(monkeypatch, _step_through=other)
+    assert error.what == (
+        "T11 loaded by WarpSpecialized(on=ParallelType.TIDy, num_registers=(24, 240), "
+        "stage_slice_position=2) and the operands by WarpSpecialized(on=ParallelType.TIDy, "
+        "num_registers=(40, 232), stage_slice_position=2)"
+    )
+    assert error.supported == "WarpSpecialized alike"
+
+
+def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
+    names = "rqpo"
+    text = epilogue(
+        *(f"{n}: [-1, -1]" for n in names),
+        *(f"s{n} = fd.ops.add({'y' if n == 'r' else 's' + m}, {n})"
+          for m, n in zip("y" + names, names, strict=False)),
+        "d = fd.ops.cast(so, dtype=DataType.BFloat16)",
+    )  # fmt: skip
+    scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(scheduled), "k")
+    assert str(error.value) == (
+        "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
+        "the load warpgroup"
+    )
+
+
+def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
+    text = epilogue("r: [-1, -1]", "q: [-1, -1]", "p: [-1, -1]", "s = fd.ops.add(y, r)",
+                    "t = fd.ops.add(s, q)", "u = fd.ops.add(t, p)",
+                    "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
+    params = dynamic(cooperative(128, 64, stages=2))
+    with pytest.raises(UnsupportedError) as error:
+        lower(matmul.plan_matmul(import_fusion(text), params), "k")
+    assert str(error.value) == (
+        "3 circular buffers for the epilogue is not supported; supported: 2: each has a warp of "
+        "the load warpgroup, and one fetches tiles"
+    )
+
+
+def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = pipelined(dynamic(cooperative(128, 64, stages=4)))
+    error = refusal(monkeypatch, params, require_legal=lambda *_: None)
+    assert error.what == "tiles that are dealt out at run time with Pipelined loads"
+    assert error.supported == "WarpSpecialized: a warp of the load warpgroup fetches tiles"
+
+
+def test_a_store_outside_of_the_branch_that_completes_a_tile() -> None:
+    """Parts of K are added up in one of several CTAs; the others have nothing to store."""
+    draft = Draft()
+    draft.tile(64, 64, 64)
+    draft.deal()
+    for t in draft.sums:
+        draft.s[t].split("k", 2, labels=("k", "part")).parallelize("part", ParallelType.BIDz)
+        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.fill("tile", "k")
+    draft.share("Ni", 32, "column", ParallelType.TIDy, 2)
+    draft.multiply()
+    draft.store("column", 32)
+    draft.s[draft.box].inline_at("tile")
+    with pytest.raises(UnsupportedError) as error:
+        lower(draft.s.plan(), "k")
+    assert error.value.what == ("T5 = CpAsyncBulkTensorTile(T8) where T8 is not in registers")
+    assert error.value.supported == "T8 computed in the loops in which T5 is"
