@@ -25,6 +25,7 @@ WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.importer", (GROUND, "lowering.kernel.pointwise")),
     ("wsched.schedule", (GROUND, TARGET)),
     ("wsched.choose", (GROUND, TARGET)),
+    ("wsched.figures", (GROUND,)),
     ("wsched.trace", (GROUND, "lowering.kernel")),
     ("wsched.run.input_error", (GROUND,)),
     ("wsched.program", (GROUND, "lowering.kernel.lexer")),

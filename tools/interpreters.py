@@ -33,6 +33,7 @@ RUNTIME = {
 }
 PYTEST = {
     "hypothesis": "hypothesis",
+    "matplotlib": "matplotlib",
     "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
     "xdist": "pytest-xdist",

@@ -73,7 +73,6 @@ def test_energy_note() -> None:
 
 
 def test_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     plot(summarize([BIG, SMALL], SYSTEMS, runs()), "NVIDIA H200", tmp_path / "f.png")
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
@@ -83,6 +82,6 @@ def test_plot_without_matplotlib(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as error:
         plot(summarize([BIG], SYSTEMS, runs()), "", tmp_path / "f.png")
     assert str(error.value) == (
-        "--plot without matplotlib is not supported; supported: wsched[bench]. "
+        "a picture without matplotlib is not supported; supported: wsched[bench]. "
         "pip install 'wsched[bench]'"
     )

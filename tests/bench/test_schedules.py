@@ -206,7 +206,6 @@ def test_totals_and_notes() -> None:
 
 
 def test_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     for name, rows in (("all", rows_of(results())), ("none", [])):
         plot(rows, "NVIDIA H200", tmp_path / name)
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -11,7 +11,6 @@ from wsched.trace.timeline import Trace
 
 @pytest.mark.parametrize("trace", [PING_PONG, Trace("k", "steps", ())], ids=["spans", "none"])
 def test_png(trace: Trace, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     trace.plot(tmp_path / "f.png")
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
@@ -21,7 +20,7 @@ def test_without_matplotlib(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as error:
         PING_PONG.plot(tmp_path / "f.png")
     assert str(error.value) == (
-        "a plot of a trace without matplotlib is not supported; supported: wsched[bench]. "
+        "a picture without matplotlib is not supported; supported: wsched[bench]. "
         "pip install 'wsched[bench]'"
     )
     assert not (tmp_path / "f.png").exists()

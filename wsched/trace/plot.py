@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from wsched.figures import load_pyplot
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 
 __all__ = ["plot"]
@@ -31,18 +29,11 @@ def plot(kernel: str, unit: str, spans: Sequence[Span], path: Path, ctas: int) -
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    try:
-        canvas: Any = importlib.import_module("matplotlib.backends.backend_agg")
-    except ImportError as error:
-        raise UnsupportedError(
-            "a plot of a trace without matplotlib", "wsched[bench]", "pip install 'wsched[bench]'"
-        ) from error
+    pyplot = load_pyplot()
     shown = sorted({s.cta for s in spans})[:ctas]
     rows = {key: track for key, track in tracks(spans).items() if key[0] in shown}
-    figure: Any = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(12, 1.4 + 0.45 * len(rows)), layout="constrained"
-    )
-    axes = figure.subplots()
+    size = 12, 1.4 + 0.45 * len(rows)
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
     for row, track in enumerate(rows.values()):
         for name in COLUMNS:  # inner spans come later and lie on top
             bars = [(s.begin, s.end - s.begin) for s in track if s.name == name]
@@ -56,4 +47,5 @@ def plot(kernel: str, unit: str, spans: Sequence[Span], path: Path, ctas: int) -
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(COLUMNS))
-    canvas.FigureCanvasAgg(figure).print_png(path)
+    figure.savefig(path, format="png")
+    pyplot.close(figure)

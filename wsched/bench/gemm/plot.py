@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import Summary
 from wsched.bench.peers.systems import REFERENCE
+from wsched.figures import load_pyplot
 
-__all__ = ["load_pyplot", "plot"]
-
-
-def load_pyplot() -> Any:
-    """Return matplotlib.pyplot, for files only.
-
-    Raises:
-        UnsupportedError: matplotlib is not installed.
-    """
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise UnsupportedError(
-            "--plot without matplotlib", "wsched[bench]", "pip install 'wsched[bench]'"
-        ) from error
-    matplotlib.use("Agg")
-    return importlib.import_module("matplotlib.pyplot")
+__all__ = ["plot"]
 
 
 def plot(summary: Summary, title: str, path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from wsched.bench.fused.epilogue import BARE
-from wsched.bench.gemm.plot import load_pyplot
 from wsched.bench.method.statistic import Spread
 from wsched.bench.pingpong.results import Row
+from wsched.figures import load_pyplot
 
 __all__ = ["curves", "plot"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wsched.bench.gemm.plot import load_pyplot
 from wsched.bench.method.problem import parse_shapes
 from wsched.bench.schedules.results import LIMIT, Row, Totals
+from wsched.figures import load_pyplot
 
 __all__ = ["plot"]
 
