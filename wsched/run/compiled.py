@@ -23,6 +23,7 @@ from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, Made, dump_scheduled
 from wsched.run.once import once
+from wsched.run.overlap import require_disjoint
 from wsched.run.recorded import recorded_run
 from wsched.run.results import (
     FROM_REGISTERS,
@@ -127,7 +128,8 @@ class CompiledFusion(Made):
                 list of it.
 
         Raises:
-            InputError: the tensors do not fit the definition.
+            InputError: the tensors do not fit the definition, or ``out`` lies where inputs do; an
+                input of the epilogue that is just like a result may be written over.
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
@@ -142,7 +144,7 @@ class CompiledFusion(Made):
             return self._call_behind(front, inputs, key, out)
         arguments = self._arguments(inputs)
         lasting = key is not None and arguments.reads(inputs)
-        outputs = self._results(arguments, out)
+        outputs = self._results(arguments, inputs, out)
         launch = self._pack(arguments, outputs)
         if key is not None and lasting and not self.simulates(arguments.device):
             self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
@@ -177,7 +179,7 @@ class CompiledFusion(Made):
             return self._bind_behind(front, inputs, out)
         arguments = self._arguments(inputs)
         lasting = arguments.reads(inputs)
-        outputs = self._results(arguments, out)
+        outputs = self._results(arguments, inputs, out)
         launch = self._pack(arguments, outputs)
         if lasting:
             return BoundLaunch(launch, inputs, outputs)
@@ -190,7 +192,7 @@ class CompiledFusion(Made):
 
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
-        outputs = self._results(Arguments(extents, {}, device_of(inputs)), out)
+        outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
         launch, made = bind_program(front, {self.kernel.name: self}, {}, inputs, outputs)
         return BoundLaunch(launch, inputs, made)
 
@@ -218,7 +220,7 @@ class CompiledFusion(Made):
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
         """
         arguments = self._arguments(self._copied(inputs))
-        self._add_outputs(arguments, self._results(arguments, out))
+        self._add_outputs(arguments, self._results(arguments, inputs, out))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
         return recorded_run(self.traced.kernel, arguments, loaded)
 
@@ -262,9 +264,15 @@ class CompiledFusion(Made):
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
 
     def _results(
-        self, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
+        self,
+        arguments: Arguments,
+        inputs: Sequence[Any],
+        out: torch.Tensor | Sequence[torch.Tensor] | None,
     ) -> list[torch.Tensor]:
-        return results(self.fusion, arguments, out)
+        outputs = results(self.fusion, arguments, out)
+        if out is not None:
+            require_disjoint(self.fusion, inputs, outputs)
+        return outputs
 
     def _add_outputs(self, arguments: Arguments, outputs: Sequence[torch.Tensor]) -> None:
         hint = FROM_REGISTERS if self.made_from is not None else FROM_REGISTERS_BY_CALLS
@@ -281,7 +289,7 @@ class CompiledFusion(Made):
         import torch
 
         arguments = self._arguments(self._copied(inputs))
-        outputs = self._results(replace(arguments, device=torch.device("meta")), None)
+        outputs = results(self.fusion, replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return
