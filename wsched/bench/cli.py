@@ -25,6 +25,7 @@ from wsched.bench.mlp import mlp
 from wsched.bench.peers.systems import PEERS, parse_peers
 from wsched.bench.pingpong.command import pingpong
 from wsched.bench.schedules.command import schedules
+from wsched.bench.tma.command import tma
 
 __all__ = ["app", "job_of", "read_params"]
 
@@ -238,3 +239,4 @@ app.command()(_told()(mlp))
 app.command()(_told()(pingpong))
 app.command()(_told()(random))
 app.command()(_told()(schedules))
+app.command()(_told()(tma))

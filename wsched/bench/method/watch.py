@@ -74,7 +74,7 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """Return the job as the worker reads it."""
         return {
-            "shapes": [astuple(s) for s in self.shapes],
+            "shapes": [list(astuple(s)) for s in self.shapes],
             "dtype": self.dtype,
             "layout": self.layout,
             "systems": self.systems,
