@@ -17,6 +17,7 @@ class LoweringOptions:
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
+        l2_promotions: (tensor map, bytes) of those with one of their own.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
             stamps.
     """
@@ -24,4 +25,5 @@ class LoweringOptions:
     store_buffers: int = 2
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
+    l2_promotions: tuple[tuple[str, int], ...] = ()
     trace_slots: int = 0

@@ -33,6 +33,7 @@ from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
 from passes.reshape_pointwise import reshape_pointwise
 from passes.set_cache_policies import set_cache_policies
+from passes.set_l2_promotions import set_l2_promotions
 from passes.simplify import simplify
 from passes.step_stages import step_stages
 from passes.swizzle_shared import swizzle_shared
@@ -64,6 +65,7 @@ PASSES: tuple[Pass, ...] = (
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop
     reallocate_registers,  # setmaxnreg, budget checked
     set_cache_policies,  # what the L2 keeps, of the copies that the schedule names
+    set_l2_promotions,  # what the L2 fetches at once, of the tensors that the schedule names
     prefetch_tensor_maps,  # descriptors fetched before the first copy needs them
     wait_for_earlier_grids,  # may start before the grid in front ends; waits before global memory
     allocate_named_barriers,  # hardware ids, of which there are 16

@@ -99,6 +99,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
     if not m.box:
         raise InternalError("launch", f"tensor map {m.name} has no box")
     swizzle = "NONE" if m.swizzle is Swizzle.NONE else f"{m.swizzle.value}B"
+    promotion = f"L2_{m.promotion}B" if m.promotion else "NONE"
     dims = [driver.cuuint64_t(max(n, 1)) for n in reversed(layout.sizes)]
     box = [driver.cuuint32_t(n) for n in reversed(m.box_of(layout.sizes))]
     prefix = "CU_TENSOR_MAP"
@@ -112,7 +113,7 @@ def encode(driver: Any, m: TensorMap, layout: Layout) -> bytes:
         [driver.cuuint32_t(1) for _ in box],
         getattr(driver.CUtensorMapInterleave, f"{prefix}_INTERLEAVE_NONE"),
         getattr(driver.CUtensorMapSwizzle, f"{prefix}_SWIZZLE_{swizzle}"),
-        getattr(driver.CUtensorMapL2promotion, f"{prefix}_L2_PROMOTION_L2_256B"),
+        getattr(driver.CUtensorMapL2promotion, f"{prefix}_L2_PROMOTION_{promotion}"),
         getattr(driver.CUtensorMapFloatOOBfill, f"{prefix}_FLOAT_OOB_FILL_NONE"),
     )
     if status != driver.CUresult.CUDA_SUCCESS:

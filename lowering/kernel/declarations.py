@@ -23,7 +23,7 @@ from lowering.kernel.kernel import (
 )
 from lowering.kernel.lexer import Lexer
 from lowering.kernel.operands import Frag
-from lowering.kernel.tensors import ENTRY
+from lowering.kernel.tensors import ENTRY, PROMOTIONS
 
 __all__ = ["DECLARATIONS", "Declarations"]
 
@@ -70,7 +70,12 @@ class Declarations(Lexer):
         self.scope = outer
         box = self.shape() if self.accept("box") else ()
         clipped = self.accept("clipped")
-        return TensorMap(*tensor, box, self.swizzle(), clipped, count, device)
+        swizzle, promotion = self.swizzle(), PROMOTIONS[-1]
+        if self.accept("promotion"):
+            if self.peek not in map(str, PROMOTIONS):
+                raise self.fail("a promotion: " + ", ".join(map(str, PROMOTIONS)))
+            promotion = self.integer()
+        return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor."""

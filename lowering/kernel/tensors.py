@@ -17,7 +17,12 @@ from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 
-__all__ = ["ENTRY", "GlobalTensor", "SharedBuffer", "TensorMap"]
+__all__ = ["ENTRY", "PROMOTIONS", "GlobalTensor", "SharedBuffer", "TensorMap"]
+
+PROMOTIONS = (0, 64, 128, 256)
+"""Bytes that a tensor map may make the L2 fetch at once (PTX ISA, CUtensorMapL2promotion)."""
+
+WIDEST_PROMOTION = PROMOTIONS[-1]
 
 ENTRY = Var("entry")
 """In the sizes of an array of tensor maps: which of them."""
@@ -61,6 +66,9 @@ class TensorMap(_InMemory):
 
     A ``clipped`` map's box, of one matrix, has no more rows than the tensor of a launch, so what
     lies behind them in shared memory stays as it was, in place of zero.
+
+    ``promotion`` is how many bytes the L2 fetches from memory at least where a copy misses it: 64,
+    128 or 256 aligned ones, 0 for the sectors that it asks for.
     """
 
     name: str
@@ -71,6 +79,7 @@ class TensorMap(_InMemory):
     clipped: bool = False
     count: Expr | None = None
     device: bool = False
+    promotion: int = WIDEST_PROMOTION
 
     def arguments(self, count: int) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         """What the tensor behind each of ``count`` descriptors is called, and its sizes."""

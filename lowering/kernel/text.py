@@ -32,6 +32,7 @@ from lowering.kernel.nodes import (
     WordRef,
 )
 from lowering.kernel.parse import parse_kernel
+from lowering.kernel.tensors import PROMOTIONS
 from lowering.target.targets import TARGETS
 
 __all__ = ["parse_kernel", "print_body", "print_kernel", "print_stmt"]
@@ -66,9 +67,10 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
     for t in kernel.tensor_maps:
         box = f" box {_shape(t.box)}" if t.box else ""
         clipped = " clipped" if t.clipped else ""
+        promoted = "" if t.promotion == PROMOTIONS[-1] else f" promotion {t.promotion}"
         swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
         name = t.name + _entry(t.count) + " device" * t.device
-        yield f"tensormap {name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}"
+        yield f"tensormap {name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}{promoted}"
     for g in kernel.globals:
         align = f" align {g.align}" if g.align != 1 else ""
         yield f"global {g.name}: {g.dtype.value}{_sizes(g.sizes)}{align}"

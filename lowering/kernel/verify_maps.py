@@ -18,7 +18,7 @@ from lowering.kernel.nodes import (
     TensormapReplaceAddress,
     TensormapReplaceDim,
 )
-from lowering.kernel.tensors import GlobalTensor, TensorMap
+from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, TensorMap
 
 __all__ = ["declared_maps", "map_rules"]
 
@@ -32,6 +32,9 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
             yield f"{m.count} maps as a parameter, whose number is a constant from 1 on{where}"
         if m.clipped and (m.device or m.count is not None):
             yield f"a clipped box is that of one tensor, known at the launch{where}"
+        if m.promotion not in PROMOTIONS:
+            known = ", ".join(map(str, PROMOTIONS))
+            yield f"the L2 promotes to {m.promotion} bytes, not to one of {known}{where}"
 
 
 def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:

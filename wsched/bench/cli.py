@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError, WschedError
+from wsched.bench.drawn.command import random
 from wsched.bench.gemm.plot import plot
 from wsched.bench.gemm.report import markdown, notes, table
 from wsched.bench.gemm.results import Summary, check_path, from_json, save, summarize, to_json
@@ -24,6 +25,7 @@ from wsched.bench.mlp import mlp
 from wsched.bench.peers.systems import PEERS, parse_peers
 from wsched.bench.pingpong.command import pingpong
 from wsched.bench.schedules.command import schedules
+from wsched.bench.tma.command import tma
 
 __all__ = ["app", "job_of", "read_params"]
 
@@ -235,4 +237,6 @@ def _say(text: str) -> None:
 
 app.command()(_told()(mlp))
 app.command()(_told()(pingpong))
+app.command()(_told()(random))
 app.command()(_told()(schedules))
+app.command()(_told()(tma))

@@ -97,6 +97,7 @@ TABLE = (
     FieldRule("programmatic_dependent_launch", "", "an option of nvFuser's executor, off"),
     FieldRule("batch_invariant", "", "a promise about what is chosen, not a part of the schedule"),
     FieldRule("cache_policies", "", "nvFuser's TMA copies have none"),
+    FieldRule("l2_promotions", "", "nvFuser's tensor maps have their own, whatever the rows"),
 )
 """Every field of wsched's MatmulParams and of nvFuser's, each once."""
 

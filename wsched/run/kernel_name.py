@@ -13,12 +13,17 @@ from wsched.schedule.options import KernelOptions
 __all__ = ["kernel_name", "schedule_name"]
 
 
+_OUTSIDE = frozenset({"batch_invariant", "l2_promotions"})
+"""Parameters that the kernel's code does not show."""
+
+
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """A C identifier that says what the kernel does and how.
 
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
-    six hexadecimal digits of a hash of all parameters but ``batch_invariant``: that is a promise
-    about the kernel, which is the same without it.
+    six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``:
+    the one is a promise about the kernel, the other a property of the tensor maps that a launch
+    makes; the kernel is the same without them.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -40,7 +45,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
-    facts = {n: v for n, v in params.to_dict().items() if n != "batch_invariant"}
+    facts = {n: v for n, v in params.to_dict().items() if n not in _OUTSIDE}
     words.append(_digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)
 
@@ -50,7 +55,8 @@ def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
 
     Calls that lead to the same schedule give the same name.
     """
-    facts = repr((replace(fusion, history=()), options))
+    told = {n: v for n, v in options.changed().items() if n not in _OUTSIDE}
+    facts = repr((replace(fusion, history=()), told))
     return "_".join([*_fusion_words(fusion), "schedule", _digits(facts, 10)])
 
 

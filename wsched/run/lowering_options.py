@@ -20,6 +20,7 @@ def lowering_options(fusion: Fusion, options: KernelOptions) -> LoweringOptions:
         store_buffers=_store_buffers(fusion) if buffers is None else buffers,
         programmatic_dependent_launch=options.programmatic_dependent_launch,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
+        l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from lowering.ground.errors import ScheduleError
 from wsched.fusion import Fusion, MemoryType, Record
 from wsched.schedule.axes import require
-from wsched.schedule.options import CachePolicy, KernelOptions
+from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
+from wsched.schedule.primitives.record import Choice
 
 __all__ = ["configured"]
 
@@ -39,22 +40,29 @@ def configured(fusion: Fusion, options: KernelOptions, record: Record) -> Kernel
                     why = f"a thread accesses 1 or 2 columns at once, not {value}"
                     raise _refused(record, why, tuple(map(str, _VECTORS)))
             case "cache_policies":
-                values[name] = _policies(fusion, record, value)
+                values[name] = _by_tensor(fusion, record, name, value, CachePolicy)
+            case "l2_promotions":
+                values[name] = _by_tensor(fusion, record, name, value, TensorMapL2Promotion)
             case _:
                 raise _refused(record, f"there is no option {name}", names)
     return replace(options, **values)
 
 
-def _policies(fusion: Fusion, record: Record, value: Any) -> tuple[tuple[str, CachePolicy], ...]:
-    """Policies by tensor, in the order of the tensors."""
-    require(record, "cache_policies", value, dict)
+_WORDS = {"cache_policies": "policy", "l2_promotions": "promotion"}
+
+
+def _by_tensor(
+    fusion: Fusion, record: Record, name: str, value: Any, kind: type[Choice]
+) -> tuple[tuple[str, Any], ...]:
+    """A choice of a kind for each tensor, in the order of the tensors."""
+    require(record, name, value, dict)
     there = tuple(
         b.tensor
         for b in (*fusion.inputs, *fusion.outputs)
         if fusion.tensor(b.tensor).memory is MemoryType.Global
     )
-    for tensor, policy in value.items():
-        require(record, f"the policy of {tensor}", policy, CachePolicy)
+    for tensor, chosen in value.items():
+        require(record, f"the {_WORDS[name]} of {tensor}", chosen, kind)
         if tensor not in there:
             why = f"{tensor} is no tensor of the caller's: the L2 caches those"
             raise _refused(record, why, there)

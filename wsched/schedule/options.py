@@ -7,7 +7,7 @@ from typing import Any
 
 from wsched.schedule.primitives.record import Choice
 
-__all__ = ["CachePolicy", "KernelOptions"]
+__all__ = ["CachePolicy", "KernelOptions", "TensorMapL2Promotion"]
 
 
 class CachePolicy(Choice):
@@ -16,6 +16,15 @@ class CachePolicy(Choice):
     EvictNormal = 0
     EvictFirst = 1
     EvictLast = 2
+
+
+class TensorMapL2Promotion(Choice):
+    """How many bytes the L2 fetches at least where a TMA load misses it; nvFuser's names."""
+
+    NoL2Promotion = 0
+    B64 = 64
+    B128 = 128
+    B256 = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,8 @@ class KernelOptions:
         programmatic_dependent_launch: start before the grid in front of this one in the stream has
             ended, and wait for it only before the first access to global memory.
         cache_policies: (tensor in global memory, what the L2 does with it) of the TMA copies.
+        l2_promotions: (tensor in global memory, what the L2 fetches at once) of the TMA loads; 256
+            bytes of those that are not named.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
     """
@@ -35,6 +46,7 @@ class KernelOptions:
     epilogue_stages: int | None = None
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
+    l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
     vector: int = 2
 
     def changed(self) -> dict[str, Any]:

@@ -264,7 +264,7 @@ class Schedule:
     def configure(self, **options: Any) -> None:
         """Set fields of :class:`~wsched.schedule.options.KernelOptions`.
 
-        ``cache_policies`` is taken as a dict of names of tensors in global memory.
+        ``cache_policies`` and ``l2_promotions`` are dicts of names of tensors in global memory.
 
         Raises:
             ScheduleError: rule ``configure``: no such option, tensor or value.

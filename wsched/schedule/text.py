@@ -27,12 +27,15 @@ from wsched.fusion import (
     Record,
     WarpSpecialized,
 )
-from wsched.schedule.options import CachePolicy
+from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 from wsched.schedule.primitives.replay import PRIMITIVES
 
 __all__ = ["calls_text", "parse_calls"]
 
-_ENUMS = {e.__name__: e for e in (CachePolicy, LoadStoreOpType, MemoryType, ParallelType)}
+_ENUMS = {
+    e.__name__: e
+    for e in (CachePolicy, LoadStoreOpType, MemoryType, ParallelType, TensorMapL2Promotion)
+}
 _RECORDS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 _FUNCTIONS = ("ceildiv", "min", "max")

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import IO, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
@@ -74,7 +74,7 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """Return the job as the worker reads it."""
         return {
-            "shapes": [[s.m, s.n, s.k] for s in self.shapes],
+            "shapes": [list(astuple(s)) for s in self.shapes],
             "dtype": self.dtype,
             "layout": self.layout,
             "systems": self.systems,

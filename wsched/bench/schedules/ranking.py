@@ -10,11 +10,12 @@ from wsched.choose.heuristics import choose_params, ranked
 from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
+from wsched.fusion import Fusion
 from wsched.run.kernel_name import kernel_name
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import L2Promotions, MatmulParams
 
 __all__ = [
-    "TWINS", "Ranked", "problem_for", "ranking", "ranking_of", "shortlist", "taken_first",
+    "TWINS", "Ranked", "label", "problem_for", "ranking", "ranking_of", "shortlist", "taken_first",
 ]  # fmt: skip
 
 TWINS = 6
@@ -67,14 +68,14 @@ def ranking(definition: str, shape: Shape, sms: int, l2_bytes: int | None = None
 def ranking_of(definition: str, problem: Problem) -> list[Ranked]:
     """Return the same for a problem that is planned for already."""
     fusion = import_fusion(definition)
-    return [Ranked(_short(kernel_name(fusion, p)), us, p) for us, p in ranked(problem)]
+    return [Ranked(label(fusion, p), us, p) for us, p in ranked(problem)]
 
 
 def taken_first(definition: str, problem: Problem) -> list[Ranked]:
     """Return the same, but what ``wsched.compile`` takes first, from a table where one has it."""
     found, taken = ranking_of(definition, problem), choose_params(problem)
     others = [r for r in found if not taken.matches(r.params)]
-    name = _short(kernel_name(import_fusion(definition), taken))
+    name = label(import_fusion(definition), taken)
     return [Ranked(name, cost(problem, taken).us, taken), *others]
 
 
@@ -90,12 +91,17 @@ def shortlist(definition: str, problem: Problem, top: int) -> list[Ranked]:
         other = not r.params.programmatic_dependent_launch
         twin = replace(r.params, programmatic_dependent_launch=other)
         us = cost(problem, twin).us
-        found.append(Ranked(_short(kernel_name(fusion, twin)), us, twin))
+        found.append(Ranked(label(fusion, twin), us, twin))
     return found
 
 
-def _short(name: str) -> str:
-    """The words of a kernel's name from its tile on."""
-    words = name.split("_")
+def label(fusion: Fusion, params: MatmulParams) -> str:
+    """Return the words of a kernel's name from its tile on, and of how it is launched.
+
+    Schedules that differ have different ones.
+    """
+    words = kernel_name(fusion, params).split("_")
     tile = next(i for i, word in enumerate(words) if word[0].isdigit())
-    return "_".join(words[tile:])
+    promotions = params.l2_promotions
+    told = [] if promotions == L2Promotions() else [f"a{promotions.a.value}b{promotions.b.value}"]
+    return "_".join([*words[tile:], *told])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wsched.fusion import Fusion
-from wsched.schedule.matmul.params import CachePolicies, MatmulParams
-from wsched.schedule.options import CachePolicy, KernelOptions
+from wsched.schedule.matmul.params import CachePolicies, L2Promotions, MatmulParams
+from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
 
 __all__ = ["kernel_options"]
 
@@ -15,6 +15,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         epilogue_stages=params.epilogue_stages,
         programmatic_dependent_launch=params.programmatic_dependent_launch,
         cache_policies=_cache_policies(fusion, params.cache_policies),
+        l2_promotions=_l2_promotions(fusion, params.l2_promotions),
         vector=params.supported_vec_size.epilogue,
     )
 
@@ -26,3 +27,12 @@ def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str,
     asked[fusion.source(fusion.mma.a).name] = policies.a
     names = [b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor in asked]
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
+
+
+def _l2_promotions(
+    fusion: Fusion, asked: L2Promotions
+) -> tuple[tuple[str, TensorMapL2Promotion], ...]:
+    """The same of promotions; results are not loaded."""
+    found = {fusion.source(fusion.mma.b).name: asked.b, fusion.source(fusion.mma.a).name: asked.a}
+    names = [b.tensor for b in fusion.inputs if b.tensor in found]
+    return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last seven fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last eight fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from wsched.schedule.options import CachePolicy
+from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 from wsched.schedule.primitives.record import Checked, Choice, build, lines, plain
 
 __all__ = [
@@ -21,10 +21,12 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "GemmTile",
+    "L2Promotions",
     "MatMulTileOptions",
     "MatmulParams",
     "MmaMacro",
     "SupportedVectorization",
+    "TensorMapL2Promotion",
     "TileRasterizationOrder",
     "TilingStrategy",
 ]
@@ -137,6 +139,17 @@ class CachePolicies(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class L2Promotions(Checked):
+    """What the L2 fetches at once for the TMA loads of the operands A and B."""
+
+    a: TensorMapL2Promotion = TensorMapL2Promotion.B256
+    b: TensorMapL2Promotion = TensorMapL2Promotion.B256
+
+    def __str__(self) -> str:
+        return f"a {self.a}, b {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
 class SupportedVectorization(Checked):
     """Elements that a thread accesses at once in global memory.
 
@@ -180,6 +193,8 @@ class MatmulParams(Checked):
             the stream has ended, and wait for it only before the first access to global memory.
         cache_policies: wsched's own: what the L2 keeps longest; of one tensor that is both
             operands, ``a`` counts.
+        l2_promotions: wsched's own: what the L2 fetches at once; of one tensor that is both
+            operands, ``a`` counts.
         batch_invariant: wsched's own: the bits of a row of the result do not depend on M: K is
             summed in the one order that all such schedules share.
 
@@ -210,6 +225,7 @@ class MatmulParams(Checked):
     epilogue_input_stages: int = 2
     programmatic_dependent_launch: bool = True
     cache_policies: CachePolicies = field(default_factory=CachePolicies)
+    l2_promotions: L2Promotions = field(default_factory=L2Promotions)
     batch_invariant: bool = False
 
     @property

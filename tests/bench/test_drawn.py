@@ -1,0 +1,178 @@
+"""``wsched bench random`` from its list to its file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lowering.ground.errors import UnsupportedError
+from tests.bench.fake_drawn import DEVICE, listed
+from wsched.bench.cli import app
+from wsched.bench.drawn import command
+from wsched.bench.drawn.build import build
+from wsched.bench.drawn.problems import Drawn, draw, read_problems
+from wsched.bench.drawn.results import append, read
+from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.front.known import import_fusion
+from wsched.run.layout import laid_out
+from wsched.schedule.matmul.params import (
+    ClusterDims,
+    L2Promotions,
+    MatmulParams,
+    TensorMapL2Promotion,
+)
+
+LIST = "M,N,K,layout\n1000,1000,1000,TN\n264,1048,4112,NT\n16,16,16,NN\n904,1048,4112,tt\n"
+FIRST, SECOND = "1000x1000x1000 tn", "264x1048x4112 nt"
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    path = tmp_path / "problems.csv"
+    path.write_text(LIST)
+    return path
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, **spec: Any) -> list[tuple[str, MatmulParams]]:
+    """Neither a GPU nor a compiler; the kernels that would be compiled."""
+    wanted: list[tuple[str, MatmulParams]] = []
+    words = (sys.executable, "-m", "tests.bench.fake_drawn", json.dumps(spec))
+    monkeypatch.setattr(command, "COMMAND", words)
+    monkeypatch.setattr(command, "device", lambda: dict(DEVICE))
+    monkeypatch.setattr(command, "build", lambda found, jobs, told: wanted.extend(found))
+    return wanted
+
+
+def invoke(path: Path, *words: str) -> tuple[int, str]:
+    arguments = ["random", str(path), "--rounds", "2", "--count", "2", "--seed", "2", *words]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
+    return result.exit_code, result.output
+
+
+def test_the_draw_is_that_of_the_random_module(problems: Path) -> None:
+    found = read_problems(problems)
+    assert [str(p) for p in found] == [FIRST, SECOND, "16x16x16 nn", "904x1048x4112 tt"]
+    drawn = draw(found, 3, 2)
+    assert sorted(drawn) == sorted(p for p in found if p.m > 16)
+    assert drawn == draw(found, 3, 2)
+
+
+def test_alignment_of_rows() -> None:
+    assert Drawn(1000, 1000, 1000, "tn").rows == (16, 16, 16)
+    assert Drawn(96, 1048, 4112, "nt").rows == (64, 16, 16)
+    assert Drawn(904, 64, 4096, "tt").rows == (128, 128, 128)
+
+
+def test_a_run(monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path) -> None:
+    wanted = fake(monkeypatch, factors=[2.0])
+    saved = tmp_path / "f.jsonl"
+    code, text = invoke(problems, "--first", "3", "--json", str(saved))
+    assert code == 0, text
+    head, *lines = [json.loads(line) for line in saved.read_text().splitlines()]
+    assert (head["schema"], head["environment"]["gpu"]) == ("wsched.bench.random/1", DEVICE)
+    drawn = draw(read_problems(problems), 2, 2)
+    assert [ln["problem"] for ln in lines] == [str(p) for p in drawn]
+    for p, ln in zip(drawn, lines, strict=True):
+        found, systems = listed(p.problem, 3), ln["result"]["systems"]
+        assert {(definition_text(p.problem), r.params) for r in found} <= set(wanted)
+        assert list(systems) == ["cublas", *(r.name for r in found)]
+        assert ln["result"]["choice"] == found[0].name
+        assert all(r["status"] == "ok" and "first_us" in r for r in systems.values())
+        assert len(systems["cublas"]["times_us"]) == len(systems[found[0].name]["times_us"]) == 2
+        assert sum("times_us" in r for r in systems.values()) == 7
+    assert "choice over cuBLAS at 2 problems: geometric mean 0.500, least 0.500, 2 below" in text
+
+
+def test_only_what_is_taken(monkeypatch: pytest.MonkeyPatch, problems: Path) -> None:
+    wanted = fake(monkeypatch)
+    code, text = invoke(problems, "--first", "0")
+    assert (code, len(wanted)) == (0, 2), text
+    assert text.splitlines()[-1] == (
+        "best over cuBLAS at 2 problems: geometric mean 1.000, least 1.000, 0 below 0.95"
+    )
+
+
+def test_a_later_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path
+) -> None:
+    saved = tmp_path / "f.jsonl"
+    fake(monkeypatch)
+    assert invoke(problems, "--first", "0", "--count", "1", "--json", str(saved))[0] == 0
+    with saved.open("a") as file:
+        file.write('{"problem": "cut o')
+    wanted = fake(monkeypatch, factors=[4.0])
+    code, text = invoke(problems, "--first", "0", "--json", str(saved))
+    assert (code, len(wanted)) == (0, 1)
+    assert "geometric mean 0.500, least 0.250" in text
+    monkeypatch.setattr(command, "COMMAND", ("false",))
+    assert invoke(problems, "--first", "0", "--json", str(saved))[0] == 0
+    code, text = invoke(problems, "--first", "1", "--json", str(saved))
+    assert code == 1 and "of a run with other options" in text
+
+
+def test_a_wrong_schedule_is_told(monkeypatch: pytest.MonkeyPatch, problems: Path) -> None:
+    fake(monkeypatch, bad_places={"1": "wrong"})
+    code, text = invoke(problems, "--first", "2")
+    drawn = draw(read_problems(problems), 2, 2)
+    name = listed(drawn[0].problem, 2)[1].name
+    assert code == 1
+    assert f"{name} at {drawn[0]}: wrong result: relative error nan (limit 4e-03)" in text
+
+
+def test_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    append(path, {"problem": FIRST, "result": {}})
+    with pytest.raises(UnsupportedError, match=r"without the schema wsched\.bench\.random/1"):
+        read(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("M,N,K\n", "without the column layout is not supported; supported: M, N, K, layout"),
+        (
+            "M,N,K,layout\n1,2,x,TN\n",
+            "line 2 (1, 2, x, TN) is not supported; supported: three sizes and one of tn, nt, nn, "
+            "tt",
+        ),
+        (
+            "M,N,K,layout\n1024,1024,1024,TN\n",
+            "--count 2 is not supported; supported: at most 1, so many lie between 2 GFLOP and 3 "
+            "TFLOP",
+        ),
+    ],
+)
+def test_another_list(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "problems.csv"
+    path.write_text(text)
+    code, output = invoke(path)
+    assert code == 1 and output.strip().endswith(told)
+
+
+def test_variants() -> None:
+    problem = Problem(Shape(1000, 2000, 3000))
+    found = listed(problem, 4)
+    assert len({r.name for r in found}) == len(found)
+    taken = found[0].params
+    tile = taken.output_tile
+    same = [r.params for r in found if r.params.output_tile == tile and not r.params.combines]
+    assert {p.cluster_dims for p in same} >= {ClusterDims(4, 1), ClusterDims(2, 2)}
+    assert {p.l2_promotions.a for p in same} == set(TensorMapL2Promotion)
+    assert {r.params.output_tile.k for r in found} >= {32, 64}
+    assert L2Promotions() in {p.l2_promotions for p in same}
+
+
+def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
+    problem = Problem(Shape(64, 64, 64), layout="nt")
+    text = definition_text(problem)
+    assert build([(text, MatmulParams())] * 2, jobs=1) == {"ok": 1}
+    assert len(list(tmp_path.glob("*.cubin"))) == 1
+    inputs = [torch.empty(64, 64, dtype=torch.bfloat16).t() for _ in range(2)]
+    assert laid_out(import_fusion(text), inputs) == import_fusion(text)

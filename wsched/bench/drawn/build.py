@@ -1,0 +1,54 @@
+"""Kernels compiled by all processors at once, before a GPU is asked for anything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from lowering.ground.errors import WschedError
+from wsched.front.known import import_fusion
+from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["build"]
+
+
+def build(
+    wanted: Iterable[tuple[str, MatmulParams]],
+    jobs: int | None = None,
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, int]:
+    """Compile kernels into the cache on disk, where the process that measures finds them.
+
+    A kernel that does not compile is left to that process, which says why.
+
+    Args:
+        wanted: definition and schedule of each; what comes twice is compiled once.
+        jobs: processes; as many as there are processors if it is not given.
+        told: takes how many are done, and of how many.
+
+    Returns:
+        Kernels by outcome: ``ok``, or the type of the error.
+    """
+    unique = dict.fromkeys(wanted)
+    found: dict[str, int] = {}
+    fresh = multiprocessing.get_context("spawn")  # a forked CUDA context does not work
+    workers = min(jobs or os.cpu_count() or 1, max(len(unique), 1))
+    with ProcessPoolExecutor(workers, mp_context=fresh) as pool:
+        left = [pool.submit(_compiled, *one) for one in unique]
+        for number, future in enumerate(as_completed(left), 1):
+            outcome = future.result()
+            found[outcome] = found.get(outcome, 0) + 1
+            told(number, len(left))
+    return found
+
+
+def _compiled(definition: str, params: MatmulParams) -> str:
+    """Compile one kernel in this process; what came of it."""
+    try:
+        _ = compile_clean(import_fusion(definition), params).compiled
+    except WschedError as error:
+        return type(error).__name__
+    return "ok"

@@ -1,0 +1,157 @@
+"""``wsched bench random``: problems that nobody chose, beside cuBLAS."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.drawn.build import build
+from wsched.bench.drawn.problems import Drawn, draw, read_problems
+from wsched.bench.drawn.results import SCHEMA, Line, append, line_of, read, table, totals
+from wsched.bench.drawn.schedules import FIRST, schedules_for
+from wsched.bench.drawn.worker import FINALISTS, FIRST_ROUNDS, FIRST_SHARE
+from wsched.bench.gemm.results import check_path
+from wsched.bench.method.bar import progress_bar
+from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.measure import METHOD, Plan
+from wsched.bench.method.problem import definition_text
+from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.watch import Job
+from wsched.bench.schedules.ranking import problem_for
+
+__all__ = ["COMMAND", "device", "random"]
+
+COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
+"""The worker; how many schedules follows."""
+
+_ABOUT = (
+    f" A problem is measured twice: all schedules and cuBLAS in {FIRST_ROUNDS} rounds of "
+    f"{FIRST_SHARE:g} of the time, then cuBLAS, what is taken and the fastest {FINALISTS} as "
+    "described."
+)
+
+
+def random(
+    problems: Path = typer.Argument(help="A CSV file with the columns M, N, K and layout."),
+    count: int = typer.Option(24, min=1, help="How many are drawn."),
+    seed: int = typer.Option(1, help="Of the draw, the operands and the order."),
+    first: int = typer.Option(
+        FIRST, min=0, help="Schedules of the cost model, beside variants; 0: only what is taken."
+    ),
+    rounds: int = typer.Option(8, min=1, help="Counted rounds of the fastest."),
+    replay_ms: float = typer.Option(10.0, min=0.1, help="Time of a system in such a round."),
+    seconds: float = typer.Option(
+        0.0, min=0.0, help="Begin no problem after so many; a later run goes on. 0: no limit."
+    ),
+    timeout: float = typer.Option(60.0, min=1.0, help="Seconds of silence until a hang is told."),
+    jobs: int = typer.Option(0, min=0, help="Processes that compile; 0: one for each processor."),
+    json_path: Path | None = typer.Option(
+        None, "--json", help="Append a line for each problem; what it has is not measured again."
+    ),
+) -> None:
+    """Measure problems drawn from a list beside cuBLAS: what is taken, and the best of many.
+
+    The problems are random.Random(seed).sample of those between 2 GFLOP and 3 TFLOP; none is left
+    out. All kernels are compiled first. Ctrl-C ends with what was measured. The exit status is 1 if
+    a system failed or was wrong, 130 after Ctrl-C.
+    """
+    wanted = draw(read_problems(problems), count, seed)
+    plan = Plan(rounds, replay_ms)
+    command = {"plan": asdict(plan), "first": first, "seed": seed}
+    found: dict[str, dict[str, Any]] = {}
+    if json_path is not None:
+        check_path(json_path)
+        found = read(json_path, command)
+    left = tuple(p for p in wanted if str(p) not in found)
+    gpu: dict[str, Any] = {}
+    stopped = ""
+    if left:
+        gpu = device()
+        _compile(left, gpu, first, jobs)
+        keep = _Keep(json_path, command, METHOD.format(processes=1, **asdict(plan)) + _ABOUT, found)
+        job = Job(left, "bf16", "tn", {}, asdict(plan), seed)
+        worker = (*COMMAND, str(first))
+        stopped = run_shapes(job, worker, len(wanted), (seconds, timeout), keep)
+    lines = [line_of(p, found[str(p)]) for p in wanted if str(p) in found]
+    _show(lines, gpu)
+    if stopped:
+        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
+        typer.echo(f"{why}: {len(lines)} of {len(wanted)} problems are measured", err=True)
+    if stopped == INTERRUPTED:
+        raise typer.Exit(130)
+    if any(line.broken for line in lines):
+        raise typer.Exit(1)
+
+
+def device() -> dict[str, Any]:
+    """The GPU, as the worker describes it.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    if reason := no_gpu_reason():
+        raise UnsupportedError(f"wsched bench here ({reason})", "a CUDA GPU with torch")
+    return CudaGpu(0).describe()
+
+
+def _compile(problems: tuple[Drawn, ...], gpu: dict[str, Any], first: int, jobs: int) -> None:
+    """Compile what will be measured, under a bar."""
+    wanted = []
+    for p in problems:
+        text = definition_text(p.problem)
+        planned = problem_for(text, p.problem.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
+        wanted += [(text, r.params) for r in schedules_for(text, planned, first)]
+    with progress_bar(len(set(wanted))) as update:
+        build(wanted, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
+
+
+class _Keep:
+    """Takes results: into a dict, and as lines into a file, in front of the first its method.
+
+    Args:
+        path: of the file; None for none.
+        command: what decides whether a later run may go on with the file.
+        method: how is measured.
+        found: the dict.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        command: dict[str, Any],
+        method: str,
+        found: dict[str, dict[str, Any]],
+    ) -> None:
+        self._path, self._command, self._method, self._found = path, command, method, found
+        self._begun = False
+
+    def __call__(self, environment: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> None:
+        """Keep results that are new; they are told again in the end, with what hung."""
+        for problem, result in shapes.items():
+            if self._found.get(problem) == result:
+                continue
+            self._found[problem] = result
+            if self._path is None:
+                continue
+            if not self._begun:
+                head = {"schema": SCHEMA, "command": self._command, "method": self._method}
+                append(self._path, head | {"environment": environment})
+                self._begun = True
+            append(self._path, {"problem": problem, "result": result})
+
+
+def _show(lines: list[Line], gpu: dict[str, Any]) -> None:
+    console = Console()
+    if lines:
+        console.print(table(lines, f"{gpu.get('name', 'GPU')}, bf16: ratios to cuBLAS"))
+    for line in lines:
+        for name, reason in line.broken.items():
+            console.print(f"{name} at {line.problem}: {reason}", markup=False, soft_wrap=True)
+    for text in totals(lines):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,91 @@
+"""Which matmuls are measured: a sample of a list of M, N, K and layout."""
+
+from __future__ import annotations
+
+import csv
+import random
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.problem import LAYOUTS, Problem, Shape
+
+__all__ = ["FEWEST_FLOP", "MOST_FLOP", "Drawn", "draw", "read_problems"]
+
+FEWEST_FLOP, MOST_FLOP = 2e9, 3e12
+"""What takes a few microseconds and what takes a few milliseconds of an H200."""
+
+_COLUMNS = ("M", "N", "K", "layout")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Drawn(Shape):
+    """A shape with its layout, one of :data:`wsched.bench.method.problem.LAYOUTS`."""
+
+    layout: str = "tn"
+
+    @property
+    def problem(self) -> Problem:
+        """The matmul, in bf16."""
+        return Problem(Shape(self.m, self.n, self.k), "bf16", self.layout)
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """Bytes, at most 128, that every row of A, of B and of the result begins at a multiple
+        of, in tensors that lie densely at an aligned address.
+        """
+        a = self.k if self.problem.a_k_major else self.m
+        b = self.k if self.problem.b_k_major else self.n
+        ra, rb, rd = (gcd(2 * size, 128) for size in (a, b, self.n))
+        return ra, rb, rd
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k} {self.layout}"
+
+
+def read_problems(path: Path) -> tuple[Drawn, ...]:
+    """Read a CSV file with the columns M, N, K and layout (BLAS letters of A and B).
+
+    Raises:
+        UnsupportedError: it cannot be read, lacks a column or has a line that is no matmul.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.DictReader(file)
+            missing = [c for c in _COLUMNS if c not in (lines.fieldnames or ())]
+            if missing:
+                raise UnsupportedError(
+                    f"{path} without the column {missing[0]}", ", ".join(_COLUMNS)
+                )
+            return tuple(_problem(path, lines.line_num, line) for line in lines)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UnsupportedError(
+            f"{path} ({error})", "a CSV file with the columns " + ", ".join(_COLUMNS)
+        ) from error
+
+
+def _problem(path: Path, number: int, line: dict[str, str]) -> Drawn:
+    sizes, layout = [line[c] or "" for c in "MNK"], (line["layout"] or "").lower()
+    if not all(s.isdecimal() and int(s) > 0 for s in sizes) or layout not in LAYOUTS:
+        wrote = ", ".join(str(line[c]) for c in _COLUMNS)
+        raise UnsupportedError(
+            f"{path}, line {number} ({wrote})", "three sizes and one of " + ", ".join(LAYOUTS)
+        )
+    m, n, k = map(int, sizes)
+    return Drawn(m, n, k, layout)
+
+
+def draw(problems: tuple[Drawn, ...], count: int, seed: int) -> tuple[Drawn, ...]:
+    """Return ``random.Random(seed).sample`` of the problems between 2 GFLOP and 3 TFLOP, in its
+    order; a problem that the list has twice may come twice and is then measured once.
+
+    Raises:
+        UnsupportedError: there are fewer.
+    """
+    there = [p for p in problems if FEWEST_FLOP <= p.flops <= MOST_FLOP]
+    if count > len(there):
+        raise UnsupportedError(
+            f"--count {count}", f"at most {len(there)}, so many lie between 2 GFLOP and 3 TFLOP"
+        )
+    return tuple(dict.fromkeys(random.Random(seed).sample(there, count)))

@@ -1,0 +1,155 @@
+"""What was measured of drawn problems: a file that is only appended to, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.drawn.problems import Drawn
+from wsched.bench.gemm.results import BAD
+from wsched.bench.method.statistic import geometric_mean, paired_ratios
+from wsched.bench.peers.systems import REFERENCE
+
+__all__ = ["LIMIT", "SCHEMA", "Line", "append", "line_of", "read", "table", "totals"]
+
+SCHEMA = "wsched.bench.random/1"
+
+LIMIT = 0.95
+"""A ratio to cuBLAS below it is counted."""
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line to a file, behind whatever it has; the line is on the disk when this returns."""
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a process died while it wrote
+                file.write(b"\n")
+        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path, command: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a file's results by problem, the last of each; none if there is no such file.
+
+    Lines that cannot be read, of a process that died, are passed over.
+
+    Raises:
+        UnsupportedError: a file of something else, or of a run that measured otherwise.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if not path.exists():
+        return found
+    before: dict[str, Any] | None = None
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and line.get("schema") == SCHEMA:
+            before = line["command"]
+        elif before is not None and isinstance(line, dict) and "problem" in line:
+            found[line["problem"]] = line["result"]
+    if before is None:
+        raise UnsupportedError(f"--json {path} without the schema {SCHEMA}", "a file of this bench")
+    if before != command:
+        raise UnsupportedError(
+            f"--json {path} of a run with other options ({json.dumps(before)})", json.dumps(command)
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a problem's measurement comes to.
+
+    Args:
+        problem: which.
+        cublas_us: time of cuBLAS; None where it failed.
+        choice: name of what wsched takes.
+        choice_ratio: cuBLAS's time over its, median of the rounds; None where either failed.
+        best: name of the fastest schedule; empty where none was right.
+        best_ratio: as ``choice_ratio``, of that.
+        broken: systems that failed or were wrong, with the reason.
+    """
+
+    problem: Drawn
+    cublas_us: float | None
+    choice: str
+    choice_ratio: float | None
+    best: str
+    best_ratio: float | None
+    broken: dict[str, str]
+
+
+def line_of(problem: Drawn, result: dict[str, Any]) -> Line:
+    """Return the line of a result of ``worker.measure_drawn``."""
+    systems, choice = result["systems"], result["choice"]
+    right = {
+        n: r["times_us"] for n, r in systems.items() if r["status"] == "ok" and "times_us" in r
+    }
+    reference = right.pop(REFERENCE, None)
+    best = min(right, key=lambda n: median(right[n]), default="")
+    ratios: dict[str, float] = {}
+    if reference is not None:
+        ratios = {n: median(paired_ratios(reference, times)) for n, times in right.items()}
+    return Line(
+        problem,
+        None if reference is None else median(reference),
+        choice,
+        ratios.get(choice),
+        best,
+        ratios.get(best),
+        {n: r.get("reason", "") for n, r in systems.items() if r["status"] in BAD},
+    )
+
+
+def totals(lines: Sequence[Line]) -> list[str]:
+    """Return a text for the choices and one for the best."""
+    told = []
+    for what, ratios in (
+        ("choice", [ln.choice_ratio for ln in lines if ln.choice_ratio is not None]),
+        ("best", [ln.best_ratio for ln in lines if ln.best_ratio is not None]),
+    ):
+        if ratios:
+            below = sum(r < LIMIT for r in ratios)
+            told.append(
+                f"{what} over cuBLAS at {len(ratios)} problems: geometric mean "
+                f"{geometric_mean(ratios):.3f}, least {min(ratios):.3f}, {below} below {LIMIT:g}"
+            )
+    return told or ["nothing was measured"]
+
+
+def table(lines: Sequence[Line], title: str) -> Table:
+    """Return the lines for a terminal."""
+    head = ("M, N, K", "", "rows A, B, D", "cuBLAS µs", "TFLOP/s", "choice", "ratio", "best")
+    made = Table(*head, "ratio", title=title, title_justify="left")
+    for at in (3, 4, 6, 8):
+        made.columns[at].justify = "right"
+    for ln in lines:
+        p, us = ln.problem, ln.cublas_us
+        made.add_row(
+            f"{p.m}, {p.n}, {p.k}",
+            p.layout.upper(),
+            ", ".join(map(str, p.rows)),
+            "–" if us is None else f"{us:.1f}",
+            "–" if us is None else f"{p.tflops(us):.0f}",
+            ln.choice,
+            _ratio(ln.choice_ratio),
+            "the choice" if ln.best == ln.choice else ln.best or "–",
+            _ratio(ln.best_ratio),
+        )
+    return made
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

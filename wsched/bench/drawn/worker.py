@@ -1,0 +1,147 @@
+"""A fresh process that measures drawn problems: ``python -m wsched.bench.drawn.worker FIRST``.
+
+FIRST is how many of the model's schedules are tried, 0 for none but what is taken. Standard input
+and output are those of :mod:`wsched.bench.gemm.worker`; a shape has its layout behind M, N and K,
+and systems are schedules under their names, beside cuBLAS.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from wsched.bench.drawn.problems import Drawn
+from wsched.bench.drawn.schedules import schedules_for
+from wsched.bench.gemm.worker import Write, serve
+from wsched.bench.method.gpu import CudaGpu
+from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.peers.systems import REFERENCE
+from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.bench.schedules.worker import DescribedGpu
+from wsched.choose.tuned.entry import problem_to_dict
+
+__all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "main", "measure_drawn", "run_drawn_job"]
+
+FIRST_ROUNDS, FIRST_SHARE = 3, 0.15
+"""Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
+
+FINALISTS = 5
+"""Schedules of the first stage that are measured again, the fastest ones."""
+
+
+def measure_drawn(
+    gpu: Gpu,
+    problem: Problem,
+    found: Sequence[Ranked],
+    excluded: Collection[str],
+    plan: Plan,
+    sampler: Sampler,
+    tell: Tell,
+    seed: int,
+) -> dict[str, Any]:
+    """Measure schedules and cuBLAS in the same rounds, in two stages.
+
+    All run in a few short rounds; cuBLAS, the first schedule, which is what is taken, and the
+    fastest then run as ``plan`` says. A single schedule needs no first stage.
+
+    Returns:
+        ``{"sets", "choice", "systems": {name: record}, "clocks"}``. A record has ``status``; where
+        that is not ``ok``, ``reason``; ``predicted_us`` of a schedule; ``first_us``, the median of
+        the first stage, and ``times_us`` of the second one's rounds if it was in that.
+
+    Raises:
+        Broken: the CUDA context is lost.
+    """
+    systems: dict[str, dict[str, Any] | None] = {REFERENCE: None}
+    systems |= {r.name: r.params.to_dict() for r in found}
+    systems = {n: p for n, p in systems.items() if n not in excluded}
+    records: dict[str, dict[str, Any]] = {n: {} for n in systems}
+    again = systems
+    if len(found) > 1:
+        short = replace(
+            plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0
+        )
+        first = measure_shape(gpu, problem, systems, short, sampler, _staged(tell, "all"), seed)
+        _keep(records, first, "first_us")
+        times = {n: r["first_us"] for n, r in records.items() if "first_us" in r}
+        best = sorted(times.keys() - {REFERENCE}, key=times.__getitem__)[:FINALISTS]
+        again = {n: p for n, p in systems.items() if n in {REFERENCE, found[0].name, *best}}
+        again = {n: p for n, p in again.items() if n in times}
+    last = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
+    _keep(records, last, "times_us")
+    for r in found:
+        if r.name in records:
+            records[r.name] |= {"predicted_us": round(r.us, 3), "params": r.params.to_dict()}
+    return {
+        "sets": last["sets"], "choice": found[0].name, "systems": records, "clocks": last["clocks"]
+    }  # fmt: skip
+
+
+def _keep(records: dict[str, dict[str, Any]], stage: dict[str, Any], name: str) -> None:
+    """Fold a stage's outcomes in: all times of the second, the median of the first."""
+    for system, outcome in stage["systems"].items():
+        records[system] |= {k: outcome[k] for k in ("status", "reason", "error") if outcome.get(k)}
+        if outcome["status"] == "ok":
+            times = [round(us, 3) for us in outcome["times_us"]]
+            records[system][name] = times if name == "times_us" else median(times)
+
+
+def _staged(tell: Tell, stage: str) -> Tell:
+    def say(system: str, step: str, seconds: float = 0.0) -> None:
+        tell(system, f"{stage}: {step}", seconds)
+
+    return say
+
+
+def run_drawn_job(
+    job: dict[str, Any], first: int, gpu: DescribedGpu, sampler: Sampler, write: Write
+) -> None:
+    """Measure the job's problems one after another; see :func:`wsched.bench.gemm.worker.run_job`.
+
+    Args:
+        job: shapes with their layout, and plan; what it excludes are names of systems.
+        first: how many of the model's schedules.
+        gpu: the device.
+        sampler: of clocks and power.
+        write: takes the events.
+    """
+    device, plan = gpu.describe(), Plan(**job["plan"])
+    at = {"shape": "", "system": ""}
+
+    def tell(system: str, step: str, seconds: float = 0.0) -> None:
+        at["system"] = system
+        write({"event": "step", **at, "step": step, "seconds": seconds})
+
+    for sizes in job["shapes"]:
+        drawn = Drawn(*sizes)
+        at["shape"] = str(drawn)
+        tell("", "inputs")
+        text = definition_text(drawn.problem)
+        planned = problem_for(
+            text, drawn.problem.shape, int(device["sms"]), gpu.l2_bytes, device["name"]
+        )
+        found = schedules_for(text, planned, first)
+        excluded = job["excluded"].get(str(drawn), ())
+        try:
+            result = measure_drawn(
+                gpu, drawn.problem, found, excluded, plan, sampler, tell, job["seed"]
+            )
+        except (Broken, RuntimeError) as error:
+            write({"event": "broken", **at, "reason": str(error)})
+            return
+        result["problem"] = problem_to_dict(planned)
+        write({"event": "shape", "shape": str(drawn), "result": result})
+
+
+def main() -> None:
+    """Measure the job's problems."""
+    first = int(sys.argv[1])
+    serve(CudaGpu, lambda job, gpu, sampler, write: run_drawn_job(job, first, gpu, sampler, write))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the copy engine does: boxes into shared memory, and nothing else."""
