@@ -1,0 +1,92 @@
+"""Lists of weights, pairs of operands, two accumulators, A and B swapped: on the machine."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowering.machine.scheduler import Adversary
+from tests.passes.products import (
+    Array,
+    execute,
+    final,
+    integers,
+    machine_code_is_clean,
+    text,
+    unwritten,
+)
+
+BF16 = ml_dtypes.bfloat16
+NAMES = ("gate", "lists", "lora", "swapped", "widths")
+
+
+def product(x: Array, w: Array) -> Array:
+    """X · Wᵀ in fp32, exact for small integers."""
+    return x.astype(np.float32) @ w.astype(np.float32).T
+
+
+@pytest.mark.parametrize("adversary", ["random", "lazy"])
+def test_weights_of_different_widths(adversary: Adversary) -> None:
+    rng = np.random.default_rng(1)
+    m, k, widths = 150, 136, (136, 72, 8)
+    x, weights = integers(rng, m, k), [integers(rng, n, k) for n in widths]
+    results = [unwritten(m, n) for n in widths]
+    tensors = {"X": x}
+    for i, (w, d) in enumerate(zip(weights, results, strict=True)):
+        tensors |= {f"W[{i}]": w, f"D[{i}]": d}
+    sizes = {f"N{i}": n for i, n in enumerate(widths)}
+    execute(final(text("lists")), tensors, adversary=adversary, M=m, K=k, **sizes)
+    for w, d in zip(weights, results, strict=True):
+        assert np.array_equal(d, product(x, w).astype(BF16))
+
+
+@pytest.mark.parametrize("in_flight", [0, 1, 2])
+def test_gate_and_up(in_flight: int) -> None:
+    rng = np.random.default_rng(2)
+    m, n, k = 200, 136, 200
+    x, g, u = integers(rng, m, k), integers(rng, n, k), integers(rng, n, k)
+    d = unwritten(m, n)
+    kernel = final(text("gate").replace("in_flight 1", f"in_flight {in_flight}"))
+    execute(kernel, {"X": x, "G": g, "U": u, "D": d}, seed=in_flight, M=m, N=n, K=k)
+    a, b = product(x, g), product(x, u)
+    with np.errstate(over="ignore"):
+        silu = a * (np.float32(1) / (np.float32(1) + np.exp(-a)))
+    assert np.array_equal(d, (silu * b).astype(BF16))
+
+
+@pytest.mark.parametrize("rank", [8, 64, 72])
+def test_pairs_of_operands_along_k(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    m, n, k = 136, 72, 200
+    x, w = integers(rng, m, k), integers(rng, n, k)
+    y, b = integers(rng, m, rank), integers(rng, n, rank)
+    d = unwritten(m, n)
+    tensors = {"X[0]": x, "X[1]": y, "W[0]": w, "W[1]": b, "D": d}
+    execute(final(text("lora")), tensors, M=m, N=n, K=k, R=rank)
+    assert np.array_equal(d, (product(x, w) + product(y, b)).astype(BF16))
+
+
+@pytest.mark.parametrize("m", [5, 24, 50])
+def test_a_and_b_swapped(m: int) -> None:
+    rng = np.random.default_rng(m)
+    n, k = 200, 136
+    x, w, d = integers(rng, m, k), integers(rng, n, k), unwritten(m, n)
+    execute(final(text("swapped")), {"X": x, "W": w, "D": d}, M=m, N=n, K=k)
+    assert np.array_equal(d, product(x, w).astype(BF16))
+
+
+def test_accumulators_of_different_widths() -> None:
+    rng = np.random.default_rng(4)
+    m, n, r, k = 130, 264, 40, 200
+    x, w, v = integers(rng, m, k), integers(rng, n, k), integers(rng, r, k)
+    d, e = unwritten(m, n), unwritten(m, r)
+    kernel = final(text("widths"), store_buffers=2)
+    execute(kernel, {"X": x, "W": w, "V": v, "D": d, "E": e}, M=m, N=n, K=k, R=r)
+    assert np.array_equal(d, product(x, w).astype(BF16))
+    assert np.array_equal(e, product(x, v).astype(BF16))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_machine_code(name: str) -> None:
+    assert machine_code_is_clean(final(text(name)))
