@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.machine import MachineError
 from lowering.machine.scheduler import Adversary
 from tests.passes.products import (
     Array,
@@ -18,7 +22,7 @@ from tests.passes.products import (
 )
 
 BF16 = ml_dtypes.bfloat16
-NAMES = ("gate", "lists", "lora", "swapped", "widths")
+NAMES = ("gate", "lists", "lora", "prologue", "promoted", "swapped", "widths")
 
 
 def product(x: Array, w: Array) -> Array:
@@ -85,6 +89,40 @@ def test_accumulators_of_different_widths() -> None:
     execute(kernel, {"X": x, "W": w, "V": v, "D": d, "E": e}, M=m, N=n, K=k, R=r)
     assert np.array_equal(d, product(x, w).astype(BF16))
     assert np.array_equal(e, product(x, v).astype(BF16))
+
+
+@pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
+def test_a_computed_in_registers(adversary: Adversary) -> None:
+    rng = np.random.default_rng(5)
+    m, n, k = 136, 72, 200
+    x, w, d = integers(rng, m, k), integers(rng, n, k), unwritten(m, n)
+    scale = rng.integers(-1, 3, (m, 1)).astype(np.float32)
+    tensors = {"X": x, "W": w, "D": d, "scale": scale}
+    execute(final(text("prologue")), tensors, adversary=adversary, M=m, N=n, K=k)
+    left = np.maximum(x.astype(np.float32) * scale, 0).astype(BF16)
+    assert np.array_equal(d, product(left, w).astype(BF16))
+
+
+def test_a_piece_that_is_written_one_group_too_early() -> None:
+    """The wait in front of the first piece leaves one group more: the machine sees the race."""
+    text_ = print_kernel(final(text("prologue")))
+    early = re.sub(r"(acc_next_before0: .*), 3\n", r"\1, 4\n", text_)
+    assert early != text_
+    rng = np.random.default_rng(6)
+    x, w = integers(rng, 64, 200), integers(rng, 64, 200)
+    tensors = {"X": x, "W": w, "D": unwritten(64, 64), "scale": np.ones((64, 1), np.float32)}
+    with pytest.raises(MachineError) as error:
+        execute(parse_kernel(early), tensors, adversary="lazy", M=64, N=64, K=200)
+    assert error.value.what.startswith("fragment left_k0 is written while it may be read by: acc_")
+
+
+def test_a_second_accumulator() -> None:
+    """Sums of 128 of K are exact in fp32, and so is their sum, whatever wgmma itself adds with."""
+    rng = np.random.default_rng(7)
+    m, n, k = 72, 136, 328
+    x, w, d = integers(rng, m, k), integers(rng, n, k), unwritten(m, n)
+    execute(final(text("promoted")), {"X": x, "W": w, "D": d}, M=m, N=n, K=k)
+    assert np.array_equal(d, product(x, w).astype(BF16))
 
 
 @pytest.mark.parametrize("name", NAMES)
