@@ -105,6 +105,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       low: frag<pred, 64x32> = frag.pointwise lt, stored, -inf
       kept: frag<f32, 64x32> = frag.pointwise where, low, 0.30000000000000004, old
       biased: frag<f32, 64x32> = frag.pointwise add, kept, row
+      more: frag<f32, 64x32> = frag.update mul, biased, 0.5
       bar.sync turn[wg]
       bar.arrive turn[1 - wg]
       stmatrix A_s[0, 0, 0], half
