@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
@@ -72,8 +72,12 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
         if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
 
+    With ``trans`` a chunk's columns are the lines of its buffer; ``stmatrix`` transposes as well.
+
     Raises:
-        ScheduleError: the number of buffers does not divide the number of chunks.
+        ScheduleError: the number of buffers does not divide the number of chunks, or a box of the
+            result would be wider than its swizzle.
+        UnsupportedError: transposed elements of other than 16 bits.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
         runs = list(_runs(role.body))
@@ -129,16 +133,18 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
 def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
     """The staging buffer of a result; refuses a chunk that no TMA box takes."""
     kind, name = store.value.type, store.dst.map
-    swizzle = store_swizzle(name, kind.dtype, kind.cols)
-    if kind.cols * kind.dtype.bytes > swizzle.value > 0:
+    if store.trans and kind.dtype.bits != 16:
+        raise UnsupportedError(f"a transposed store of {kind.dtype.value}", "16-bit types")
+    rows, cols = (kind.cols, kind.rows) if store.trans else (kind.rows, kind.cols)
+    swizzle = store_swizzle(name, kind.dtype, cols)
+    if cols * kind.dtype.bytes > swizzle.value > 0:
         raise ScheduleError(
             "epilogue-chunk",
-            f"an epilogue chunk of {kind.cols} {kind.dtype.value} columns",
+            f"an epilogue chunk of {cols} {kind.dtype.value} columns",
             f"a TMA store box spans at most {swizzle.value} bytes under its swizzle",
             (f"{swizzle.value // kind.dtype.bytes} columns",),
         )
-    shape = (kind.rows, kind.cols)
-    return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, shape, swizzle)
+    return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, (rows, cols), swizzle)
 
 
 def _body(
@@ -183,7 +189,9 @@ def _store(
 ) -> Body:
     """All results of a chunk: written, then copied out by one thread as one bulk group."""
     writes = [
-        (StShared if s.value.type.dtype.bytes == 4 else StMatrix)(ref, s.value)
+        StShared(ref, s.value)
+        if s.value.type.dtype.bytes == 4
+        else StMatrix(ref, s.value, trans=s.trans)
         for s, ref in zip(stores, refs, strict=True)
     ]
     copies = [TmaStore(s.dst, ref) for s, ref in zip(stores, refs, strict=True)]

@@ -14,11 +14,12 @@ before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
 there the zeros are needed, and its boxes stay whole. So do boxes of several matrices, whose lines
-would move, and of one dimension, which have no rows.
+would move, and of one dimension, which have no rows; those of a list of tensors, whose
+descriptors have one box; and of descriptors in device memory, which may change.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
-buffer whose rows are K, or its box is not one matrix.
+buffer whose rows are K, its box is not one matrix, or it is one of a list or in device memory.
 
 After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) and ``expect_tx``
 (bytes).
@@ -63,6 +64,7 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
+    whole |= {m.name for m in kernel.tensor_maps if m.device or m.count is not None}
     clipped = {load.src.map for load in loads} - whole
     maps = tuple(replace(m, clipped=True) if m.name in clipped else m for m in kernel.tensor_maps)
     return replace(kernel, tensor_maps=maps)

@@ -1,40 +1,42 @@
 """Expand tile-level matrix products into asynchronous wgmma groups, and release stages when the
 groups that read them are known to be done.
 
-Requires: ``mma.tile`` in a k loop, followed by the ``release`` of the step it reads.
-Guarantees: per k step one ``wgmma.fence``, the warp-k wgmmas, one ``wgmma.commit``, one
-``wgmma.wait`` that leaves the circular buffer's ``in_flight`` groups pending; a step is released
-only after a wait that covers its group; a wait for all groups stands between the loop and the first
-use of the accumulator.
+Requires: ``mma.tile`` followed by the ``release`` of the steps that it reads.
+Guarantees: products that stand next to each other are one group: one ``wgmma.fence``, the wgmmas,
+one ``wgmma.commit``. In a loop whose products only update accumulators that it carries, groups stay
+in flight from one step to the next, as many steps as the circular buffers that the products read
+allow (the fewest ``in_flight``): one ``wgmma.wait`` in each step leaves them pending, a step is
+released only behind a wait that covers it, and waits for all groups stand behind the loop.
+A step that makes A in registers is *rolling* (``wgmma_groups``): a group for each instruction's K,
+one step in flight. Everywhere else each group is waited for at once.
 
 After ``circular_buffer`` (releases exist), before ``allocate_mbarriers`` (they become arrivals).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 
-from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
-from lowering.ground.expr import TRUE, Const, substitute
+from lowering.ground.expr import substitute
+from lowering.kernel.columns import Chain, chain_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
     Carry,
     For,
     Frag,
-    FragColumns,
     If,
     MmaTile,
     Release,
     SmemRef,
     Stmt,
-    Wgmma,
-    WgmmaCommit,
-    WgmmaFence,
     WgmmaWait,
 )
-from lowering.kernel.visit import Names, defined, map_bodies
+from lowering.kernel.visit import Names, defined, map_bodies, used, walk
 from passes.options import LoweringOptions
+from passes.wgmma_groups import flying, group, rolling
 
 __all__ = ["synchronize_wgmma"]
 
@@ -66,63 +68,173 @@ def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
         sum: frag<f32, 64x256> = wgmma.wait sum_async, 0
         if 0 < n { release ring, n - 1 }
 
-    A in registers is taken apart by columns, in front of the fence.
+    A in registers is taken apart by columns, in front of the fence. A that the step makes, here of
+    two instructions' K::
+
+        left: frag<bf16, 64x32> = ldmatrix A_s[k % 4, 0, 0]
+        acc1: frag<f32, 64x256> = mma.tile acc, left, B_s[k % 4, 0, 0], 32, 0 < k
+
+    after::
+
+        acc1_before0: frag<f32, 64x256, async> = wgmma.wait acc, 1
+        left_k0: frag<bf16, 64x16> = ldmatrix A_s[k % 4, 0, 0]
+        wgmma.fence
+        acc1_k0: frag<f32, 64x256, async> = wgmma acc1_before0, left_k0, ..., accumulate=0 < k
+        wgmma.commit
+        acc1_before16: frag<f32, 64x256, async> = wgmma.wait acc1_k0, 1
+        left_k16: frag<bf16, 64x16> = ldmatrix A_s[k % 4, 0, 16]
+        ...
+        if 0 < k { release ring, k - 1 }
 
     Raises:
         ScheduleError: the accumulator or the k slice has no wgmma.
-        UnsupportedError: groups stay in flight while the next step would write their A in
-            registers.
     """
     return replace(kernel, body=_body(kernel, Names(kernel), kernel.body))
 
 
+def _runs(body: Body) -> Iterator[Body]:
+    """Neighbours in a statement list: products, or what stands between them."""
+    for _, stmts in groupby(body, lambda s: isinstance(s, MmaTile)):
+        yield tuple(stmts)
+
+
+def _products(body: Body) -> list[MmaTile]:
+    return [s for s in body if isinstance(s, MmaTile)]
+
+
 def _body(kernel: Kernel, names: Names, body: Body) -> Body:
+    """A statement list, each of whose products is done behind its group."""
     out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, For) and any(isinstance(s, MmaTile) for s in stmt.body):
-            out.extend(_main_loop(kernel, names, stmt))
-        else:
-            out.append(map_bodies(stmt, lambda inner: _body(kernel, names, inner)))
+    for stmts in _runs(body):
+        if run := _products(stmts):
+            taken = {p.acc.name for p in run}
+            out += group(kernel, names, run, [p for p in run if p.out.name not in taken])
+        for stmt in () if run else stmts:
+            if isinstance(stmt, For) and (flight := _flight(kernel, stmt)):
+                out += _in_flight(kernel, names, stmt, flight)
+            else:
+                out.append(map_bodies(stmt, lambda inner: _body(kernel, names, inner)))
     return tuple(out)
 
 
-def _main_loop(kernel: Kernel, names: Names, loop: For) -> Body:
-    mma = next(s for s in loop.body if isinstance(s, MmaTile))
-    release = next((s for s in loop.body if isinstance(s, Release)), None)
-    if release is None or len(loop.carries) != 1:
-        raise InternalError("synchronize_wgmma", "the k loop has no release or carries a scalar")
-    pending = kernel.ring(release.ring).in_flight
-    if pending and isinstance(mma.a, Frag) and any(mma.a.name in defined(s) for s in loop.body):
-        raise UnsupportedError(
-            f"in_flight {pending} with A in registers that each step writes",
-            "in_flight 0, or A written in front of the loop",
-        )
-    carry = loop.carries[0]
-    if not isinstance(carry.var, Frag) or not isinstance(carry.result, Frag):
-        raise InternalError("synchronize_wgmma", f"{carry.var.name} is not a fragment")
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """How a loop's products stay in flight.
 
-    flying = replace(carry.var, type=carry.var.type.flying()) if pending else carry.var
-    result = carry.result
-    if pending:
-        name = names.new(f"{result.name}_async")
-        result = Frag(name, result.type.flying())
-    body: list[Stmt] = []
+    Args:
+        steps: of the loop that may be in flight when the next one begins.
+        late: releases that wait for products; the others are of what threads read.
+        chains: what makes A in registers in each step, by its name; such a step is rolling.
+    """
+
+    steps: int
+    late: tuple[Release, ...]
+    chains: Mapping[str, Chain]
+
+
+def _flight(kernel: Kernel, loop: For) -> _Flight | None:
+    """Decided by what the loop does with its products; None where each is waited for."""
+    products = _products(loop.body)
+    values = {c.var.name for c in loop.carries} & {p.acc.name for p in products}
+    values |= {p.out.name for p in products}
+    others = tuple(s for s in loop.body if not isinstance(s, MmaTile))
+    if not all(p.acc.name in values for p in products) or _uses(others, values):
+        return None
+    read = {x.buffer for p in products for x in (p.a, p.b) if isinstance(x, SmemRef)}
+    releases = (s for s in loop.body if isinstance(s, Release))
+    late = tuple(r for r in releases if read & set(kernel.ring(r.ring).buffers))
+    steps = min((kernel.ring(r.ring).in_flight for r in late), default=0)
+    made = {name for s in others for name in defined(s)}
+    lefts = [p.a for p in products if isinstance(p.a, Frag) and p.a.name in made]
+    if not steps or not lefts:
+        return _Flight(steps, late, {}) if steps else None
+    chains = {a.name: chain_of(loop.body, a) for a in lefts}
+    found = {name: chain for name, chain in chains.items() if chain is not None}
+    one = len([run for run in _runs(loop.body) if _products(run)]) == 1
+    chained = any(p.acc.name == q.out.name for p in products for q in products)
+    same = len({(p.k, kernel.buffer(p.b.buffer).dtype) for p in products}) == 1
+    if len(found) < len(chains) or _uses(others, set(chains)) or chained or not (one and same):
+        return None
+    return _Flight(1, late, found)
+
+
+def _uses(body: Body, values: set[str]) -> bool:
+    return any(used(s) & values for s in walk(body))
+
+
+def _in_flight(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Body:
+    """A loop whose last steps are in flight, and what waits for them behind it."""
+    products = _products(loop.body)
+    taken, made = {p.acc.name for p in products}, {p.out.name for p in products}
+    step = _rolling_step if flight.chains else _step
+    body = tuple(step(kernel, names, loop, flight))
+    waits, carries = [], []
+    for carry in loop.carries:
+        if isinstance(carry.var, Frag) and carry.var.name in taken:
+            assert isinstance(carry.result, Frag)
+            result = flying(replace(carry.result, name=names.new(f"{carry.result.name}_async")))
+            waits.append(WgmmaWait(carry.result, result, 0))
+            carry = Carry(flying(carry.var), carry.init, result)
+        carries.append(carry)
+    yields = tuple(flying(y) if isinstance(y, Frag) and y.name in made else y for y in loop.yields)
+    new = replace(loop, carries=tuple(carries), body=body, yields=yields)
+    drains = (s for release in flight.late for s in _drain(loop, release, flight.steps))
+    return (new, *waits, *drains)
+
+
+def _step(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Iterator[Stmt]:
+    """One step: its groups, a wait that leaves so many steps, releases of an earlier one."""
+    runs = [(_products(stmts), stmts) for stmts in _runs(loop.body)]
+    groups = sum(1 for run, _ in runs if run)
+    left = groups
+    held: list[Stmt] = []
+    for run, stmts in runs:
+        if run:
+            left -= 1
+            run = [replace(p, acc=flying(p.acc)) for p in run]
+            yield from group(kernel, names, run, [] if left else [run[-1]], flight.steps * groups)
+        for stmt in () if run else stmts:
+            if stmt in flight.late:
+                held.append(_later(loop, stmt, flight.steps))
+            else:
+                yield map_bodies(stmt, lambda inner: _body(kernel, names, inner))
+            if not left:
+                yield from held
+                held = []
+    yield from held
+
+
+def _rolling_step(kernel: Kernel, names: Names, loop: For, flight: _Flight) -> Iterator[Stmt]:
+    """One step whose A is made piece by piece, in front of the group that reads it.
+
+    What the chains read of a ring is read then, so that it is released behind the groups.
+    """
+    read = {name for chain in flight.chains.values() for name in chain.buffers}
+    made = {id(s) for chain in flight.chains.values() for s in chain.stmts}
+    products = _products(loop.body)
+    held: list[Stmt] = []
+    done = False
     for stmt in loop.body:
-        match stmt:
-            case MmaTile():
-                body += _group(kernel, names, replace(mma, acc=flying), pending)
-            case Release(ring, step) if pending:
-                late = substitute(step, {loop.var: loop.var - pending})
-                body.append(If(loop.start + (pending - 1) < loop.var, (Release(ring, late),)))
-            case _:
-                body.append(stmt)
-    yields = tuple(_flying(mma.out) if pending else y for y in loop.yields)
-    new = replace(
-        loop, carries=(Carry(flying, carry.init, result),), body=tuple(body), yields=yields
-    )
-    if not pending:
-        return (new,)
-    return (new, WgmmaWait(carry.result, result, 0), *_drain(loop, release, pending))
+        if stmt in flight.late:
+            held.append(_later(loop, stmt, flight.steps))
+        elif isinstance(stmt, Release) and read & set(kernel.ring(stmt.ring).buffers):
+            held.append(stmt)
+        elif stmt is products[0]:
+            yield from rolling(kernel, names, products, flight.chains)
+            done = True
+        elif not isinstance(stmt, MmaTile) and id(stmt) not in made:
+            yield map_bodies(stmt, lambda inner: _body(kernel, names, inner))
+        if done and not isinstance(stmt, MmaTile):
+            yield from held
+            held = []
+    yield from held
+
+
+def _later(loop: For, release: Stmt, steps: int) -> Stmt:
+    """A release that happens so many steps of the loop later."""
+    assert isinstance(release, Release)
+    step = substitute(release.step, {loop.var: loop.var - steps})
+    return If(loop.start + (steps - 1) < loop.var, (replace(release, step=step),))
 
 
 def _drain(loop: For, release: Release, pending: int) -> Body:
@@ -132,47 +244,3 @@ def _drain(loop: For, release: Release, pending: int) -> Body:
         last = substitute(release.step, {loop.var: loop.stop - i})
         out.append(If(loop.start + (i - 1) < loop.stop, (Release(release.ring, last),)))
     return tuple(out)
-
-
-def _flying(frag: Frag) -> Frag:
-    return replace(frag, type=frag.type.flying())
-
-
-def _group(kernel: Kernel, names: Names, mma: MmaTile, pending: int) -> Body:
-    """The wgmmas of one k slice as one committed group."""
-    step = kernel.target.mma.k(kernel.buffer(mma.b.buffer).dtype)
-    kind = mma.out.type
-    if mma.k % step or kind.cols not in kernel.target.mma.n or kind.rows % kernel.target.mma.m:
-        raise ScheduleError(
-            "wgmma",
-            f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",
-            "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256",
-            ("M a multiple of 64", "N a multiple of 8 from 8 to 256", f"K a multiple of {step}"),
-        )
-    pieces = _pieces(names, mma, step)
-    out: list[Stmt] = [*pieces, WgmmaFence()]
-    acc = mma.acc
-    for k in range(0, mma.k, step):
-        last = Frag(names.new(f"{mma.out.name}_k{k}"), kind.flying())
-        accumulate = TRUE if k else mma.accumulate
-        left = mma.a
-        a = pieces[k // step].out if isinstance(left, Frag) else _along_k(left, k, mma.trans_a)
-        b = _along_k(mma.b, k, mma.trans_b)
-        out.append(Wgmma(last, acc, a, b, accumulate, mma.trans_a, mma.trans_b))
-        acc = last
-    done = _flying(mma.out) if pending else mma.out
-    return (*out, WgmmaCommit(), WgmmaWait(done, acc, pending))
-
-
-def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:
-    """A in registers, an instruction's K at a time; nothing for A in shared memory."""
-    if isinstance(mma.a, SmemRef):
-        return []
-    kind = replace(mma.a.type, cols=step)
-    pieces = (Frag(names.new(f"{mma.a.name}_k{k}"), kind) for k in range(0, mma.k, step))
-    return [FragColumns(p, mma.a, Const(step * i)) for i, p in enumerate(pieces)]
-
-
-def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:
-    """``ref`` moved by ``k`` elements of K, which are rows of an MN-major operand."""
-    return ref.moved(k, 0) if trans else ref.moved(0, k)

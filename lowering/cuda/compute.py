@@ -156,7 +156,6 @@ def _words(e: Emitter, a: Frag, block: int) -> str:
     view, array = e.view(a), e.array(a)
     if view.per_block != A_REGISTERS:
         raise InternalError("emit_cuda", f"A in registers is {a.type}")
-    e.reading.add(array)
     start = view.start + block * view.block
     return array if start == ZERO else f"{array} + {e.arg(start)}"
 
@@ -174,10 +173,8 @@ def _wait(e: Emitter, s: WgmmaWait) -> None:
     if not s.out.type.in_flight:
         # Without it the compiler may read the accumulator ahead of the wait.
         e.out.line(f"ptx::pin({e.array(s.acc)});")
-    if s.pending == 0:
-        for array in sorted(e.reading):
-            e.out.line(f"pin_words({array});")
-        e.reading.clear()
+    for array in sorted(e.plan.arrays[a] for a in e.reads.pinned.get(s.out.name, ())):
+        e.out.line(f"pin_words({e.names.of('fragment', array)});")
 
 
 RULES: Mapping[type[Stmt], Rule] = {

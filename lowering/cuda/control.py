@@ -26,6 +26,8 @@ def _for(e: Emitter, s: For) -> None:
         bound = e.names.fresh(f"{s.var.name}_stop")
         e.out.line(f"const {C_TYPES[s.var.type]} {bound} = {e.arg(s.stop)};")
         stop = bound
+    for frag in e.reads.carried[s.var.name]:
+        e.keep(frag)
     for var, init in inits:
         e.out.line(f"{C_TYPES[var.type]} {e.names.define('scalar', var.name)} = {init};")
     constant = all(isinstance(x, Const) for x in (s.start, s.stop, s.step))

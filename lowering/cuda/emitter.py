@@ -15,6 +15,7 @@ from lowering.cuda.elements import register_type
 from lowering.cuda.expressions import SPECIAL_REGISTERS, expression, split_multiple
 from lowering.cuda.fragments import View, plan_fragments
 from lowering.cuda.names import Names, Writer
+from lowering.cuda.operand_reads import operand_reads
 from lowering.cuda.wgmma import WgmmaForm
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, ExprLike, Special, Var, as_expr
@@ -53,8 +54,8 @@ class Emitter:
         descriptors: buffers that wgmma reads; the name of their descriptor's low word, and
             whether they are MN-major.
         wgmmas: forms of wgmma that the body calls.
-        declared: arrays of fragments that the block at hand declares.
-        reading: those that a wgmma may be reading as A.
+        reads: which registers wgmmas read, and until when.
+        kept: values whose arrays a loop around them has declared.
         atoms: (operation, order) of the atomics that the body calls.
         copies: forms of TMA copies that the body calls and ``device.cuh`` does not have.
         warps: those that execute the statement at hand.
@@ -71,8 +72,8 @@ class Emitter:
         self.policies: set[str] = set()
         self.descriptors: dict[str, tuple[str, bool]] = {}
         self.wgmmas: set[WgmmaForm] = set()
-        self.declared: set[str] = set()
-        self.reading: set[str] = set()
+        self.reads = operand_reads(kernel.body, self.plan)
+        self.kept: set[str] = set()
         self.atoms: set[tuple[str, str]] = set()
         self.copies: set[CopyForm] = set()
         self.warps = range(kernel.threads // 32)
@@ -105,19 +106,13 @@ class Emitter:
         """Emit the statements of a block in order.
 
         Raises:
-            InternalError: a node without a rule, or registers that a wgmma may still read where the
-                block that declares them ends, so that the compiler may use them for something else.
+            InternalError: a node without a rule.
         """
-        outer, self.declared = self.declared, set()
         for s in body:
             rule = self.rules.get(type(s))
             if rule is None:
                 raise InternalError("emit_cuda", f"no rule for {s.OP or type(s).__name__}")
             rule(self, s)
-        left = sorted(self.declared & self.reading)
-        if left:
-            raise InternalError("emit_cuda", f"{left[0]} is left while a wgmma may read it")
-        self.declared = outer
 
     # --- scalars ------------------------------------------------------------------------------
 
@@ -253,11 +248,18 @@ class Emitter:
 
     def declare(self, out: Frag) -> str:
         """Declare the array of a value that starts one; its identifier."""
+        if out.name in self.kept:
+            return self.names.of("fragment", self.plan.arrays[out.name])
         name = self.names.define("fragment", self.plan.arrays[out.name])
-        self.declared.add(name)
         kind = register_type(out.type.dtype)
         self.out.line(f"{kind} {name}[{out.type.registers}];  // {out.type}")
         return name
+
+    def keep(self, out: Frag) -> None:
+        """Declare the array of a value in front of the loop that makes it."""
+        if out.name not in self.kept:
+            self.declare(out)
+            self.kept.add(out.name)
 
     def register(self, value: Frag, block: int, index: str) -> str:
         """Register ``index`` (C++) of a 64-row block of a value, as an array element."""

@@ -34,6 +34,7 @@ from lowering.kernel.nodes import (
     FragLoadGlobal,
     FragPointwise,
     FragRows,
+    FragUpdate,
     If,
     LdMatrix,
     LdShared,
@@ -155,6 +156,11 @@ class _Planner:
                     if isinstance(arg, Frag):
                         self.read(arg, s.OP)
                 self.declare(s.out)
+            case FragUpdate():
+                for arg in s.args:
+                    if isinstance(arg, Frag):
+                        self.read(arg, s.OP)
+                self.consume(s.acc, s.out, s.OP)
             case FragCast():
                 source = self.read(s.value, s.OP)
                 if s.out.type.dtype is s.value.type.dtype:

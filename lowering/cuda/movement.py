@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.transposed import store_transposed
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
 from lowering.kernel.nodes import (
@@ -150,6 +151,9 @@ def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
 
 
 def _stmatrix(e: Emitter, s: StMatrix) -> None:
+    if s.trans:
+        store_transposed(e, s)
+        return
     _check(e, s.OP, s.dst, s.value, wide=False)
     _matrices(e, "stmatrix", s.dst, s.value)
 

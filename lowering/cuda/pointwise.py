@@ -9,7 +9,7 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.kernel.nodes import Frag, FragPointwise, Stmt
+from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate, Stmt
 from lowering.kernel.pointwise import OPS
 
 __all__ = ["EXPRESSIONS", "RULES"]
@@ -77,6 +77,17 @@ def _pointwise(e: Emitter, s: FragPointwise) -> None:
     if s.op not in EXPRESSIONS:
         raise InternalError("emit_cuda", f"no C++ for the pointwise operation {s.op}")
     e.declare(s.out)
+    _elements(e, s)
+
+
+def _update(e: Emitter, s: FragUpdate) -> None:
+    """The same in place: the plan gave ``out`` the registers of ``acc``."""
+    if s.op not in EXPRESSIONS:
+        raise InternalError("emit_cuda", f"no C++ for the pointwise operation {s.op}")
+    _elements(e, FragPointwise(s.out, s.op, (s.acc, *s.args)))
+
+
+def _elements(e: Emitter, s: FragPointwise) -> None:
     kind = s.out.type
     for block in range(kind.blocks):
         with e.groups(kind.groups):
@@ -114,4 +125,4 @@ def _element(e: Emitter, value: Frag, block: int, row: int, col: int) -> str:
     return f"{unpack(value.type.dtype)}<{half}>({register})"
 
 
-RULES: Mapping[type[Stmt], Rule] = {FragPointwise: _pointwise}
+RULES: Mapping[type[Stmt], Rule] = {FragPointwise: _pointwise, FragUpdate: _update}

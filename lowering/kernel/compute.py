@@ -16,6 +16,7 @@ __all__ = [
     "FragLoadGlobal",
     "FragPointwise",
     "FragRows",
+    "FragUpdate",
     "LdMatrix",
     "LdShared",
     "MmaTile",
@@ -82,6 +83,23 @@ class FragPointwise(Stmt):
     OP: ClassVar[str] = "frag.pointwise"
     out: Frag
     op: str
+    args: tuple[Frag | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FragUpdate(Stmt):
+    """``out = op(acc, *args)``, element by element as ``frag.pointwise``, in the registers of
+    ``acc``: what a loop carries from trip to trip. Consumes ``acc``, a value of f32 like ``out``.
+
+    A second accumulator is such a value: ``add`` puts the sum of a few steps onto that of all, in
+    fp32, where wgmma itself adds with fewer bits.
+    """
+
+    OP: ClassVar[str] = "frag.update"
+    TRAITS: ClassVar[Traits] = Traits(consumes=("acc",))
+    out: Frag
+    op: str
+    acc: Frag
     args: tuple[Frag | float, ...]
 
 

@@ -53,7 +53,7 @@ class LoadTile(Stmt):
 @dataclass(frozen=True, slots=True)
 class StoreTile(Stmt):
     """Write a warpgroup's fragment to global memory at ``dst`` (tile level, until
-    ``chunk_epilogue``).
+    ``chunk_epilogue``); with ``trans`` its columns are rows there.
     """
 
     OP: ClassVar[str] = "store.tile"
@@ -64,6 +64,7 @@ class StoreTile(Stmt):
     )
     dst: GmemRef
     value: Frag
+    trans: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,11 @@ class BulkWait(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class StMatrix(Stmt):
-    """``stmatrix.sync.aligned.m8n8.x4``: a 16-bit fragment to shared memory, generic proxy."""
+    """``stmatrix.sync.aligned.m8n8.x4``: a 16-bit fragment to shared memory, generic proxy.
+
+    With ``trans`` (PTX's ``.trans``) element ``[r, c]`` of ``value`` goes to row ``c`` and column
+    ``r`` from ``dst`` on.
+    """
 
     OP: ClassVar[str] = "stmatrix"
     TRAITS: ClassVar[Traits] = Traits(
@@ -170,6 +175,7 @@ class StMatrix(Stmt):
     )
     dst: SmemRef
     value: Frag
+    trans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Role, Roles
+from lowering.kernel.nodes import Body, Role, Roles, SetMaxNReg
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import bodies
 
@@ -16,8 +16,27 @@ __all__ = ["role_rules"]
 
 
 def role_rules(kernel: Kernel) -> Iterator[str]:
-    """Rules that the roles of ``kernel`` break: they divide its warps, each warp has one."""
+    """Rules that the roles of ``kernel`` break: they divide its warps, each warp has one; what they
+    want of registers, each for its own warpgroups, is there.
+    """
     yield from _rules(kernel.body, range(kernel.threads // 32), None)
+    for stmt in kernel.body:
+        if isinstance(stmt, Roles):
+            yield from _budget(kernel, stmt)
+
+
+def _budget(kernel: Kernel, roles: Roles) -> Iterator[str]:
+    """Registers per thread move between warpgroups; a role without ``setmaxnreg`` keeps its own."""
+    target, threads = kernel.target, kernel.threads
+    shares = []
+    for role in roles.roles:
+        counts = [s.count for s in role.body if isinstance(s, SetMaxNReg)]
+        for count in counts:
+            if problem := target.count_problem(count):
+                yield f"{problem}, not {count}, in: role {role.name}"
+        shares.append((32 * role.warps, (counts or [target.registers_at_entry(threads)])[-1]))
+    if problem := target.pool_problem(threads, tuple(shares)):
+        yield f"{problem}, in: setmaxnreg of the roles"
 
 
 def _rules(body: Body, warps: range, within: Role | None) -> Iterator[str]:

@@ -25,6 +25,7 @@ from lowering.kernel.nodes import (
     FragPointwise,
     FragStoreGlobal,
     FragStorePartial,
+    FragUpdate,
     GmemRef,
     LdMatrix,
     LdShared,
@@ -68,6 +69,11 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     match stmt:
         case FragPointwise():
             yield from _pointwise(stmt)
+            return
+        case FragUpdate(out, op, acc, args):
+            if out.type != acc.type:
+                yield f"{out.name} is {out.type}, it takes the registers of {acc.type}"
+            yield from _pointwise(FragPointwise(out, op, (acc, *args)))
             return
         case FragLoadGlobal(out, src):
             yield from _shape(out)

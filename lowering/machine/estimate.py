@@ -68,7 +68,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         case (
             nodes.FragAddPartial(out=f) | nodes.FragStorePartial(value=f)
             | nodes.FragPointwise(out=f) | nodes.FragLoadGlobal(out=f) | nodes.LdMatrix(out=f)
-            | nodes.LdShared(out=f)
+            | nodes.LdShared(out=f) | nodes.FragUpdate(out=f)
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
     return 0

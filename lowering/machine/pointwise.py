@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Frag, FragPointwise
+from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate
 from lowering.kernel.pointwise import OPS
 from lowering.machine.fragment import Array, to_float32
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
-__all__ = ["FUNCTIONS", "frag_pointwise"]
+__all__ = ["FUNCTIONS", "frag_pointwise", "frag_update"]
 
 
 def _in_float64(function: Callable[[float], float]) -> Callable[[Array], Array]:
@@ -83,20 +83,38 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
 def frag_pointwise(stmt: FragPointwise, program: Program) -> Run:
     """``frag.pointwise``: on a warp's whole part at once; NumPy repeats rows and columns of 1."""
     function, shape = FUNCTIONS[stmt.op], _shape(stmt.out.type)
-    conditions = OPS[stmt.op].conditions
-
-    def argument(warp: Warp, i: int, arg: Frag | float) -> Array | np.float32 | np.bool_:
-        if isinstance(arg, Frag):
-            return to_float32(warp.read(arg), arg.type.dtype)
-        return np.bool_(arg != 0) if i < conditions else np.float32(arg)
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
-        found = function(*(argument(warp, i, a) for i, a in enumerate(stmt.args)))
-        data = np.array(np.broadcast_to(found, shape))
+        data = np.array(np.broadcast_to(function(*_arguments(warp, stmt.op, stmt.args)), shape))
         warp.define(stmt.out, Registers(data, warp.epoch))
 
     return run
+
+
+def frag_update(stmt: FragUpdate, program: Program) -> Run:
+    """``frag.update``: likewise, into the registers of ``acc``."""
+    function, args = FUNCTIONS[stmt.op], (stmt.acc, *stmt.args)
+
+    def run(warp: Warp) -> None:
+        warp.whole(stmt.OP)
+        found = function(*_arguments(warp, stmt.op, args))
+        registers = warp.take(stmt.acc)
+        registers.data[...] = found
+        warp.define(stmt.out, registers)
+
+    return run
+
+
+def _arguments(
+    warp: Warp, op: str, args: tuple[Frag | float, ...]
+) -> Iterator[Array | np.float32 | np.bool_]:
+    conditions = OPS[op].conditions
+    for i, arg in enumerate(args):
+        if isinstance(arg, Frag):
+            yield to_float32(warp.read(arg), arg.type.dtype)
+        else:
+            yield np.bool_(arg != 0) if i < conditions else np.float32(arg)
 
 
 def _shape(type_: FragmentType) -> tuple[int, ...]:

@@ -91,6 +91,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.FragStorePartial: partials.frag_store_partial,
     nodes.FragAddPartial: partials.frag_add_partial,
     nodes.FragPointwise: pointwise.frag_pointwise,
+    nodes.FragUpdate: pointwise.frag_update,
     nodes.FragFill: compute.frag_fill,
     nodes.FragCast: compute.frag_cast,
     nodes.FragColumns: compute.frag_columns,

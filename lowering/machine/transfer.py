@@ -165,7 +165,7 @@ def bulk_wait(stmt: BulkWait, program: Program) -> Run:
 
 def stmatrix(stmt: StMatrix, program: Program) -> Run:
     """``stmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
-    return _store_fragment(stmt, program, row_bytes=16)
+    return _store_fragment(stmt, program, row_bytes=16, trans=stmt.trans)
 
 
 def stshared(stmt: StShared, program: Program) -> Run:
@@ -173,7 +173,9 @@ def stshared(stmt: StShared, program: Program) -> Run:
     return _store_fragment(stmt, program, row_bytes=32)
 
 
-def _store_fragment(stmt: StMatrix | StShared, program: Program, row_bytes: int) -> Run:
+def _store_fragment(
+    stmt: StMatrix | StShared, program: Program, row_bytes: int, trans: bool = False
+) -> Run:
     place, value = program.place(stmt.dst), stmt.value
     buffer = place.buffer
     if value.type.row_bytes != row_bytes or buffer.dtype is not value.type.dtype:
@@ -182,8 +184,9 @@ def _store_fragment(stmt: StMatrix | StShared, program: Program, row_bytes: int)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        words = _fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env))
-        data = np.ascontiguousarray(lane_rows(warp.read(value)))
+        words = _fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env), trans)
+        matrices = lane_rows(warp.read(value))
+        data = np.ascontiguousarray(matrices.swapaxes(-1, -2) if trans else matrices)
         memory = warp.cta.memory
         memory.write_words(words, data.view(np.uint64).reshape(words.shape))
         warp.unpublished.append(words)
@@ -227,18 +230,27 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: int) 
 
 @lru_cache(maxsize=4096)
 def _fragment_words(
-    buffer: SharedBuffer, type_: FragmentType, warp: int, place: tuple[int, ...]
+    buffer: SharedBuffer,
+    type_: FragmentType,
+    warp: int,
+    place: tuple[int, ...],
+    trans: bool = False,
 ) -> Array:
     """The 8-byte words ``[blocks, groups, 2, 8, words of a matrix row]`` of a warp's elements.
 
-    ``place`` is the stage and the coordinates of the fragment's first element.
+    ``place`` is the stage and the coordinates of the fragment's first element. With ``trans`` a
+    matrix of 8x8 elements lies transposed, as all of the fragment does.
 
     Each 16 bytes of the buffer keep together when they are swizzled, so an address is computed for
     each (as a thread does), not for each element.
     """
     rows, cols = element_rows_cols(type_, warp)
     *matrix, row, col = place
-    if row + type_.rows > buffer.rows or col + type_.cols > buffer.cols:
+    high, wide = type_.rows, type_.cols
+    if trans:
+        at = np.arange(8)
+        rows, cols, high, wide = cols + at, rows - at, wide, high
+    if row + high > buffer.rows or col + wide > buffer.cols:
         raise FaultError(f"{type_} at [{row}, {col}] does not fit into {buffer.rows}x{buffer.cols}")
     per_chunk = 16 // type_.dtype.bytes
     starts = np.arange(0, type_.layout.columns, per_chunk)

@@ -95,7 +95,7 @@ class Target:
             threads: of the CTA.
             shares: (threads, registers per thread) of each role.
         """
-        return self._count_problem(*(n for _, n in shares)) or self._pool_problem(threads, shares)
+        return self._count_problem(*(n for _, n in shares)) or self.pool_problem(threads, shares)
 
     def register_pair_problem(self, threads: int, load: int, compute: int) -> str | None:
         """Why one load warpgroup cannot keep ``load`` registers a thread, the others ``compute``.
@@ -110,7 +110,7 @@ class Target:
                 f"{load} and {compute} must lie on either side of the {entry} registers that "
                 f"{threads} threads start with"
             )
-        return self._pool_problem(threads, ((WARPGROUP, load), (threads - WARPGROUP, compute)))
+        return self.pool_problem(threads, ((WARPGROUP, load), (threads - WARPGROUP, compute)))
 
     def register_pairs(self, threads: int) -> tuple[tuple[int, int], ...]:
         """Pairs (load, compute) that leave the compute warpgroups as much as possible."""
@@ -137,7 +137,10 @@ class Target:
         found = ((self.count_problem(n), n) for n in counts)
         return next((f"{problem}, not {n}" for problem, n in found if problem), None)
 
-    def _pool_problem(self, threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+    def pool_problem(self, threads: int, shares: tuple[tuple[int, int], ...]) -> str | None:
+        """Why the registers of a CTA do not suffice for (threads, registers per thread) of each
+        role, or None.
+        """
         need, entry = sum(n * count for n, count in shares), self.registers_at_entry(threads)
         if need <= threads * entry:
             return None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.ground.errors import InternalError, ScheduleError
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from passes.chunk_epilogue import chunk_epilogue
 from tests.passes.texts import full, lowered, unchanged
 
@@ -198,4 +198,36 @@ def test_stores_in_two_places() -> None:
     assert str(error.value) == (
         "chunk_epilogue: role compute stores in 2 places\n"
         "This is a defect of wsched, please report it with the dump."
+    )
+
+
+TRANSPOSED = BEFORE.replace("128x64", "64x32").replace(
+    STORE, "store.tile D[c * 32, row], out, trans=true"
+)
+
+
+def test_columns_of_a_transposed_chunk_are_lines() -> None:
+    text = lowered(chunk_epilogue, TILE_LEVEL + TRANSPOSED)
+    assert "tensormap D: bf16[512, 512] box 32x64 swizzle 128\n" in text
+    assert "shared D_s: bf16[4][32x64] swizzle 128\n" in text
+    assert "stmatrix D_s[wg * 2 + c % 2, 0, 0], out, trans=true\n" in text
+    assert "tma.store D[c * 32, row], D_s[wg * 2 + c % 2, 0, 0]\n" in text
+
+
+def test_a_transposed_chunk_of_too_many_rows() -> None:
+    with pytest.raises(ScheduleError) as error:
+        lowered(chunk_epilogue, TILE_LEVEL + TRANSPOSED.replace("64x32", "128x32"))
+    assert str(error.value) == (
+        "ScheduleError[epilogue-chunk]: an epilogue chunk of 128 bf16 columns: "
+        "a TMA store box spans at most 128 bytes under its swizzle\n"
+        "  legal here: 64 columns"
+    )
+
+
+def test_a_transposed_chunk_of_wide_elements() -> None:
+    text = (TILE_LEVEL + TRANSPOSED).replace("D: bf16", "D: f32").replace("frag<bf16", "frag<f32")
+    with pytest.raises(UnsupportedError) as error:
+        lowered(chunk_epilogue, text)
+    assert str(error.value) == (
+        "a transposed store of f32 is not supported; supported: 16-bit types"
     )

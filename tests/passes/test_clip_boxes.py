@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from passes.clip_boxes import clip_boxes
 from tests.passes.texts import full, lowered, unchanged
 
@@ -84,3 +86,10 @@ tma.load P_s[0, 0, 0], P[0, 0, 0]
 tma.load V_s[0, 0], V[0]
 """,
     )
+
+
+@pytest.mark.parametrize("name", ["A[2]", "A[2] device", "A device"])
+def test_lists_and_descriptors_in_device_memory_stay_whole(name: str) -> None:
+    text = MAPS.replace("tensormap A:", f"tensormap {name}:")
+    body = BODY.replace("A[0, 0]", "A[1][0, 0]") if "[" in name else BODY
+    assert lowered(clip_boxes, text + body) == full(clipped(text + body, "B", "R"))

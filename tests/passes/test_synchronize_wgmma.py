@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import evaluate
 from lowering.kernel.nodes import Release, WaitFull, WgmmaWait
-from lowering.kernel.text import parse_kernel
 from passes.options import LoweringOptions
 from passes.synchronize_wgmma import synchronize_wgmma
 from tests.lowering.ground.expressions import budget
@@ -80,15 +79,6 @@ def test_a_in_registers_is_taken_apart_in_front_of_the_fence() -> None:
         "wgmma.commit",
         "acc1: frag<f32, 64x256> = wgmma.wait acc1_k16, 0",
     ]
-
-
-def test_a_in_registers_that_the_next_step_would_write() -> None:
-    with pytest.raises(UnsupportedError) as error:
-        lowered(synchronize_wgmma, in_registers(1))
-    assert str(error.value) == (
-        "in_flight 1 with A in registers that each step writes is not supported; "
-        "supported: in_flight 0, or A written in front of the loop"
-    )
 
 
 def test_a_in_registers_for_all_steps() -> None:
@@ -186,32 +176,135 @@ def test_no_such_wgmma(tile: str, k: int, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("release ring, k", ""),
-        ("= zero -> sum)", "= zero -> sum, x: i32 = 0 -> y)"),
-    ],
-)
-def test_a_loop_of_another_shape(old: str, new: str) -> None:
-    text = before(1).replace(old, new)
-    if "x: i32" in new:
-        text = text.replace("yield acc1", "yield acc1, x")
-    with pytest.raises(InternalError) as error:
-        lowered(synchronize_wgmma, text)
-    assert str(error.value) == (
-        "synchronize_wgmma: the k loop has no release or carries a scalar\n"
-        "This is a defect of wsched, please report it with the dump."
-    )
+TWO = """
+roles {
+  role compute warps 0 .. 4 {
+    zero: frag<f32, 64x256> = frag.fill 0.0
+    none: frag<f32, 64x64> = frag.fill 0.0
+    for k in 0 .. n carry (i: i32 = 0 -> j, acc: frag<f32, 64x256> = zero -> sum,
+        small: frag<f32, 64x64> = none -> rest) {
+      wait_full ring, k
+      acc1: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 16, 0 < k
+      BETWEEN
+      small1: frag<f32, 64x64> = mma.tile small, A_s[k % 4, 0, 16], B_s[k % 4, 0, 16], 16, 0 < k
+      release ring, k
+      yield i + 1, acc1, small1
+    }
+    AFTER
+  }
+}
+"""
 
 
-def test_a_loop_that_carries_no_accumulator() -> None:
-    text = before(1).replace("acc: frag<f32, 64x256> = zero -> sum", "x: i32 = 0 -> y")
-    text = text.replace("mma.tile acc,", "mma.tile zero,").replace("yield acc1", "yield x")
-    broken = parse_kernel(full(text.replace("frag.cast sum", "frag.cast zero")))
-    with pytest.raises(InternalError) as error:
-        synchronize_wgmma(broken, LoweringOptions())
-    assert str(error.value) == (
-        "synchronize_wgmma: x is not a fragment\n"
-        "This is a defect of wsched, please report it with the dump."
+def two(in_flight: int, between: str = "", after: str = "") -> list[str]:
+    text = HEAD.format(in_flight=in_flight) + TWO.replace("BETWEEN", between)
+    lines = lowered(synchronize_wgmma, text.replace("AFTER", after)).splitlines()
+    return [line.strip() for line in lines]
+
+
+def test_neighbouring_products_are_one_group() -> None:
+    lines = two(1)
+    first = lines.index("wgmma.fence")
+    assert lines[first : first + 9] == [
+        "wgmma.fence",
+        "acc1: frag<f32, 64x256, async> = "
+        "wgmma acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], accumulate=0 < k",
+        "small1_k0: frag<f32, 64x64, async> = "
+        "wgmma small, A_s[k % 4, 0, 16], B_s[k % 4, 0, 16], accumulate=0 < k",
+        "wgmma.commit",
+        "small1: frag<f32, 64x64, async> = wgmma.wait small1_k0, 1",
+        "if 0 < k {",
+        "release ring, k - 1",
+        "}",
+        "yield i + 1, acc1, small1",
+    ]
+    assert lines[first + 10 : first + 15] == [
+        "sum: frag<f32, 64x256> = wgmma.wait sum_async, 0",
+        "rest: frag<f32, 64x64> = wgmma.wait rest_async, 0",
+        "if 0 < n {",
+        "release ring, n - 1",
+        "}",
+    ]
+
+
+def test_each_of_them_is_waited_for_where_none_stays_in_flight() -> None:
+    lines = two(0)
+    first = lines.index("wgmma.commit")
+    assert lines[first + 1 : first + 5] == [
+        "acc1: frag<f32, 64x256> = wgmma.wait acc1_k0, 0",
+        "small1: frag<f32, 64x64> = wgmma.wait small1_k0, 0",
+        "release ring, k",
+        "yield i + 1, acc1, small1",
+    ]
+
+
+def test_products_apart_are_groups_of_their_own() -> None:
+    """Two groups a step, so two stay pending; a release in front of the second waits for it."""
+    lines = two(1, between="release ring, k")
+    first = lines.index("wgmma.commit")
+    assert lines[first + 1] == "wgmma.fence"
+    assert lines[first + 4 : first + 9] == [
+        "small1: frag<f32, 64x64, async> = wgmma.wait small1_k0, 2",
+        "if 0 < k {",
+        "release ring, k - 1",
+        "}",
+        "if 0 < k {",
+    ]
+
+
+READ = "half: frag<bf16, 64x256> = frag.cast acc1"
+
+
+def test_what_the_step_reads_does_not_stay_in_flight() -> None:
+    lines = two(1, between=READ)
+    assert [line for line in lines if "wgmma.wait" in line or "cast" in line] == [
+        "acc1: frag<f32, 64x256> = wgmma.wait acc1_k0, 0",
+        READ,
+        "small1: frag<f32, 64x64> = wgmma.wait small1_k0, 0",
+    ]
+
+
+def test_a_product_onto_another() -> None:
+    again = (
+        "acc1: frag<f32, 64x256> = mma.tile more, A_s[k % 4, 0, 16], B_s[k % 4, 0, 16], 16, true"
     )
+    for in_flight in (0, 1):
+        text = before(in_flight).replace("32, 0 < k", f"16, 0 < k\n{again}")
+        text = text.replace(
+            "acc1: frag<f32, 64x256> = mma.tile acc,", "more: frag<f32, 64x256> = mma.tile acc,"
+        )
+        lines = [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]
+        first = lines.index("wgmma.fence")
+        tail = ", async" * in_flight
+        assert lines[first + 1 : first + 5] == [
+            "more: frag<f32, 64x256, async> = "
+            "wgmma acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], accumulate=0 < k",
+            "acc1_k0: frag<f32, 64x256, async> = wgmma more, A_s[k % 4, 0, 16], B_s[k % 4, 0, 16]",
+            "wgmma.commit",
+            f"acc1: frag<f32, 64x256{tail}> = wgmma.wait acc1_k0, {in_flight}",
+        ]
+
+
+RELEASED = """
+circular_buffer slow(C_s) stages 2 groups 1 consumers 1 in_flight 0
+"""
+
+
+def test_the_fewest_in_flight_of_the_buffers_that_products_read() -> None:
+    """A release of what only threads read stays where it is."""
+    head = "shared C_s: bf16[2][64x32] swizzle 64\n" + HEAD.format(in_flight=2) + RELEASED
+    text = LOOP.replace("release ring, k", "release ring, k\nrelease slow, k")
+    read = lowered(synchronize_wgmma, head + text)
+    assert "wgmma.wait acc1_k16, 2" in read and "\n        release slow, k\n" in read
+    text = text.replace("A_s[k % 4", "C_s[k % 2")
+    read = lowered(synchronize_wgmma, head + text)
+    assert "wgmma.wait acc1_k16, 0" in read and "release ring, k - 2" not in read
+
+
+def test_products_outside_of_loops() -> None:
+    once = LOOP.replace("for k in 0 .. n carry (acc: frag<f32, 64x256> = zero -> sum) {", "")
+    once = once.replace("yield acc1\n    }", "").replace("frag.cast sum", "frag.cast acc1")
+    once = once.replace("tile acc,", "tile zero,").replace("k % 4", "0").replace("0 < k", "false")
+    once = once.replace("ring, k", "ring, 0")
+    text = lowered(synchronize_wgmma, HEAD.format(in_flight=1) + once)
+    assert "acc1: frag<f32, 64x256> = wgmma.wait acc1_k16, 0\n      release ring, 0\n" in text

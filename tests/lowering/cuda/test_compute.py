@@ -5,7 +5,9 @@ import re
 import pytest
 
 from lowering.cuda.compute import descriptor_words
-from lowering.cuda.emit import emit_kernel
+from lowering.cuda.emit import emit_cuda, emit_kernel
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
 from lowering.cuda.wgmma import WgmmaForm, wgmma_function
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -222,9 +224,62 @@ def test_a_in_registers() -> None:
 
 
 def test_a_in_registers_that_are_left_too_early() -> None:
+    inside = REGISTER_A.replace(
+        "for k in 0 .. n carry (acc: frag<f32, 128x64, async> = zero -> last) {", "if 0 < n {"
+    )
+    inside = inside.replace("wgmma acc, ", "wgmma zero, ").replace("yield acc2", "")
+    inside = inside.replace("wgmma.wait acc1, 0", "wgmma.wait acc1, 1")
+    inside = inside[: inside.index("sum:")] + "}"
+    with pytest.raises(InternalError) as e:
+        emit_kernel(parse_kernel(inside))
+    assert e.value.why == "a is left while a wgmma may read it"
+
+
+def test_a_in_registers_that_the_next_trip_writes_too_early() -> None:
     with pytest.raises(InternalError) as e:
         emit_kernel(parse_kernel(REGISTER_A.replace("wgmma.wait acc1, 0", "wgmma.wait acc1, 1")))
-    assert e.value.why == "a is left while a wgmma may read it"
+    assert e.value.why == "a is written while a wgmma may read it"
+
+
+ROLLING = """
+kernel k threads 128 cluster 1 grid 1 {
+  param n: i32
+  global out: f32[64, 64]
+  shared A: bf16[1][64x32] swizzle 64 at 0
+  shared B: bf16[1][64x32] swizzle 64 at 8192
+  zero: frag<f32, 64x64> = frag.fill 0.0
+  for k in 0 .. n carry (acc: frag<f32, 64x64, async> = zero -> last) {
+    acc0: frag<f32, 64x64, async> = wgmma.wait acc, 1
+    a0: frag<bf16, 64x16> = ldmatrix A[0, 0, 0]
+    wgmma.fence
+    acc1: frag<f32, 64x64, async> = wgmma acc0, a0, B[0, 0, 0]
+    wgmma.commit
+    acc2: frag<f32, 64x64, async> = wgmma.wait acc1, 1
+    a1: frag<bf16, 64x16> = ldmatrix A[0, 0, 16]
+    wgmma.fence
+    acc3: frag<f32, 64x64, async> = wgmma acc2, a1, B[0, 0, 16]
+    wgmma.commit
+    yield acc3
+  }
+  sum: frag<f32, 64x64> = wgmma.wait last, 0
+  frag.store_global out[0, 0], sum
+}
+"""
+
+
+def test_a_in_registers_that_are_read_until_the_next_trip() -> None:
+    """Their arrays stand in front of the loop, and are kept up to the wait that frees them."""
+    k = parse_kernel(ROLLING)
+    assert verify(k) == []
+    lines = [line.strip() for line in emit_kernel(k).splitlines()]
+    loop = lines.index("#pragma unroll 1")
+    declared = [f"unsigned a{i}[4];  // frag<bf16, 64x16>" for i in (0, 1)]
+    assert lines[loop - 3 : loop - 1] == declared
+    waits = [i for i, line in enumerate(lines) if line.startswith("ptx::wgmma_wait_group<")]
+    kept = [[x for x in lines[i : i + 4] if x.startswith("pin_words")] for i in waits]
+    assert kept == [["pin_words(a0);"], ["pin_words(a1);"], ["pin_words(a0);", "pin_words(a1);"]]
+    compiled = compile_cubin(emit_cuda(k))
+    assert read_resources(compiled, k.name).clean
 
 
 def test_a_in_registers_of_another_width() -> None:

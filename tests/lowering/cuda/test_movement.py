@@ -46,7 +46,7 @@ def stores(k: Kernel) -> list[tuple[int, int, int, str, list[int]]]:
             byte = match[1]
         elif match := re.search(r"for \(int r = 0; r < (\d+)", row):
             steps = int(match[1])
-        elif match := re.search(r"ptx::((?:st|ld)\w+)\( ?(.*?), (f\[.*\])\);", row):
+        elif match := re.search(r"(?:ptx::)?((?:st|ld)\w+)\( ?(.*?), (f\[.*\])\);", row):
             indices = re.findall(r"f\[(.*?)\]", match[3])
             for warp in range(4):
                 for lane in range(32):
@@ -106,6 +106,26 @@ def test_stmatrix_addresses(statement: str, frag: str, swizzle: int) -> None:
     assert len(seen) == rows * cols // 8
 
 
+@pytest.mark.parametrize("frag", ["64x64", "64x24", "64x8", "128x32"])
+def test_transposed_stmatrix_addresses(frag: str) -> None:
+    """Register m holds matrix m, of which lane l gives the address of column l % 8."""
+    rows, cols = map(int, frag.split("x"))
+    shared = f"[2][{cols + 8}x{rows + 64}] swizzle 128 at 2048"
+    k = kernel("stmatrix S[1, 8, 64], f, trans=true", "bf16", frag, shared)
+    seen = set()
+    for warp, lane, at, function, registers in stores(k):
+        matrices = len(registers)
+        assert function == f"stmatrix_x{matrices}_trans"
+        if lane >= 8 * matrices:
+            continue
+        block, rest = divmod(registers[lane // 8], cols // 8 * 2)
+        row = 64 * block + 16 * warp + 8 * (rest % 2)
+        col = rest // 2 * 8 + lane % 8
+        assert at == BASE + 2048 + k.buffer("S").byte(1, 8 + col, 64 + row)
+        seen.add((row, col))
+    assert len(seen) == rows * cols // 8
+
+
 def test_store_into_a_part_of_a_tile() -> None:
     k = kernel("stmatrix S[0, 64, 96], f", "bf16", "64x32", "[1][128x128] swizzle 128 at 0")
     at = {(w, lane, a) for w, lane, a, _, r in stores(k) if r[0] == 0 and lane < 8}
@@ -139,6 +159,18 @@ def test_store_into_a_part_of_a_tile() -> None:
             "bf16",
             "[1][64x128] swizzle 128 at 0",
             "ldmatrix: 64 columns straddle boxes of S",
+        ),
+        (
+            "stmatrix S[0, 0, 32], f, trans=true",
+            "bf16",
+            "[1][64x128] swizzle 128 at 0",
+            "stmatrix: frag<bf16, 64x64> straddles boxes of S",
+        ),
+        (
+            "stmatrix S[0, 0, 0], f, trans=true",
+            "bf16",
+            "[1][64x64] swizzle 64 at 0",
+            "stmatrix of frag<bf16, 64x64>, transposed, to bf16 in boxes of 32 columns",
         ),
         (
             "stmatrix S[0, 0, 32], f",

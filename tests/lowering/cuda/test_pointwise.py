@@ -21,6 +21,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.pointwise import OPS
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
+from lowering.machine import run_kernel
 from lowering.machine.pointwise import FUNCTIONS
 from tests.lowering.cuda.epilogues import add_residual, bias_gelu, epilogue_kernel, everything
 from tests.lowering.machine.epilogues import chain, epilogue
@@ -287,3 +288,44 @@ def test_all_kinds_of_loads_compile() -> None:
                   "t4 = add t3, g", "out = add t4, h")  # fmt: skip
     resources = read_resources(compile_cubin(emit_cuda(epilogue(body))), "epilogue")
     assert resources.clean, str(resources)
+
+
+UPDATE = """
+kernel k threads 128 cluster 1 grid 1 {
+  param n: i32
+  global out: f32[64, 16]
+  global x: f32[64, 16]
+  global row: f32[1, 16]
+  none: frag<f32, 64x16> = frag.fill 0.0
+  for i in 0 .. n carry (sum: frag<f32, 64x16> = none -> total) {
+    part: frag<f32, 64x16> = frag.load_global x[0, 0]
+    line: frag<f32, 1x16> = frag.load_global row[0, 0]
+    more: frag<f32, 64x16> = frag.update add, sum, part
+    next: frag<f32, 64x16> = frag.update mul, more, line
+    yield next
+  }
+  frag.store_global out[0, 0], total
+}
+"""
+
+
+def test_updates_in_place() -> None:
+    """All values that a loop carries share one array."""
+    k = parse_kernel(UPDATE)
+    assert verify(k) == []
+    text = emit_kernel(k)
+    assert re.findall(r"float (\w+)\[", text) == ["sum", "part", "line"]
+    assert "sum[4 * r] = sum[4 * r] + part[4 * r];" in text
+    assert "sum[4 * r + 3] = sum[4 * r + 3] * line[2 * r + 1];" in text
+    assert read_resources(compile_cubin(emit_cuda(k)), k.name).clean
+
+
+def test_updates_in_place_on_the_machine() -> None:
+    rng = np.random.default_rng(0)
+    x, row = rng.random((64, 16), np.float32), rng.random((1, 16), np.float32)
+    out = np.full((64, 16), np.nan, np.float32)
+    run_kernel(parse_kernel(UPDATE), {"out": out, "x": x, "row": row}, {"n": 3}, 1)
+    want = np.zeros_like(x)
+    for _ in range(3):
+        want = (want + x) * row
+    assert np.array_equal(out, want)

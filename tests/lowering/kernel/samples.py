@@ -105,15 +105,18 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       low: frag<pred, 64x32> = frag.pointwise lt, stored, -inf
       kept: frag<f32, 64x32> = frag.pointwise where, low, 0.30000000000000004, old
       biased: frag<f32, 64x32> = frag.pointwise add, kept, row
+      more: frag<f32, 64x32> = frag.update mul, biased, 0.5
       bar.sync turn[wg]
       bar.arrive turn[1 - wg]
       stmatrix A_s[0, 0, 0], half
+      stmatrix A_s[0, 0, 0], half, trans=true
       st.shared D_s[0, 0, 0], part
       fence.proxy.async
       warp.sync
       stamp spans, main_loop, begin, wg * 2
       stamp spans, cta, end, %smid, clock=globaltimer
       store.tile D[0, 32], part
+      store.tile D[32, 0], part, trans=true
       frag.store_global sums[0, 32], part
       frag.store_global stack[2, %ctaid.x, 0, 32], part
       line: frag<f32, 1x64> = frag.load_global list[64]

@@ -63,6 +63,11 @@ def test_roles_of_any_number_of_warps() -> None:
          "setmaxnreg needs whole warpgroups, role last is warps 8 .. 9"),
         ("cta.sync", "if 0 < 1 { roles { role deep warps 8 .. 9 { } } }",
          "roles stand in a loop or branch"),
+        ("dec, 40", "dec, 20",
+         "setmaxnreg takes multiples of 8 from 24 to 240, not 20, in: role others"),
+        ("dec, 40", "dec, 152\n setmaxnreg inc, 216",
+         "128 x 200 + 128 x 216 + 32 x 168 = 58624 registers, the CTA has 288 x 168 = 48384, "
+         "in: setmaxnreg of the roles"),
         ("named_barrier meet[2] id 1", "named_barrier meet[2] id 0",
          "id 0 belongs to the CTA, in: named_barrier meet"),
         ("named_barrier meet[2] id 1", "named_barrier meet[2] id 15",

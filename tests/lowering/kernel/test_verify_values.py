@@ -26,6 +26,8 @@ kernel good threads 128 cluster 1 grid 1 {
   wide: frag<f32, 64x32> = ld.shared F_s[0, 0, 0]
   outer: frag<f32, 64x64> = frag.pointwise mul, row, column
   sum: frag<f32, 64x64> = frag.pointwise add, x, old
+  main: frag<f32, 64x64> = frag.fill 0.0
+  main2: frag<f32, 64x64> = frag.update add, main, sum
   low: frag<pred, 64x64> = frag.pointwise lt, sum, 0.5
   not_low: frag<pred, 64x64> = frag.pointwise logical_not, low
   kept: frag<f32, 64x64> = frag.pointwise where, not_low, sum, -1.0
@@ -38,6 +40,7 @@ kernel good threads 128 cluster 1 grid 1 {
 ROW = "row: frag<bf16, 1x64> = frag.load_global bias[0, 0]"
 LOW = "low: frag<pred, 64x64> = frag.pointwise lt, sum, 0.5"
 KEPT = "kept: frag<f32, 64x64> = frag.pointwise where, not_low, sum, -1.0"
+MAIN = "main2: frag<f32, 64x64> = frag.update add, main, sum"
 LOAD = "tma.load A_s[0, 0, 0], A[0, 0], bar=full[0]"
 
 
@@ -53,6 +56,13 @@ def test_well_formed() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
+        (MAIN, MAIN.replace("add", "neg"), "neg takes 1 arguments, not 2"),
+        (MAIN, MAIN.replace("sum", "wide"), "wide of 64x32 does not broadcast to 64x64"),
+        (MAIN, MAIN.replace("64x64", "64x32"),
+         "main2 is frag<f32, 64x32>, it takes the registers of frag<f32, 64x64>"),
+        (KEPT, "y: frag<f32, 64x64> = frag.update add, main, sum", "main is consumed twice"),
+        (MAIN, "main2: frag<pred, 64x64> = frag.update lt, main, sum",
+         "main2 is frag<pred, 64x64>, it takes the registers of frag<f32, 64x64>"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise frob, sum",
          "no pointwise operation named frob"),
         (KEPT, "y: frag<f32, 64x64> = frag.pointwise add, sum", "add takes 2 arguments, not 1"),

@@ -97,3 +97,18 @@ def test_written_in_front_of_the_wgmma_without_a_fence() -> None:
     with pytest.raises(MachineError) as error:
         run((fence, ""), ("    b: frag", "    wgmma.fence\n    b: frag"))
     assert error.value.what == "no wgmma.fence after the last access to fragment b"
+
+
+def test_a_value_is_updated_once() -> None:
+    text = """
+    kernel k threads 128 cluster 1 grid 1 {
+      a: frag<f32, 64x32> = frag.fill 1.0
+      y: frag<f32, 64x32> = frag.update add, a, 1.0
+      z: frag<f32, 64x32> = frag.update add, a, 1.0
+    }
+    """
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(text), {}, {}, 1)
+    assert error.value.what == (
+        "the registers of fragment a were taken by: y: frag<f32, 64x32> = frag.update add, a, 1.0"
+    )

@@ -1,0 +1,156 @@
+"""Groups of wgmmas for ``synchronize_wgmma``: all of a k slice at once, or rolling.
+
+A *rolling* step is for A that the step makes in registers. A wgmma reads them until it is done, so
+that the next step may write piece j of A, an instruction's K, only when piece j of this step is
+done. Each piece is a group of its own; with n pieces, n - 1 groups may be pending in front of what
+writes the next one: the tensor core has work while threads compute, and A takes no more registers
+than one slice of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from lowering.ground.errors import ScheduleError
+from lowering.ground.expr import TRUE, Const
+from lowering.kernel.columns import Chain
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
+    Body,
+    Frag,
+    FragColumns,
+    MmaTile,
+    SmemRef,
+    Stmt,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from lowering.kernel.visit import Names
+
+__all__ = ["flying", "group", "rolling"]
+
+
+def flying(frag: Frag) -> Frag:
+    """The value while a wgmma may write it."""
+    return replace(frag, type=frag.type.flying())
+
+
+def group(
+    kernel: Kernel, names: Names, run: list[MmaTile], waited: list[MmaTile], pending: int = 0
+) -> Body:
+    """Products as one committed group, and the waits for some that leave ``pending`` groups.
+
+    Raises:
+        ScheduleError: no wgmma computes such a product.
+    """
+    pieces = [_pieces(names, p, _instruction_k(kernel, p)) for p in run]
+    out: list[Stmt] = [s for of_one in pieces for s in of_one]
+    out.append(WgmmaFence())
+    waits: list[Stmt] = []
+    taken: dict[str, Frag] = {}
+    for p, parts in zip(run, pieces, strict=True):
+        acc = taken.get(p.acc.name, p.acc)
+        step = _instruction_k(kernel, p)
+        for k in range(0, p.k, step):
+            new = _wgmma(names, p, acc, k, parts[k // step].out if parts else None)
+            if k + step == p.k and p not in waited:
+                new = replace(new, out=replace(new.out, name=p.out.name))
+            acc = new.out
+            out.append(new)
+        if p in waited:
+            waits.append(WgmmaWait(flying(p.out) if pending else p.out, acc, pending))
+        taken[p.out.name] = acc
+    return (*out, WgmmaCommit(), *waits)
+
+
+def rolling(
+    kernel: Kernel, names: Names, run: list[MmaTile], chains: Mapping[str, Chain]
+) -> Iterator[Stmt]:
+    """Products of one K as groups of an instruction's K each, in front of each a wait for the one
+    of the step before that reads the same registers.
+
+    Args:
+        kernel: for its target and buffers.
+        names: of the kernel.
+        run: products, which all stay in flight; none goes into the accumulator of another.
+        chains: the statements that make A, by its name, where the step makes it.
+
+    Raises:
+        ScheduleError: no wgmma computes such a product.
+    """
+    step = {_instruction_k(kernel, p) for p in run}.pop()
+    groups = run[0].k // step
+    accs = [flying(p.acc) for p in run]
+    for k in range(0, run[0].k, step):
+        made = {name: chain.columns(names, k, step) for name, chain in chains.items()}
+        for stmts in made.values():
+            yield from stmts[:-1]
+        done = replace(accs[0], name=names.new(f"{run[0].out.name}_before{k}"))
+        done = done if groups > 1 else replace(done, type=done.type.settled())
+        yield WgmmaWait(done, accs[0], groups - 1)
+        accs[0] = done
+        for stmts in made.values():
+            yield stmts[-1]
+        pieces = {name: _out(stmts[-1]) for name, stmts in made.items()}
+        for p in run:
+            if isinstance(p.a, Frag) and p.a.name not in pieces:
+                part = FragColumns(_piece(names, p.a, k, step), p.a, Const(k))
+                pieces[p.a.name] = part.out
+                yield part
+        yield WgmmaFence()
+        for i, p in enumerate(run):
+            new = _wgmma(names, p, accs[i], k, pieces[p.a.name] if isinstance(p.a, Frag) else None)
+            if k + step == p.k:
+                new = replace(new, out=replace(new.out, name=p.out.name))
+            accs[i] = new.out
+            yield new
+        yield WgmmaCommit()
+
+
+def _out(stmt: Stmt) -> Frag:
+    found = getattr(stmt, "out", None)
+    assert isinstance(found, Frag)
+    return found
+
+
+def _instruction_k(kernel: Kernel, mma: MmaTile) -> int:
+    """K of one wgmma of a product; refuses what no wgmma computes."""
+    step = kernel.target.mma.k(kernel.buffer(mma.b.buffer).dtype)
+    kind = mma.out.type
+    if mma.k % step or kind.cols not in kernel.target.mma.n or kind.rows % kernel.target.mma.m:
+        raise ScheduleError(
+            "wgmma",
+            f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",
+            "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256",
+            ("M a multiple of 64", "N a multiple of 8 from 8 to 256", f"K a multiple of {step}"),
+        )
+    return step
+
+
+def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) -> Wgmma:
+    """The wgmma of one instruction's K from ``k`` on; ``piece`` is A of it in registers."""
+    out = Frag(names.new(f"{mma.out.name}_k{k}"), mma.out.type.flying())
+    a = _along_k(mma.a, k, mma.trans_a) if isinstance(mma.a, SmemRef) else piece or mma.a
+    b = _along_k(mma.b, k, mma.trans_b)
+    return Wgmma(out, acc, a, b, TRUE if k else mma.accumulate, mma.trans_a, mma.trans_b)
+
+
+def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:
+    """A in registers, an instruction's K at a time; nothing for A in shared memory."""
+    left = mma.a
+    if isinstance(left, SmemRef):
+        return []
+    parts = [(_piece(names, left, k, step), k) for k in range(0, mma.k, step)]
+    return [FragColumns(part, left, Const(k)) for part, k in parts]
+
+
+def _piece(names: Names, a: Frag, k: int, step: int) -> Frag:
+    return Frag(names.new(f"{a.name}_k{k}"), replace(a.type, cols=step))
+
+
+def _along_k(ref: SmemRef, k: int, trans: bool) -> SmemRef:
+    """``ref`` moved by ``k`` elements of K, which are rows of an MN-major operand."""
+    return ref.moved(k, 0) if trans else ref.moved(0, k)
