@@ -2,10 +2,10 @@
 
 A tensor is computed in loops of its own, of which it shares the outer ones with what reads it, as
 many as its compute-at position says. Loops that are shared in this way are one loop of the tree;
-so are the loops of all that fills stages of circular buffers, left of the stages, and those of a
-tensor that is computed while a loop of the same kind is open. What is dumped is printed from this
-tree, and the lowering walks it for what is computed; the loops that fill a ring it makes from the
-relation that was proved of them.
+so are the loops of what fills a stage of a circular buffer together, left of the stage, and those
+of a tensor that is computed while a loop of the same kind is open. What is dumped is printed from
+this tree, and the lowering walks it for what is computed; the loops that fill a ring it makes from
+the relation that was proved of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def nest(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[N
     Args:
         fusion: the schedule.
         graph: its transform graph.
-        names: the tensors of one part, or of several that are shown together.
+        names: the tensors of one part.
     """
     return _Builder(fusion, graph, _scheduled(fusion, frozenset(names))).tree()
 
