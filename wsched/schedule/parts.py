@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from wsched.fusion import BroadcastOp, Fusion, IterType, inputs_of, type_text
+from wsched.fusion import BroadcastOp, Fusion, inputs_of, type_text
 
 __all__ = ["Part", "find_parts", "titles"]
 
@@ -122,8 +122,7 @@ def _connected(fusion: Fusion, near: Mapping[str, list[str]]) -> Iterator[tuple[
 
 def _is_summed(fusion: Fusion, names: tuple[str, ...]) -> bool:
     """Whether a sum reads them."""
-    readers = (t for n in names for t in fusion.consumers(n))
-    return any(d.iter_type is IterType.Reduction for t in readers for d in t.logical)
+    return any(t.sums for n in names for t in fusion.consumers(n))
 
 
 def _named(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:

@@ -22,6 +22,7 @@ from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.nest import (
     check_inlining,
     check_memory,
+    check_order,
     check_places,
     check_storage,
 )
@@ -106,11 +107,12 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
+    parts = find_parts(fusion)
     check_inlining(fusion, graph)
+    check_order(fusion, graph, parts)
     check_places(fusion, graph)
     check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
-    parts = find_parts(fusion)
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}
     edges = tuple(
         Edge(parts[place[r.loads[0]]].ring, place[r.loads[0]], place[r.compute], r)
