@@ -66,12 +66,11 @@ def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple
     mains: dict[int, tuple[Sides, LoadRelation]] = {}
     for readers in find_sides(fusion, graph):
         main = mains.get(readers.part)
+        dealt = _dealt(readers.sides[0]) if main is None else None
         each = [_relation(s, *(main or ())) for s in readers.sides]
-        if main is None:
-            mains[readers.part] = readers.sides[0], each[0]
-            dealt = _dealt(readers.sides[0])
-            if dealt is not None and not each[0].dynamic:
-                raise _not_to_ctas(readers.sides[0], dealt)
+        mains.setdefault(readers.part, (readers.sides[0], each[0]))
+        if dealt is not None and not each[0].dynamic:
+            raise _not_to_ctas(readers.sides[0], dealt)
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
     return tuple(found)
