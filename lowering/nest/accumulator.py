@@ -14,7 +14,7 @@ from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.relation import LoadRelation, StepLoop
+from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import ROLES
 
 __all__ = ["Accumulator"]
@@ -30,19 +30,19 @@ class Accumulator:
 
     Args:
         tensor: the tensor.
-        steps: those of its loops that step through the ring of what is added.
+        steps: groups of those of its serial loops that step through the ring of what is added.
         tile: what a warpgroup holds of it, and what it adds up in one step.
         repeated: loops that only repeat an instruction within a step.
     """
 
     tensor: TensorView
-    steps: tuple[StepLoop, ...]
+    steps: frozenset[Group]
     tile: Tile
     repeated: frozenset[Group]
 
     @staticmethod
     def of(t: TensorView, relation: LoadRelation, graph: TransformGraph) -> Accumulator:
-        """The tensor that consumes a ring.
+        """A tensor that consumes a ring.
 
         Raises:
             UnsupportedError: its loops inside a step are no tile, or it is not complete where what
@@ -55,12 +55,13 @@ class Accumulator:
             one_each = summed(t, d) and d.extent == Const(relation.splits)
             if d.parallel is ParallelType.BIDz and not one_each:
                 raise _refused(t, what, _PARTS)
-        stepping = {s.domain.id for s in relation.steps}
+        stepping = {graph.group(s.domain) for s in relation.steps}
         outside = (*CTA_INDEX, *ROLES)
-        inside = [d for d in t.loop if d.id not in stepping and d.parallel not in outside]
+        inside = [d for d in t.loop if graph.group(d) not in stepping and d.parallel not in outside]
         repeated = frozenset(graph.group(d) for d in inside if d.parallel not in BOX)
-        found = Accumulator(t, relation.steps, tile_of(t, inside), repeated)
-        found._require_complete()
+        serial = frozenset(graph.group(s.domain) for s in relation.steps if not s.role)
+        found = Accumulator(t, serial, tile_of(t, inside), repeated)
+        found._require_complete(graph)
         return found
 
     @property
@@ -69,11 +70,10 @@ class Accumulator:
         *_, rows, cols = self.tile.sizes
         return FragmentType(DType.F32, rows, cols)
 
-    def _require_complete(self) -> None:
+    def _require_complete(self, graph: TransformGraph) -> None:
         """It is inlined inside the loops over tiles, and outside those over what it sums over."""
         t = self.tensor
-        stepping = {s.domain.id for s in self.steps if not s.role}
-        serial = [(p, summed(t, d)) for p, d in enumerate(t.loop) if d.id in stepping]
+        serial = [(p, summed(t, d)) for p, d in enumerate(t.loop) if graph.group(d) in self.steps]
         first = next((p for p, over_k in serial if over_k), len(t.loop))
         for p, over_k in serial:
             if not over_k and p > first:

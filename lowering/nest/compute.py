@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
-from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, If, Section
+from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
+from lowering.kernel.visit import walk
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import constant
 from lowering.nest.counter import Counter
@@ -39,7 +40,7 @@ def compute_section(
     part: Part,
     rings: Mapping[str, tuple[str, LoadRelation]],
     work: InTurn,
-    accumulator: Accumulator,
+    accumulators: tuple[Accumulator, ...],
     partials: PartialResults | None,
 ) -> Section:
     """What computes.
@@ -49,13 +50,13 @@ def compute_section(
         part: which of its parts.
         rings: name and relation of each circular buffer that it reads, by the tensors in it.
         work: where tiles come from.
-        accumulator: what it adds up.
+        accumulators: what it adds up, in the same loops.
         partials: where parts of tiles go, if there are any.
 
     Raises:
         UnsupportedError: no rule covers what stands at a leaf, or runs a loop.
     """
-    return _Walk(plan, rings, work, accumulator, partials).section(part)
+    return _Walk(plan, rings, work, accumulators, partials).section(part)
 
 
 @dataclass
@@ -67,14 +68,14 @@ class _Walk:
         again: whether this is not the first trip of the loops around that are summed over.
         covered: groups of the loops around that a statement stands for.
         counted: of the load nest, the loops that loops around count.
-        roles: index of each loop of the accumulator that runs on warpgroups.
+        roles: index of each loop of the first accumulator that runs on warpgroups.
         registers: the tensors in registers.
     """
 
     plan: Plan
     rings: Mapping[str, tuple[str, LoadRelation]]
     work: InTurn
-    accumulator: Accumulator
+    accumulators: tuple[Accumulator, ...]
     partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)
     again: Expr = FALSE
@@ -85,6 +86,7 @@ class _Walk:
     def __post_init__(self) -> None:
         self.graph, self.namer = self.plan.graph, self.work.shared.namer
         self.scopes = Scopes(self.work.shared)
+        self.accumulator = self.accumulators[0]
         self.registers = Registers(self.namer)
         self.warpgroups = Warpgroups.of(self.accumulator.tensor)
         self.counters = {
@@ -95,27 +97,41 @@ class _Walk:
 
     def section(self, part: Part) -> Section:
         """The whole section."""
-        accumulator, relation = self.accumulator, self.plan.operands
+        relation = self.plan.operands
         nodes = nest(self.plan.fusion, self.graph, part.tensors)
         # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
-        zero = Frag(self.namer.new("zero"), accumulator.kind)
-        self.registers.hold(accumulator.tile, zero)
+        zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
+        for accumulator, zero in zip(self.accumulators, zeros, strict=True):
+            self.registers.hold(accumulator.tile, zero)
         self.scopes.enter(self.group)
-        for d in accumulator.tensor.loop:
+        for d in self.accumulator.tensor.loop:
             if d.parallel in ROLES:
                 self.roles[Var(d.name)] = self.on_warpgroup(d)
         entry = relation.entry
         self.scopes.enter(branch=entry is not None)
         body = self.scopes.leave(self.body(nodes, 0))
+        self._require_one_wait(body)
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
         return Section(
             "compute",
-            (FragFill(zero, 0.0), *self.scopes.leave(body)),
+            (*(FragFill(zero, 0.0) for zero in zeros), *self.scopes.leave(body)),
             self.warpgroups.count,
             self.group,
             relation.registers[1],
         )
+
+    def _require_one_wait(self, body: Body) -> None:
+        """What reads a step of a ring stands in one statement list, at whose end it is released."""
+        waits = [s.ring for s in walk(body) if isinstance(s, Consume)]
+        for ring, relation in dict(self.rings.values()).items():
+            if relation.readers[1:] and waits.count(ring) > 1:
+                t = self.plan.fusion.tensor(relation.readers[-1])
+                names = " and ".join(relation.readers)
+                what = (
+                    f"a step of {', '.join(relation.loads)} read by {names} in loops of their own"
+                )
+                raise _refused(t, what, "readers in the same loops")
 
     def on_warpgroup(self, d: IterDomain) -> Expr:
         """Index of a loop that runs on warpgroups."""
@@ -208,24 +224,24 @@ class _Walk:
         over_k = all(summed(self.accumulator.tensor, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
-        tile = self.accumulator.tile
-        outer, name = self.registers, tile.tensor.name
-        value = outer.held[name].value
-        inside, after = (
-            Frag(self.namer.new(n), value.type)
-            for n in (("acc", "total") if over_k else ("before", "last"))
-        )
-        self.registers = outer.inner()
-        self.registers.hold(tile, inside)
+        outer, self.registers = self.registers, self.registers.inner()
+        tiles = [a.tile for a in self.accumulators]
+        carries = []
+        for tile in tiles:
+            value = outer.held[tile.tensor.name].value
+            inside, after = (
+                Frag(self.namer.new(n), value.type)
+                for n in (("acc", "total") if over_k else ("before", "last"))
+            )
+            self.registers.hold(tile, inside)
+            carries.append(Carry(inside, value, after))
+            outer.hold(tile, after)
         self.scopes.enter(head.var, *head.defined)
         body = self.scopes.leave(self.body(node.body, depth + 1))
-        last = self.registers.held[name].value
+        last = [self.registers.held[tile.tensor.name].value for tile in tiles]
         self.registers = outer
-        outer.hold(tile, after)
-        carries = (Carry(inside, value, after), *head.carries)
-        yields: tuple[Expr | Frag, ...] = (last, *head.yields)
         return (For(head.var, head.start, head.stop, (*head.entry, *body),
-                    carries=carries, yields=yields),)  # fmt: skip
+                    carries=(*carries, *head.carries), yields=(*last, *head.yields)),)  # fmt: skip
 
     def _require_perfect(self, node: Loop, counter: Counter) -> None:
         """Between loops that are one loop of the kernel nothing is computed."""
@@ -242,8 +258,8 @@ class _Walk:
 
     def unrolled(self, node: Loop, depth: int) -> Body:
         """A loop over parts of what is in registers, whose numbers the compiler has to know."""
-        d, t = node.domain, self.accumulator.tensor
-        if t in leaves(node):
+        d, inside = node.domain, list(leaves(node))
+        for t in (a.tensor for a in self.accumulators if a.tensor in inside):
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
             raise _refused(t, what, "loops that step through a ring, or repeat an instruction")
         count = constant(d.extent, f"{node.tensor.name}: {d.label}")
@@ -273,20 +289,20 @@ class _Walk:
         if any(d.parallel is ParallelType.Bulk for d in t.loop):
             return found
         for d in reversed(loops):
-            if self.graph.group(d) not in self.accumulator.repeated:
+            if not any(self.graph.group(d) in a.repeated for a in self.accumulators):
                 break
             found.add(self.graph.group(d))
         return found
 
     def leaf(self, t: TensorView) -> Body:
         """The statements of a rule."""
-        mine = t.name == self.accumulator.tensor.name
+        mine = next((a.tile for a in self.accumulators if a.tensor.name == t.name), None)
         inside = [
             d for d in t.loop
             if d.parallel in BOX or (d.extent != ONE and self.graph.group(d) in self.covered)
         ]  # fmt: skip
-        tile = self.accumulator.tile if mine else tile_of(t, inside)
-        if not mine:
+        tile = mine or tile_of(t, inside)
+        if mine is None:
             self._require_inlined(t)
         known = self.known | {self.graph.group(d): ZERO for d in tile.domains}
         key = tuple(sorted(known.items(), key=lambda item: item[0].id))

@@ -46,19 +46,20 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         UnsupportedError: there is no rule for a part of it.
     """
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
+    _require_one_part(plan)
     _require_rings(plan)
     size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
     shared = Shared(namer)
     _label(relation, graph, shared)
-    accumulator = Accumulator.of(fusion.tensor(relation.compute), relation, graph)
+    accumulators = _accumulators(plan)
     work = _work(plan, shared)
-    parts = partial_results(work, accumulator.kind, namer)
+    parts = partial_results(work, accumulators[0].kind, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
     rings = {t: (e.name, e.relation) for e in plan.edges for t in e.relation.loads}
     compute = compute_section(
-        plan, plan.parts[plan.edges[0].consumer], rings, work, accumulator, parts
+        plan, plan.parts[plan.edges[0].consumer], rings, work, accumulators, parts
     )
     loads = [load_section(plan, e, work) for e in plan.edges]
     queues = (work.queue,) if isinstance(work, FromQueue) else ()
@@ -80,6 +81,31 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         counters=() if parts is None else (parts.flags,),
         tile_queues=queues,
     )
+
+
+def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
+    """What is added up over the steps of the operands' ring.
+
+    Raises:
+        UnsupportedError: there are several where CTAs add up parts of a tile; or one of another
+            ring.
+    """
+    relation, fusion = plan.operands, plan.fusion
+    sums = [[t for t in map(fusion.tensor, r.readers) if t.sums] for r in plan.relations]
+    if relation.combines and len(sums[0]) > 1:
+        raise UnsupportedError(
+            f"{' and '.join(t.name for t in sums[0])} of which CTAs add up parts",
+            "one accumulator where they do",
+            f"The nest is:\n{nest_text(sums[0][1])}",
+        )
+    for t in (t for found in sums[1:] for t in found):
+        raise UnsupportedError(
+            f"{t.name} = {fusion.definition(t.name)} over the steps of another ring than "
+            f"{', '.join(relation.loads)}",
+            "sums over the steps of one ring",
+            f"The nest is:\n{nest_text(t)}",
+        )
+    return tuple(Accumulator.of(t, relation, plan.graph) for t in sums[0])
 
 
 def _work(plan: Plan, shared: Shared) -> InTurn:
@@ -137,6 +163,21 @@ def _grid(plan: Plan, size: int) -> Expr:
     if relation.tail is None or counts_ctas(relation.tail.extent):
         return resident * size
     return minimum(relation.tail.extent, resident) * size
+
+
+def _require_one_part(plan: Plan) -> None:
+    """One part computes.
+
+    Raises:
+        UnsupportedError: there are several.
+    """
+    computing = [p for p in plan.parts if not p.fills]
+    if len(computing) > 1:
+        titles = " and ".join(p.tensors[-1] for p in computing)
+        raise UnsupportedError(
+            f"{len(computing)} parts that compute, of {titles}",
+            "one part: results that are connected by what they are made of, loads left out",
+        )
 
 
 def _require_rings(plan: Plan) -> None:

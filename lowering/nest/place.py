@@ -148,10 +148,14 @@ class Place:
         return value
 
     def consume(self, *loads: str) -> None:
-        """Wait for the load step that has this place's part of the tensors that fill a ring."""
+        """Wait for the load step that has this place's part of the tensors that fill a ring, unless
+        the statement list has waited for it.
+        """
         ring, relation = self.rings[loads[0]]
         step = self.work.step(relation, self.found)
         if step is None:
             what = f"{self.tensor.name} of a load step that its loops do not determine"
             raise self.refuse(what, f"loops that count the steps of {', '.join(loads)}")
-        self.emit(Consume(ring, step))
+        if self.registers.steps.get(ring) != step:
+            self.registers.steps[ring] = step
+            self.emit(Consume(ring, step))

@@ -30,11 +30,13 @@ class Registers:
         namer: of everything in the kernel.
         held: what is held, by tensor.
         parts: those that were cut out, by tensor, first element and size.
+        steps: load steps that were waited for, by ring.
     """
 
     namer: Namer
     held: dict[str, Held] = field(default_factory=dict)
     parts: dict[tuple[str, tuple[Expr, ...], int, int], Frag] = field(default_factory=dict)
+    steps: dict[str, Expr] = field(default_factory=dict)
 
     def inner(self) -> Registers:
         """Those of a list in this one: what it adds is gone at its end."""

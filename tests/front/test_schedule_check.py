@@ -20,7 +20,7 @@ def test_show_before_anything_is_loaded() -> None:
 
 def test_show_is_both_nests() -> None:
     shown = cooperative(definition()).show()
-    assert shown.startswith("load sub-DAG")
+    assert shown.startswith("load T6, T7 (ring, 4 stages)")
     assert "for tile·Ko [4 stages]" in shown and "for group [TIDy]" in shown
 
 

@@ -10,7 +10,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special, evaluate
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
-from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType
+from wsched.fusion import Fusion
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
@@ -95,17 +95,6 @@ def test_it_is_buffered() -> None:
         "circular-buffer", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
     )  # fmt: skip
     assert error.where.startswith("T11_s___bfloat")
-
-
-def test_it_is_read_once() -> None:
-    f = scheduled(CLASSES["cooperative"])
-    copy = replace(f.tensor("T12"), name="T15")
-    again = LoadStoreOp("T15", "T11", LoadStoreOpType.Set)
-    error = refused(f.updated((copy,), (*f.exprs, again)))
-    assert (error.rule, error.why) == (
-        "circular-buffer",
-        "a stage is released by one copy to registers, T11 is read by T12, T15",
-    )
 
 
 def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from tests.schedule.fusions import COOPERATIVE, PING_PONG, linear
 from wsched.fusion import Fusion
 from wsched.schedule import schedule_matmul
 from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
+from wsched.schedule.parts import find_parts
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.subdags import subdags
 
 
 def shape(nodes: tuple[Node, ...]) -> list[object]:
@@ -20,8 +20,8 @@ def shape(nodes: tuple[Node, ...]) -> list[object]:
 
 
 def tree(fusion: Fusion, load: bool = False) -> tuple[Node, ...]:
-    parts = subdags(fusion)
-    return nest(fusion, TransformGraph(fusion), parts.load if load else parts.compute)
+    loading, computing = find_parts(fusion)
+    return nest(fusion, TransformGraph(fusion), (loading if load else computing).tensors)
 
 
 def test_compute() -> None:

@@ -1,35 +1,23 @@
-"""The cut and its drawings."""
+"""The parts as text and as a drawing."""
 
 from __future__ import annotations
 
-import pytest
-
-from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import COOPERATIVE, linear
-from wsched.schedule import SubDags, schedule_matmul, subdags, subdags_text, to_dot
-
-
-def test_cut() -> None:
-    assert subdags(schedule_matmul(linear(), COOPERATIVE)) == SubDags(
-        load=("T0", "T1", "T2", "T3", "T6", "T7"),
-        compute=("T4", "T9", "T8", "T5"),
-        cut=("T6", "T7"),
-    )
+from wsched.schedule import schedule_matmul, subdags_text, to_dot
 
 
 def test_text(golden: object) -> None:
     assert subdags_text(schedule_matmul(linear(), COOPERATIVE)) == golden
 
 
+def test_text_before_anything_is_loaded() -> None:
+    lines = subdags_text(linear()).splitlines()
+    assert [lines[0], lines[1], lines[-1]] == [
+        "compute",
+        "  T0_g___bfloat [M, K] = input",
+        "  T5_g___bfloat [M, N] = cast(T4)",
+    ]
+
+
 def test_dot(golden: object) -> None:
     assert to_dot(schedule_matmul(linear(), COOPERATIVE)) == golden
-
-
-def test_nothing_to_cut_at() -> None:
-    with pytest.raises(ScheduleError) as error:
-        subdags(linear())
-    assert str(error.value).splitlines()[:2] == [
-        "ScheduleError[subdags]: subdags: no tensor is loaded by TMA, there is nothing to cut at",
-        "  legal here: cache_after('T2', LoadStoreOpType.CpAsyncBulkTensorTile); "
-        "cache_after('T3', LoadStoreOpType.CpAsyncBulkTensorTile)",
-    ]

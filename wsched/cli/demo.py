@@ -35,7 +35,7 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     print(_indented(str(definition)))
     print(f"2. Scheduled for M x N x K = {extents} on {sms} multiprocessors:")
     print(f"   {kernel.kernel.name}\n")
-    print(_indented(side_by_side(kernel.fusion)))
+    print(_indented(side_by_side(kernel.fusion, 100 - len(_INDENT))))
     print("   The schedule is legal because the load loop's index follows from compute's loops:\n")
     print(_indented("".join(map(str, kernel.plan.relations))))
     print("3. Executed and checked\n")
@@ -46,8 +46,11 @@ def run_demo(folder: Path = Path("wsched-dump")) -> int:
     return 0 if outcome.passed else 1
 
 
+_INDENT = " " * 3
+
+
 def _indented(text: str) -> str:
-    return "".join(f"   {line}".rstrip() + "\n" for line in text.rstrip().splitlines())
+    return "".join(f"{_INDENT}{line}".rstrip() + "\n" for line in text.rstrip().splitlines())
 
 
 def _stages(kernel: CompiledFusion, folder: Path) -> str:

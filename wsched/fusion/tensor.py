@@ -86,6 +86,11 @@ class TensorView:
         return tuple(d for d in self.logical if d.iter_type is not IterType.Reduction)
 
     @property
+    def sums(self) -> bool:
+        """Whether it sums over dimensions of what it is made from."""
+        return any(d.iter_type is IterType.Reduction for d in self.logical)
+
+    @property
     def slice_position(self) -> int:
         """Position that parts the loops over stages (left) from those in one stage (right)."""
         buffered = self.circular_buffer

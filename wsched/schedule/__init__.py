@@ -21,7 +21,8 @@ from wsched.schedule.matmul.params import (
     TilingStrategy,
 )
 from wsched.schedule.matmul.scheduler import plan_matmul, schedule_matmul
-from wsched.schedule.plan import Edge, Part, Plan, plan
+from wsched.schedule.parts import Part, find_parts
+from wsched.schedule.plan import Edge, Plan, plan
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.circular_buffer import circular_buffer
@@ -36,7 +37,7 @@ from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.legality import load_relation, load_relations
 from wsched.schedule.proof.relation import LoadRelation, StepLoop, Tail
 from wsched.schedule.schedule import Schedule
-from wsched.schedule.subdags import SubDags, subdags, subdags_text, to_dot
+from wsched.schedule.subdags import subdags_text, to_dot
 
 __all__ = [
     "BufferingLoopLevel",
@@ -58,7 +59,6 @@ __all__ = [
     "Schedule",
     "Step",
     "StepLoop",
-    "SubDags",
     "SupportedVectorization",
     "Tail",
     "TensorMapL2Promotion",
@@ -68,6 +68,7 @@ __all__ = [
     "cache_after",
     "cache_before",
     "circular_buffer",
+    "find_parts",
     "inline_at",
     "load_relation",
     "load_relations",
@@ -81,7 +82,6 @@ __all__ = [
     "schedule_matmul",
     "set_memory_type",
     "split",
-    "subdags",
     "subdags_text",
     "to_dot",
 ]

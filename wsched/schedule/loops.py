@@ -1,4 +1,4 @@
-"""The loop nests of both sub-DAGs as text: ``dump("loops")``."""
+"""The loop nests of all parts as text: ``dump("loops")``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from wsched.fusion import (
     Split,
     TensorView,
     loop_text,
-    type_text,
 )
 from wsched.schedule.nest import BOX, Loop, Node, leaves, nest
+from wsched.schedule.parts import find_parts, titles
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.subdags import subdags
 
 __all__ = ["loops_text", "side_by_side"]
 
 
 def loops_text(fusion: Fusion) -> str:
-    """Both nests, one line a loop, one line an expression with the box or fragment that it moves.
+    """A nest for each part, one line a loop, one line an expression with the box or fragment that
+    it moves.
 
-    Loops that tensors share (inlining; the stage loop of all loads) are printed once. Extents of
+    Loops that tensors share (inlining; those around a stage of a ring) are printed once. Extents of
     merged dimensions that no tensor loops over as a whole are given a name first.
     """
-    parts, graph = subdags(fusion), TransformGraph(fusion)
+    parts, graph = find_parts(fusion), TransformGraph(fusion)
     words = _words(graph)
     lines = [f"{word.name} = {extent}" for extent, word in words.items()] + _dealt(graph)
-    for title, names in ((_load_title(fusion), parts.load), ("compute sub-DAG", parts.compute)):
+    for title, part in zip(titles(fusion, parts, who=True), parts, strict=True):
         lines.append(title)
-        for depth, node in _lines(nest(fusion, graph, names)):
+        for depth, node in _lines(nest(fusion, graph, part.tensors)):
             t = node.tensor
             text = f"{t.head} = {fusion.definition(t.name)}{_box(t)}"
             if isinstance(node, Loop):
@@ -48,19 +48,28 @@ def loops_text(fusion: Fusion) -> str:
     return "\n".join(lines) + "\n"
 
 
-def side_by_side(fusion: Fusion) -> str:
-    """Both nests beside each other, loops by their labels; the extents of all loops below.
+def side_by_side(fusion: Fusion, width: int = 100) -> str:
+    """The nests of what loads and of what computes beside each other, loops by their labels; the
+    extents of all loops below.
 
-    A loop without a mark is serial, an expression ends with the box or fragment that it moves.
-    Where loops of one label have several extents, each is given with the tensors in its loops.
+    Nests on one side stand one below the other, and all of them where two columns would be too
+    wide. A loop without a mark is serial, an expression ends with the box or fragment that it
+    moves. Where loops of one label have several extents, each is given with the tensors in its
+    loops.
+
+    Args:
+        fusion: any schedule.
+        width: columns of a page.
     """
-    parts, graph = subdags(fusion), TransformGraph(fusion)
+    parts, graph = find_parts(fusion), TransformGraph(fusion)
     words = _words(graph)
     found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
-    columns = []
-    for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
-        lines = [title, "-" * len(title)]
-        for depth, node in _lines(nest(fusion, graph, names)):
+    sides: tuple[list[str], list[str]] = [], []
+    for title, part in zip(titles(fusion, parts), parts, strict=True):
+        column = sides[not part.fills]
+        column += ["", title] if column else [title]
+        column.append("-" * len(title))
+        for depth, node in _lines(nest(fusion, graph, part.tensors)):
             t = node.tensor
             text = f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
             if isinstance(node, Loop):
@@ -69,12 +78,21 @@ def side_by_side(fusion: Fusion) -> str:
                 extent = str(_in_words(d.extent, words))
                 inside = found.setdefault(d.label, {}).setdefault(extent, {})
                 inside.update((x.name, None) for x in leaves(node))
-            lines.append("  " * depth + text)
-        columns.append(lines)
-    wide = max(map(len, columns[0]))
-    rows = [f"{a:{wide}}   {b}".rstrip() for a, b in zip_longest(*columns, fillvalue="")]
-    return "\n".join([*rows, "", "extents", *_table(found), *_dealt(graph)]) + "\n"
+            column.append("  " * depth + text)
+    nests = _columns(*sides, width)
+    return "\n".join([*nests, "", "extents", *_table(found), *_dealt(graph)]) + "\n"
 
+
+def _columns(left: list[str], right: list[str], width: int) -> list[str]:
+    """Two columns, or one where they do not fit beside each other."""
+    wide = max(map(len, left), default=0)
+    if not left or not right or wide + len(_GAP) + max(map(len, right)) > width:
+        return [*left, *([""] if left and right else []), *right]
+    rows = zip_longest(left, right, fillvalue="")
+    return [f"{a:{wide}}{_GAP}{b}".rstrip() for a, b in rows]
+
+
+_GAP = "   "
 
 _Extents = dict[str, dict[str, dict[str, None]]]
 """The extents of the loops of each label, and the tensors that are computed in them."""
@@ -87,7 +105,7 @@ def _table(found: _Extents) -> list[str]:
         for label, extents in found.items()
         for extent, names in extents.items()
     ]
-    wide = max(len(label) for label, _ in rows)
+    wide = max((len(label) for label, _ in rows), default=0)
     return [f"  {label:{wide}} = {extent}" for label, extent in rows]
 
 
@@ -99,11 +117,6 @@ def _dealt(graph: TransformGraph) -> list[str]:
         for step in graph.steps
         if isinstance(step.transform, Split) and step.transform.dynamic
     ]
-
-
-def _load_title(fusion: Fusion) -> str:
-    how = next((t.circular_buffer for t in fusion.loads if t.circular_buffer is not None), None)
-    return "load sub-DAG" if how is None else f"load sub-DAG, {type_text(how.type)}"
 
 
 def _words(graph: TransformGraph) -> dict[Expr, Var]:

@@ -2,10 +2,11 @@
 
 A tensor is computed in loops of its own, of which it shares the outer ones with what reads it, as
 many as its compute-at position says. Loops that are shared in this way are one loop of the tree;
-so are the loops of all that fills stages of circular buffers, left of the stages, and those of a
-tensor that is computed while a loop of the same kind is open. What is dumped is printed from this
-tree, and the lowering walks it for what is computed; the loops that fill a ring it makes from the
-relation that was proved of them.
+so are the loops of what fills a stage of a circular buffer together, left of the stage, those of
+what reads a stage, as far as they step through stages, and those of a tensor that is computed while
+a loop of the same kind is open. What is dumped is printed from
+this tree, and the lowering walks it for what is computed; the loops that fill a ring it makes from
+the relation that was proved of them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lowering.ground.errors import InternalError
 from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
 from wsched.schedule.proof.graph import TransformGraph
+from wsched.schedule.proof.stage import determined
 
-__all__ = ["BOX", "Leaf", "Loop", "Node", "leaves", "nest"]
+__all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "nest", "stepping", "waits"]
 
 BOX = (ParallelType.Bulk, ParallelType.Mma)
 """What runs the dimensions of a box or fragment, which is moved by one execution of a leaf."""
@@ -67,9 +68,56 @@ def nest(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[N
     Args:
         fusion: the schedule.
         graph: its transform graph.
-        names: the tensors of one part, or of several that are shown together.
+        names: the tensors of one part.
     """
     return _Builder(fusion, graph, _scheduled(fusion, frozenset(names))).tree()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A tensor that needs another one first.
+
+    Args:
+        reader: the tensor.
+        read: what it reads.
+        loop: label of the loop that the reader shares with others; empty outside of one.
+    """
+
+    reader: str
+    read: str
+    loop: str
+
+
+def waits(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[Wait, ...]:
+    """Tensors that wait for each other in a circle, because of the loops that they share.
+
+    What each one reads is computed in the loop of the next one's reader, the last one's in that of
+    the first. Empty where everything can be computed in some order.
+
+    Args:
+        fusion: the schedule.
+        graph: its transform graph.
+        names: the tensors of one part.
+    """
+    builder = _Builder(fusion, graph, _scheduled(fusion, frozenset(names)))
+    builder.tree()
+    return builder.circle
+
+
+def stepping(
+    graph: TransformGraph, t: TensorView, loads: Iterable[TensorView]
+) -> tuple[IterDomain, ...]:
+    """The outer loops of a tensor that reads ``loads``, up to the last that is not inside a stage.
+
+    Args:
+        graph: the transform graph.
+        t: the tensor.
+        loads: the circular-buffered tensors that it reads.
+    """
+    inside = [determined(graph, map(graph.group, x.loop[x.slice_position :])) for x in loads]
+    loops = _outside(t)
+    steps = (p for p, d in enumerate(loops, 1) if not all(graph.group(d) in i for i in inside))
+    return tuple(loops[: max(steps, default=0)])
 
 
 def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
@@ -91,13 +139,25 @@ class _Builder:
     def __init__(self, fusion: Fusion, graph: TransformGraph, tensors: list[TensorView]) -> None:
         self.fusion, self.graph, self.tensors = fusion, graph, tensors
         self.leader: dict[_Key, _Key] = {}
+        self.circle: tuple[Wait, ...] = ()
         by_name = {t.name: t for t in tensors}
         for t in tensors:
             for p in fusion.producers(t.name):
                 if p.name in by_name:
                     self.share(p, t, p.compute_at)
+        for a, b in self.readers():
+            loads = [p for p in fusion.producers(a.name) if p.circular_buffer is not None]
+            self.share(a, b, len(stepping(graph, a, loads)))
         for a, b in pairwise(tensors):
             self.share(a, b, a.slice_position if _fill_stages(a, b) else a.compute_at)
+
+    def readers(self) -> Iterator[tuple[TensorView, TensorView]]:
+        """Tensors that read the same ring: the first with each of the others."""
+        first: dict[str, TensorView] = {}
+        for t in self.tensors:
+            for p in self.fusion.producers(t.name):
+                if p.circular_buffer is not None and first.setdefault(p.name, t) is not t:
+                    yield first[p.name], t
 
     def share(self, a: TensorView, b: TensorView, limit: int) -> None:
         """The outer loops of two tensors are the same, at most ``limit`` of them."""
@@ -127,21 +187,43 @@ class _Builder:
             Leaf(found[0])
             if isinstance(key, str)
             else Loop(found[0], _outside(found[0])[depth], self.body(found, depth + 1))
-            for key, found in self.in_order(inside)
+            for key, found in self.in_order(inside, depth)
         )
 
     def in_order(
-        self, inside: dict[_Key | str, list[TensorView]]
+        self, inside: dict[_Key | str, list[TensorView]], depth: int
     ) -> Iterator[tuple[_Key | str, list[TensorView]]]:
-        """What makes a tensor before what reads it, else as the tensors come."""
+        """What makes a tensor before what reads it, else as the tensors come.
+
+        What waits for each other comes as it can; ``circle`` then says so.
+        """
         left = dict(inside)
         while left:
             missing = {t.name for found in left.values() for t in found}
             ready = (key for key, found in left.items() if not self.needs(found) & missing)
             key = next(ready, None)
             if key is None:
-                raise InternalError("nest", f"{', '.join(sorted(missing))} wait for each other")
+                key, self.circle = self.waiting(left, depth)
             yield key, left.pop(key)
+
+    def waiting(
+        self, left: dict[_Key | str, list[TensorView]], depth: int
+    ) -> tuple[_Key | str, tuple[Wait, ...]]:
+        """One of those that wait for each other, and a circle in which they do."""
+        place = {t.name: key for key, found in left.items() for t in found}
+        key, seen, path = next(iter(left)), dict[_Key | str, int](), list[Wait]()
+        while key not in seen:
+            seen[key] = len(path)
+            label = "" if isinstance(key, str) else _outside(left[key][0])[depth].label
+            t, read = next(
+                (t, p.name)
+                for t in left[key]
+                for p in self.fusion.producers(t.name)
+                if place.get(p.name, key) != key
+            )
+            path.append(Wait(t.name, read, label))
+            key = place[read]
+        return key, tuple(path[seen[key] :])
 
     def needs(self, tensors: list[TensorView]) -> set[str]:
         """What ``tensors`` read beside each other."""

@@ -1,8 +1,8 @@
 """A schedule that has been proved: its parts, the edges between them, and what ties each pair.
 
-The fusion is cut at every circular-buffered tensor. What is still connected then is a *part*, with
-loops and warps of its own. Each cut is an *edge*: the tensors that cross it fill one ring together,
-and a relation says which of the producer's steps an iteration of the consumer needs.
+The fusion is cut into parts, each with loops and warps of its own (see ``parts``). Each cut is an
+*edge*: the tensors that cross it fill one ring together, and a relation says which of the
+producer's steps an iteration of the consumer needs.
 
 A plan is made once for a schedule, by :func:`plan`; everything below the scheduler takes the plan
 and asks nothing again.
@@ -10,11 +10,11 @@ and asks nothing again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr
 from wsched.fusion import Fusion, TensorView
+from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
@@ -22,25 +22,13 @@ from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.nest import (
     check_inlining,
     check_memory,
+    check_order,
     check_places,
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Edge", "Part", "Plan", "plan"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Tensors that the same warps make.
-
-    Args:
-        name: ``load`` of what fills rings from global memory, ``compute`` of the rest.
-        tensors: their names, in topological order.
-    """
-
-    name: str
-    tensors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +107,15 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
+    parts = find_parts(fusion)
     check_inlining(fusion, graph)
+    check_order(fusion, graph, parts)
     check_places(fusion, graph)
     check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
-    parts = tuple(_parts(fusion, relations))
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}
-    names = ["ring", *(f"aux{n or ''}" for n in range(len(relations) - 1))]
     edges = tuple(
-        Edge(name, place[r.loads[0]], place[r.compute], r)
-        for name, r in zip(names, relations, strict=True)
+        Edge(parts[place[r.loads[0]]].ring, place[r.loads[0]], place[r.compute], r)
+        for r in relations
     )
     return Plan(fusion, graph, parts, edges, cluster, grid_of(loads))
-
-
-def _parts(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Part]:
-    """One for each ring's producer, one for all that is left."""
-    left = dict.fromkeys(fusion.in_order)
-    for r in relations:
-        found = fusion.made_from(r.loads)
-        yield Part("load", found)
-        for n in found:
-            left.pop(n, None)
-    yield Part("compute", tuple(left))

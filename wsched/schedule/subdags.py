@@ -1,59 +1,24 @@
-"""The cut: a fusion's tensors in two parts, those that are loaded and those that are computed."""
+"""The parts of a fusion as text and as a drawing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from lowering.ground.errors import ScheduleError
-from wsched.fusion import Fusion, fusion_text, inputs_of
+from wsched.fusion import Fusion, inputs_of
+from wsched.schedule.parts import find_parts, titles
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["SubDags", "subdags", "subdags_text", "to_dot"]
-
-
-@dataclass(frozen=True, slots=True)
-class SubDags:
-    """Names of the tensors on both sides, in topological order.
-
-    Args:
-        load: the TMA cacheAfter tensors and all that they are loaded from.
-        compute: all others.
-        cut: the TMA cacheAfter tensors; the edges from them to their consumers are cut.
-    """
-
-    load: tuple[str, ...]
-    compute: tuple[str, ...]
-    cut: tuple[str, ...]
-
-
-def subdags(fusion: Fusion) -> SubDags:
-    """Cut the fusion behind its TMA cacheAfter tensors; ScheduleError if it has none."""
-    cut = tuple(t.name for t in fusion.loads)
-    if not cut:
-        raise ScheduleError(
-            "subdags",
-            "subdags",
-            "no tensor is loaded by TMA, there is nothing to cut at",
-            tuple(
-                f"cache_after({name!r}, LoadStoreOpType.CpAsyncBulkTensorTile)"
-                for name in (fusion.mma.a, fusion.mma.b)
-            ),
-            fusion_text(fusion),
-        )
-    load = fusion.made_from(cut)
-    return SubDags(load, tuple(n for n in fusion.in_order if n not in load), cut)
+__all__ = ["subdags_text", "to_dot"]
 
 
 def subdags_text(fusion: Fusion) -> str:
-    """Both parts, their expressions and loops; the cut tensors are marked on either side."""
-    parts = subdags(fusion)
+    """Every part, its expressions and loops; the tensors that other parts read are marked."""
+    parts = find_parts(fusion)
     lines: list[str] = []
-    for title, names in (("load sub-DAG", parts.load), ("compute sub-DAG", parts.compute)):
+    for title, part in zip(titles(fusion, parts), parts, strict=True):
         lines.append(title)
-        for name in names:
+        for name in part.tensors:
             t, e = fusion.tensor(name), fusion.definition(name)
             made = "input" if e is None else str(e)
-            mark = "  -- cut --" if name in parts.cut else ""
+            mark = "  -- cut --" if name in part.fills else ""
             loops = ", ".join(
                 d.label if d.parallel.name == "Serial" else f"{d.label} {d.parallel}"
                 for d in t.loop
@@ -63,18 +28,18 @@ def subdags_text(fusion: Fusion) -> str:
 
 
 def to_dot(fusion: Fusion) -> str:
-    """Graphviz: both sub-DAGs with the cut edges dashed, and the transform graph beside them."""
-    parts = subdags(fusion)
+    """Graphviz: a box for each part with the cut edges dashed, and the transform graph beside."""
+    parts = find_parts(fusion)
     lines = ["digraph wsched {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
-    for title, names in (("load", parts.load), ("compute", parts.compute)):
-        lines.append(f'  subgraph cluster_{title} {{ label="{title} sub-DAG";')
-        lines += [f'    {n} [label="{fusion.tensor(n).head}"];' for n in names]
+    for number, (title, part) in enumerate(zip(titles(fusion, parts), parts, strict=True)):
+        lines.append(f'  subgraph cluster_part{number} {{ label="{title}";')
+        lines += [f'    {n} [label="{fusion.tensor(n).head}"];' for n in part.tensors]
         lines.append("  }")
+    cut = {n for part in parts for n in part.fills}
     for e in fusion.exprs:
+        label = str(e).split("(", 1)[0]
         for name in inputs_of(e):
-            across = name in parts.cut and e.output in parts.compute
-            style = ", style=dashed" if across else ""
-            label = str(e).split("(", 1)[0]
+            style = ", style=dashed" if name in cut else ""
             lines.append(f'  {name} -> {e.output} [label="{label}"{style}];')
     return "\n".join([*lines, *_transform_lines(fusion), "}"]) + "\n"
 

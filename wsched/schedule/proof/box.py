@@ -36,7 +36,7 @@ def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRela
     Raises:
         ScheduleError: ``box``.
     """
-    digits = {r.compute: {s.domain.id for s in r.digits} for r in relations}
+    digits = {t: {graph.group(s.domain) for s in r.digits} for r in relations for t in r.readers}
     tile = {graph.group(s.domain) for s in relations[0].digits[: relations[0].outside]}
     for t in fusion.tensors:
         if not t.transforms:
@@ -48,7 +48,7 @@ def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRela
             inside = [
                 d
                 for d in t.loop
-                if d.parallel not in CTA_INDEX and d.id not in mine and graph.group(d) not in tile
+                if d.parallel not in CTA_INDEX and graph.group(d) not in mine | tile
             ]
         _check_tails(fusion, graph, t, inside)
         _check_neighbours(graph, t)

@@ -11,8 +11,9 @@ on the load side (``stage``). Where shares are rounded up, both sides end with w
 (``bounds``, ``trim``). Warpgroups take turns tile by tile (``roles``).
 
 There is one load loop for the operands, which the mma consumes, and one for each matrix that the
-epilogue reads, consumed by its copy in registers. Each has a relation of its own; all of them run
-the same tiles.
+epilogue reads, consumed by its copy in registers. Each has a relation of its own; all that are
+consumed by one part run the same tiles. What reads one ring in the same part takes each of its
+steps at the same time (``readers``); another part has a relation of its own to the same loads.
 
 With stream-K the load loop is a CTA's interval of the loop that compute's digits count; see
 ``interval`` and ``check_interval``. With split-K a part of K runs on BIDz, on both sides alike.
@@ -21,9 +22,10 @@ With stream-K the load loop is a CTA's interval of the loop that compute's digit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, substitute
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below, load_stops
@@ -31,6 +33,7 @@ from wsched.schedule.proof.check_interval import check_interval
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.interval import Interval, find_interval
+from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, consumers, count_roles
 from wsched.schedule.proof.sides import ROLES, Sides, find_sides
@@ -56,15 +59,21 @@ def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of ``circular-buffer``,
             ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
-            ``role``, ``registers``.
+            ``role``, ``registers``, ``readers``.
     """
     graph = graph or TransformGraph(fusion)
-    sides = find_sides(fusion, graph)
-    dealt = _dealt(sides[0])
-    first = _relation(sides[0])
-    if dealt is not None and not first.dynamic:
-        raise _not_to_ctas(sides[0], dealt)
-    return first, *(_relation(s, sides[0], first) for s in sides[1:])
+    found: list[LoadRelation] = []
+    mains: dict[int, tuple[Sides, LoadRelation]] = {}
+    for readers in find_sides(fusion, graph):
+        main = mains.get(readers.part)
+        dealt = _dealt(readers.sides[0]) if main is None else None
+        each = [_relation(s, *(main or ())) for s in readers.sides]
+        mains.setdefault(readers.part, (readers.sides[0], each[0]))
+        if dealt is not None and not each[0].dynamic:
+            raise _not_to_ctas(readers.sides[0], dealt)
+        check_readers(readers.sides, each)
+        found.append(replace(each[0], readers=tuple(r.compute for r in each)))
+    return tuple(found)
 
 
 def _dealt(sides: Sides) -> Step | None:
@@ -116,8 +125,9 @@ def _relation(
     check_turns(sides, found, (*above, *below), outside)
     tail = find_tail(nest, found, above, below) if interval is None and entry is None else None
     return LoadRelation(
-        loads=tuple(t.name for t in sides.loads),
+        loads=tuple(t.name for t in sides.ring),
         compute=compute.name,
+        readers=(compute.name,),
         loop=sides.load_loop,
         index=_index(loops),
         nest=nest,
@@ -214,19 +224,13 @@ def _check_tiles(
 ) -> None:
     """An edge into the epilogue runs the tiles that the operands run, and ends with the last."""
     graph, count = sides.graph, tiles.outside
-    if _ends(graph, digits[:count]) != _ends(graph, tiles.digits[:count]):
+    if ends(graph, digits[:count]) != ends(graph, tiles.digits[:count]):
         raise sides.refuse(
             "load-bound",
             f"the load steps of {sides.loads[0].name} and of {', '.join(tiles.loads)} do not end "
             "with the same tile",
             (f"tile {sides.compute.name} as {main.compute.name}",),
         )
-
-
-def _ends(graph: TransformGraph, digits: Sequence[StepLoop]) -> list[tuple[Group, bool, Expr]]:
-    """The loops and their bounds, over groups instead of loops of one tensor."""
-    names: dict[Var, Expr] = {s.var: Var(f"g{graph.group(s.domain).id}") for s in digits}
-    return [(graph.group(s.domain), s.role, substitute(s.stop, names)) for s in digits]
 
 
 def _parts(sides: Sides) -> int:

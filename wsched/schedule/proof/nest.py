@@ -7,7 +7,7 @@ share where one is inlined into the other, by the same CTA and the same warpgrou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, Const
@@ -25,12 +25,14 @@ from wsched.fusion import (
     TensorView,
     nest_text,
 )
+from wsched.schedule.nest import waits
+from wsched.schedule.parts import Part
 from wsched.schedule.primitives.inline_at import check_inline_at, deepest_inlining
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 from wsched.schedule.proof.words import runs, words
 
-__all__ = ["check_inlining", "check_memory", "check_places", "check_storage"]
+__all__ = ["check_inlining", "check_memory", "check_order", "check_places", "check_storage"]
 
 _SHARED, _LOCAL = MemoryType.Shared, MemoryType.Local
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
@@ -88,6 +90,30 @@ def check_inlining(fusion: Fusion, graph: TransformGraph) -> None:
             wrote = _wrote(fusion, "inline_at", t.name)
             legal = deepest_inlining(fusion, t, graph)
             raise ScheduleError("inline", wrote, "; ".join(reasons), legal, nest_text(t))
+
+
+def check_order(fusion: Fusion, graph: TransformGraph, parts: Iterable[Part]) -> None:
+    """Loops that tensors share can be run: nothing in them waits for what comes after them.
+
+    Raises:
+        ScheduleError: ``inline``.
+    """
+    for part in parts:
+        circle = waits(fusion, graph, part.tensors)
+        if circle:
+            reads = ", ".join(f"{w.reader} reads {w.read}" for w in circle)
+            shares = ", ".join(
+                f"{w.reader} shares loop {w.loop} with {before.read}"
+                for before, w in zip((circle[-1], *circle), circle, strict=False)
+                if before.read != w.reader
+            )
+            raise ScheduleError(
+                "inline",
+                f"{circle[0].reader} = {fusion.definition(circle[0].reader)}",
+                f"{reads}, but {shares}: none of them can be computed first",
+                (),
+                "\n".join(nest_text(fusion.tensor(w.reader)) for w in circle),
+            )
 
 
 def _held(fusion: Fusion) -> Iterator[TensorView]:

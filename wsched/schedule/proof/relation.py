@@ -94,7 +94,9 @@ class LoadRelation:
 
     Args:
         loads: names of the circular-buffered tensors, all stepped by the same loop.
-        compute: name of the tensor that consumes them: the mma's, or a copy in registers.
+        compute: name of the tensor that consumes them: the mma's, or a copy in registers; the first
+            one where several do.
+        readers: names of all that do, in topological order; they share the loops that step.
         loop: the load loop (of the first load tensor).
         index: the load index over compute's loop variables.
         nest: the load loop as loops of its own, slowest first; their indices count the same steps.
@@ -116,6 +118,7 @@ class LoadRelation:
 
     loads: tuple[str, ...]
     compute: str
+    readers: tuple[str, ...]
     loop: IterDomain
     index: Expr
     nest: tuple[LoadLoop, ...]
@@ -198,6 +201,7 @@ class LoadRelation:
                 f"  {s.var} = {s.domain.label} [{s.domain.parallel}] steps by {s.coefficient}"
                 for s in self.steps
             ),
+            *([f"  each step is read by {' and '.join(self.readers)}"] if self.readers[1:] else []),
             f"  each step is consumed by {kind} of {self.roles}",
             *self._ends(),
         ]

@@ -1,4 +1,4 @@
-"""The two sides of an edge: what fills a circular buffer together, and the tensor that reads it."""
+"""The two sides of an edge: what fills a circular buffer together, and the tensors that read it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from wsched.fusion import (
     CircularBuffer,
     Fusion,
     IterDomain,
-    IterType,
     Merge,
     ParallelType,
     Record,
     TensorView,
+    inputs_of,
     nest_text,
     unmerge_index,
 )
+from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.words import runs, words
 
-__all__ = ["CTA_INDEX", "ROLES", "Sides", "find_sides"]
+__all__ = ["CTA_INDEX", "ROLES", "Readers", "Sides", "find_sides"]
 
 CTA_INDEX = {
     ParallelType.BIDx: Special("ctaid.x"),
@@ -47,9 +48,10 @@ class Sides:
     Args:
         fusion: the complete schedule.
         graph: its transform graph.
-        loads: the tensors that fill a stage together, at least one.
-        compute: the one tensor that reads them.
+        loads: the tensors of the ring that are read, at least one.
+        compute: the tensor that reads them.
         buffer: how they are circular-buffered, all alike.
+        ring: all tensors that fill a stage together.
     """
 
     fusion: Fusion
@@ -57,6 +59,7 @@ class Sides:
     loads: tuple[TensorView, ...]
     compute: TensorView
     buffer: CircularBuffer
+    ring: tuple[TensorView, ...]
 
     @property
     def load_loop(self) -> IterDomain:
@@ -96,71 +99,87 @@ class Sides:
         return "; ".join(map(str, made))
 
 
-def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Sides, ...]:
-    """The edges that circular-buffered tensors cross, those into a sum (an mma) first.
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What reads a ring in one part.
+
+    Args:
+        part: its place in the parts.
+        sides: one for each tensor that reads, in topological order.
+    """
+
+    part: int
+    sides: tuple[Sides, ...]
+
+    @property
+    def sums(self) -> bool:
+        """Whether one of them is a sum."""
+        return any(s.compute.sums for s in self.sides)
+
+
+def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Readers, ...]:
+    """What each part reads from each ring, from those that are read by a sum (an mma) first.
 
     Raises:
-        ScheduleError: ``circular-buffer``, where a tensor that TMA loads is not buffered, buffered
-            otherwise than what fills a stage with it, or read by several tensors; ``load-loop``,
-            where such tensors are not filled in the same loops.
+        ScheduleError: ``circular-buffer``, where a tensor that TMA loads is not buffered, or
+            buffered otherwise than what fills a stage with it; ``load-loop``, where such tensors
+            are not filled in the same loops.
     """
-    readers: dict[str, list[TensorView]] = {}
-    for t in fusion.loads:
-        reading = [c.name for c in fusion.consumers(t.name)]
-        if len(reading) != 1:
-            raise ScheduleError(
-                "circular-buffer",
-                str(fusion.definition(t.name)),
-                "a stage is released by one copy to registers, "
-                f"{t.name} is read by {', '.join(reading)}",
-                (),
-                nest_text(t),
-            )
-        readers.setdefault(reading[0], []).append(t)
-    found = list(_sides(fusion, graph, readers))
-    if not any(_sums(s.compute) for s in found):
+    parts = find_parts(fusion)
+    found = [r for part in parts if part.fills for r in _readers(fusion, graph, parts, part.fills)]
+    if not any(r.sums for r in found):
         wrote = _calls(fusion) or "no circular_buffer"
         raise ScheduleError("circular-buffer", wrote, _NO_LOADS)
-    return tuple(sorted(found, key=lambda s: not _sums(s.compute)))
-
-
-def _sums(t: TensorView) -> bool:
-    return any(d.iter_type is IterType.Reduction for d in t.logical)
+    return tuple(sorted(found, key=lambda r: not r.sums))
 
 
 def _calls(fusion: Fusion) -> str:
     return ", ".join(str(r) for r in fusion.history if r.op == "circular_buffer")
 
 
-def _sides(
-    fusion: Fusion, graph: TransformGraph, readers: dict[str, list[TensorView]]
-) -> Iterator[Sides]:
-    for name, loads in readers.items():
-        bare = [t.name for t in loads if t.circular_buffer is None]
-        buffers = [t.circular_buffer for t in loads if t.circular_buffer is not None]
-        where = "\n".join(map(nest_text, loads))
-        if bare:
-            why = (
-                f"{bare[0]} is not circular-buffered"
-                if len(loads) == 1
-                else f"every TMA cacheAfter tensor is circular-buffered; {', '.join(bare)} "
-                f"{'is' if len(bare) == 1 else 'are'} not"
-            )
-            wrote = str(fusion.definition(bare[0])) if len(loads) == 1 else _calls(fusion)
-            raise ScheduleError("circular-buffer", wrote or "no circular_buffer", why, (), where)
-        if len(set(buffers)) != 1:
-            why = "the operands of one mma are circular-buffered alike, these are not"
-            b = buffers[0]
-            call = Record("circular_buffer", (loads[-1].name, b.stages, b.prefetch, b.type))
-            raise ScheduleError("circular-buffer", _calls(fusion), why, (str(call),), where)
-        sides = Sides(fusion, graph, tuple(loads), fusion.tensor(name), buffers[0])
-        _check_alike(sides)
-        yield sides
+def _readers(
+    fusion: Fusion, graph: TransformGraph, parts: tuple[Part, ...], names: tuple[str, ...]
+) -> Iterator[Readers]:
+    """The parts that read a ring, with the tensors that do, in topological order."""
+    ring = tuple(fusion.tensor(name) for name in names)
+    buffer = _buffer(fusion, ring)
+    by_part: dict[int, list[Sides]] = {}
+    for e in fusion.exprs:
+        read = tuple(t for t in ring if t.name in inputs_of(e))
+        if read:
+            at = next(n for n, part in enumerate(parts) if e.output in part.tensors)
+            sides = Sides(fusion, graph, read, fusion.tensor(e.output), buffer, ring)
+            by_part.setdefault(at, []).append(sides)
+    for at, found in by_part.items():
+        _check_alike(found[0])
+        yield Readers(at, tuple(found))
+
+
+def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
+    """How the tensors of a ring are circular-buffered, all alike."""
+    bare = [t.name for t in ring if t.circular_buffer is None]
+    buffers = [t.circular_buffer for t in ring if t.circular_buffer is not None]
+    where = "\n".join(map(nest_text, ring))
+    if bare:
+        why = (
+            f"{bare[0]} is not circular-buffered"
+            if len(ring) == 1
+            else f"every TMA cacheAfter tensor is circular-buffered; {', '.join(bare)} "
+            f"{'is' if len(bare) == 1 else 'are'} not"
+        )
+        wrote = str(fusion.definition(bare[0])) if len(ring) == 1 else _calls(fusion)
+        raise ScheduleError("circular-buffer", wrote or "no circular_buffer", why, (), where)
+    if len(set(buffers)) != 1:
+        why = "the operands of one mma are circular-buffered alike, these are not"
+        b = buffers[0]
+        call = Record("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
+        raise ScheduleError("circular-buffer", _calls(fusion), why, (str(call),), where)
+    return buffers[0]
 
 
 def _check_alike(sides: Sides) -> None:
     """What fills a stage together does so in the same loops, on the same CTAs."""
-    first, *others = sides.loads
+    first, *others = sides.ring
     for t in others:
         if _filled(sides, t) != _filled(sides, first):
             left = (runs(sides.graph, x.loop[: x.slice_position]) for x in (first, t))
