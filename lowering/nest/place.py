@@ -19,6 +19,7 @@ from lowering.nest.work import InTurn
 from lowering.target.hopper import HOPPER
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
+from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
 
@@ -33,8 +34,7 @@ class Place:
     """A leaf, with the indices of the loops around it.
 
     Args:
-        fusion: the schedule.
-        graph: its transform graph.
+        plan: the schedule.
         tile: the box of the tensor that the leaf's statement covers.
         found: index of each group that the loops determine, for the first element of the box.
         registers: the tensors that are in registers here.
@@ -45,8 +45,7 @@ class Place:
         body: the statements, so far.
     """
 
-    fusion: Fusion
-    graph: TransformGraph
+    plan: Plan
     tile: Tile
     found: Mapping[Group, Expr]
     registers: Registers
@@ -55,6 +54,16 @@ class Place:
     namer: Namer
     again: Expr
     body: list[Stmt] = field(default_factory=list)
+
+    @property
+    def fusion(self) -> Fusion:
+        """The schedule's tensors and expressions."""
+        return self.plan.fusion
+
+    @property
+    def graph(self) -> TransformGraph:
+        """Its transform graph."""
+        return self.plan.graph
 
     @property
     def tensor(self) -> TensorView:

@@ -22,6 +22,7 @@ from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
 from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.fusion import Fusion
+from wsched.fusion.names import in_order
 from wsched.importer import MissingOp, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies
@@ -102,10 +103,9 @@ def _facts(
     cost: Cost | None,
     others: list[Candidate],
 ) -> KernelFacts:
-    *batch, rows, cols = kernel.fusion.product_axes
-    sizes = {"B": problem.batch, rows: problem.m, cols: problem.n, "K": problem.k}
+    sizes = problem.extents(kernel.fusion)
     return KernelFacts(
-        problem="x".join(str(sizes[axis]) for axis in (*batch, *"MNK")),
+        problem="x".join(str(sizes[name]) for name in in_order(sizes)),
         sms=problem.sms,
         kernel=kernel.kernel.name,
         grid=kernel.grid(sizes, problem.sms),

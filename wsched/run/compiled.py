@@ -82,7 +82,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     if dumper is not None:
         dump_scheduled(made.fusion, dumper)
     require_registers(made)
-    told = lowering_options(made.fusion, options)
+    told = lowering_options(made, options)
     tile_level = lower(made, name, options.vector)
     kernel = run_passes(tile_level, told, dumper)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
@@ -232,7 +232,7 @@ class CompiledFusion(Made):
         """
         options = replace(
             self.options,
-            trace_slots=SLOTS[_loops_over_tiles(self.fusion)],
+            trace_slots=SLOTS[_loops_over_tiles(self.plan)],
             programmatic_dependent_launch=False,
         )
         named = replace(self.tile_level, name=f"{self.kernel.name}_traced")
@@ -324,9 +324,9 @@ class CompiledFusion(Made):
         return evaluate(self.kernel.grid, extents | {"sms": resident})
 
 
-def _loops_over_tiles(fusion: Fusion) -> bool:
+def _loops_over_tiles(plan: Plan) -> bool:
     """Whether a CTA has several tiles: a serial loop around the accumulator."""
-    acc = fusion.tensor(fusion.mma.output)
+    acc = plan.fusion.tensor(plan.operands.compute)
     return any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
-from wsched.fusion import Fusion, TensorView
+from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
@@ -70,6 +71,7 @@ class Plan:
         graph: its transform graph.
         parts: producers in front of consumers.
         edges: the operands' first.
+        products: the matrix products that edges lead into, with the roles of their dimensions.
         cluster: dimensions of the cluster, slowest first; empty without one.
         grid: CTAs along x, None for as many as there is place and work for.
     """
@@ -78,6 +80,7 @@ class Plan:
     graph: TransformGraph
     parts: tuple[Part, ...]
     edges: tuple[Edge, ...]
+    products: tuple[Product, ...]
     cluster: tuple[Group, ...]
     grid: Expr | None
 
@@ -96,6 +99,17 @@ class Plan:
         """What counters of load steps may come to, in the CTA with the most of them."""
         return tuple(r.most_steps for r in self.relations)
 
+    def product(self, name: str) -> Product:
+        """The product that makes a tensor; InternalError if no edge leads into one."""
+        for p in self.products:
+            if p.mma.output == name:
+                return p
+        raise InternalError("plan", f"no edge leads into a product that makes {name}")
+
+    def roles(self, product: Product) -> dict[Group, Role]:
+        """What the groups of a product's dimensions are to it."""
+        return {self.graph.group(d): r for d, r in zip(product.dims, product.roles, strict=True)}
+
     def tensors(self, part: Part) -> tuple[TensorView, ...]:
         """The tensors of a part."""
         return tuple(self.fusion.tensor(name) for name in part.tensors)
@@ -112,6 +126,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
             ``place``, ``storage``, ``box``, ``grid``.
+        UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
     check_memory(fusion)
@@ -130,7 +145,16 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
         Edge(name, place[r.loads[0]], place[r.compute], r)
         for name, r in zip(names, relations, strict=True)
     )
-    return Plan(fusion, graph, parts, edges, cluster, grid_of(loads))
+    made = tuple(_products(fusion, relations))
+    return Plan(fusion, graph, parts, edges, made, cluster, grid_of(loads))
+
+
+def _products(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Product]:
+    """Those that read rings."""
+    for name in dict.fromkeys(r.compute for r in relations):
+        e = fusion.definition(name)
+        if isinstance(e, MmaOp):
+            yield product_of(fusion, e)
 
 
 def _parts(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Part]:

@@ -18,6 +18,7 @@ from wsched.fusion import (
     Record,
     TensorView,
     WarpSpecialized,
+    the_matmul,
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured
@@ -101,17 +102,17 @@ class Schedule:
     @property
     def a(self) -> str:
         """The first operand as it enters the mma: after ``cache_after`` the copy."""
-        return self.fusion.mma.a
+        return the_matmul(self.fusion).mma.a
 
     @property
     def b(self) -> str:
         """The second operand as it enters the mma."""
-        return self.fusion.mma.b
+        return the_matmul(self.fusion).mma.b
 
     @property
     def acc(self) -> str:
         """The accumulator: what the mma writes."""
-        return self.fusion.mma.output
+        return the_matmul(self.fusion).mma.output
 
     @property
     def inputs(self) -> tuple[str, ...]:

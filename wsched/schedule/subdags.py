@@ -36,7 +36,8 @@ def subdags(fusion: Fusion) -> SubDags:
             "no tensor is loaded by TMA, there is nothing to cut at",
             tuple(
                 f"cache_after({name!r}, LoadStoreOpType.CpAsyncBulkTensorTile)"
-                for name in (fusion.mma.a, fusion.mma.b)
+                for e in fusion.mmas
+                for name in (e.a, e.b)
             ),
             fusion_text(fusion),
         )

@@ -12,7 +12,7 @@ from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
 from lowering.target.hopper import HOPPER
-from wsched.fusion import IterDomain, IterType, MmaOp, ParallelType
+from wsched.fusion import MmaOp, ParallelType, Product, Role
 
 __all__ = ["mma"]
 
@@ -27,19 +27,16 @@ def mma(place: Place) -> None:
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
     _require_shape(place, e)
     acc = place.registers.held[t.name].value
-    depth = prod(place.tile.size(d) for d in _summed(place))
+    product = place.plan.product(t.name)
+    depth = prod(place.tile.size(d) for d in product.of(Role.K))
     place.consume(e.a, e.b)
-    (a, trans_a), (b, trans_b) = (_operand(place, name) for name in (e.a, e.b))
+    (a, trans_a), (b, trans_b) = (_operand(place, product, name) for name in (e.a, e.b))
     after = Frag(place.namer.new("acc_next"), acc.type)
     place.emit(MmaTile(after, acc, a, b, depth, place.again, trans_a, trans_b))
     place.hold(after)
 
 
-def _summed(place: Place) -> list[IterDomain]:
-    return [d for d in place.tensor.logical if d.iter_type is IterType.Reduction]
-
-
-def _operand(place: Place, name: str) -> tuple[SmemRef, bool]:
+def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     """Where this warpgroup's part of a stage begins; whether the stage has K as rows."""
     t, graph = place.fusion.tensor(name), place.graph
     staged = next(x for x in (t, *place.fusion.producers(name)) if x.circular_buffer is not None)
@@ -49,16 +46,14 @@ def _operand(place: Place, name: str) -> tuple[SmemRef, bool]:
         wanted = f"loops of {place.tensor.name} that were split as those of {name}"
         raise place.refuse(f"{place.expr} of an unknown part of {name}", wanted)
     by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
-    summed = {graph.group(d) for d in _summed(place)}
-    return smem(staged.name, (by_dim[d] for d in stage.dims)), (
-        graph.group(stage.dims[-1]) not in summed
-    )
+    inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
+    return smem(staged.name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
 
 def _require_shape(place: Place, e: MmaOp) -> None:
     """The loops inside a k slice are those that the statement executes, in their order."""
-    t, tile = place.tensor, place.tile
-    summed, (*_, rows, cols) = _summed(place), t.stored
+    t, tile, product = place.tensor, place.tile, place.plan.product(place.tensor.name)
+    rows, cols, summed = product.rows, product.cols, product.of(Role.K)
     k = HOPPER.mma.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
     inside = [d for d in t.loop if d.id in of]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsched.fusion import DataType, Fusion, PointwiseOp
+from wsched.fusion import DataType, Fusion, PointwiseOp, the_matmul
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -33,13 +33,14 @@ class Demands:
 
     @classmethod
     def of(cls, fusion: Fusion) -> Demands:
-        """Those of an unscheduled fusion."""
+        """Those of an unscheduled fusion; UnsupportedError unless it has one matrix product."""
+        product = the_matmul(fusion)
         return cls(
-            fusion.tensor(fusion.mma.a).dtype,
+            product.a.dtype,
             tuple(b.dtype for b in fusion.outputs),
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
-            fusion.m_major,
-            fusion.n_major,
+            product.m_major,
+            product.n_major,
             any(isinstance(e, PointwiseOp) for e in fusion.exprs),
         )
 

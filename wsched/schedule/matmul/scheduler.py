@@ -24,6 +24,7 @@ from wsched.fusion import (
     ParallelType,
     Pipelined,
     WarpSpecialized,
+    the_matmul,
 )
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
@@ -100,7 +101,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
-    mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
+    mma, outputs = the_matmul(s.fusion).mma, tuple(b.tensor for b in s.fusion.outputs)
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
@@ -118,7 +119,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         matrices = s.tensor(output).dtype.bytes == 2
         s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
         s.set_memory_type(stored, MemoryType.Shared)
-    acc = s.fusion.mma.output
+    acc = the_matmul(s.fusion).mma.output
     order = [e.output for e in s.fusion.exprs]
     after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
     return _Names(loads, acc, inputs, after, boxed)
@@ -141,7 +142,7 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
     """
     tile, cluster = params.output_tile, params.cluster_dims
-    b = len(s.fusion.product_axes) - 2
+    b = len(the_matmul(s.fusion).outer)
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k
     if has_k:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.fusion import DataType, Fusion
+from wsched.fusion import DataType, Fusion, the_matmul
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
 from wsched.schedule.matmul.limits import (
     chunk_columns,
@@ -119,12 +119,13 @@ def with_tile(
 
 def _with_most_stages(fusion: Fusion, params: MatmulParams) -> MatmulParams:
     """``params`` with the stages that fit, or so many that the error says why none do."""
-    operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
+    matmul = the_matmul(fusion)
+    operand, results = matmul.a.dtype, tuple(b.dtype for b in fusion.outputs)
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
         tried = params if loaded else replace(params, epilogue_input_stages=0)
         inputs = loaded_types(fusion, tried)
-        found = fit_stages(tried, operand, results, inputs, wanted, fusion.n_major)
+        found = fit_stages(tried, operand, results, inputs, wanted, matmul.n_major)
         if found is not None:
             return found
     return _with_stages(replace(params, epilogue_stages=1), least)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, IterDomain, IterType, Merge, Record, TensorView
+from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, Record, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 
 __all__ = ["check_merge", "merge"]
@@ -69,7 +69,7 @@ def check_merge(t: TensorView, axis_o: int, axis_i: int, traversal: int = 0) -> 
 
 def _legal(fusion: Fusion, t: TensorView, record: Record) -> tuple[str, ...]:
     """The same call on the TMA cacheAfter tensors, whose loops have no reduction."""
-    if t.circular_buffer is not None or fusion.definition(t.name) is not fusion.mma:
+    if t.circular_buffer is not None or not isinstance(fusion.definition(t.name), MmaOp):
         return ()
     return tuple(
         str(replace(record, args=(x.name, *record.args[1:])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, MemoryType, Record, TensorView
+from wsched.fusion import Fusion, MemoryType, MmaOp, Record, TensorView
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
 __all__ = ["check_set_memory_type", "set_memory_type"]
@@ -37,6 +37,6 @@ def check_set_memory_type(fusion: Fusion, t: TensorView, memory: MemoryType) -> 
         reasons.append(f"{t.name} is an input, a view of one, or an output: it is in global memory")
     if memory is MemoryType.Global:
         reasons.append("a tensor inside the kernel has no global memory")
-    if memory is MemoryType.Shared and fusion.definition(t.name) is fusion.mma:
+    if memory is MemoryType.Shared and isinstance(fusion.definition(t.name), MmaOp):
         reasons.append(f"{t.name} is the accumulator of wgmma, which is in registers")
     return reasons
