@@ -80,6 +80,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         workspaces=() if parts is None else (parts.workspace,),
         counters=() if parts is None else (parts.flags,),
         tile_queues=queues,
+        target=plan.target,
     )
 
 

@@ -48,7 +48,7 @@ def explain_kernel(
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
-    choices = choices_of(kernel.params, problem, why, facts.grid, kernel.trials)
+    choices = choices_of(kernel, problem, why, facts.grid)
     return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
 
 
@@ -71,9 +71,7 @@ def _explain_tuned(
         f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
         f"(wsched {entry.wsched}, {entry.date[:10]})",
     )  # fmt: skip
-    choices = choices_of(
-        kernel.params, problem, "are the fastest that was measured", facts.grid, kernel.trials
-    )
+    choices = choices_of(kernel, problem, "are the fastest that was measured", facts.grid)
     return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import evaluate
 from lowering.nest.lower import lower
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT, require
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion, ParallelType
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["CompiledFusion", "compile_fusion", "compile_plan"]
 
 
-def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+def compile_fusion(
+    fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
+) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
     Where the parameters leave the registers open, this takes the first candidate as it is;
@@ -60,8 +64,8 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         ScheduleError: the parameters make an illegal schedule.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
-    made = plan_matmul(fusion, params)
-    params = settled(fusion, params)
+    made = plan_matmul(fusion, params, target)
+    params = settled(fusion, params, target)
     name = kernel_name(fusion, params)
     return replace(compile_plan(made, kernel_options(fusion, params), name), made_from=params)
 
@@ -305,8 +309,6 @@ class CompiledFusion(Made):
     def _load(self, device: torch.device) -> None:
         """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
         import torch
-
-        from lowering.cuda.launch import require
 
         require(torch, device.index, self.kernel.target)
         self.loaded.prepare_device(device.index)

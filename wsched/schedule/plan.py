@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -68,6 +70,7 @@ class Plan:
 
     Args:
         fusion: the complete schedule.
+        target: the GPU that it was proved for.
         graph: its transform graph.
         parts: producers in front of consumers.
         edges: the operands' first.
@@ -77,6 +80,7 @@ class Plan:
     """
 
     fusion: Fusion
+    target: Target
     graph: TransformGraph
     parts: tuple[Part, ...]
     edges: tuple[Edge, ...]
@@ -115,12 +119,13 @@ class Plan:
         return tuple(self.fusion.tensor(name) for name in part.tensors)
 
 
-def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
+def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT) -> Plan:
     """Cut a complete schedule into parts and prove every edge.
 
     Args:
         fusion: the schedule.
         graph: its transform graph, if it is known.
+        target: the GPU that it is for.
 
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
@@ -130,7 +135,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
     """
     graph = graph or TransformGraph(fusion)
     check_memory(fusion)
-    relations = load_relations(fusion, graph)
+    relations = load_relations(fusion, graph, target)
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
@@ -146,7 +151,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
         for name, r in zip(names, relations, strict=True)
     )
     made = tuple(_products(fusion, relations))
-    return Plan(fusion, graph, parts, edges, made, cluster, grid_of(loads))
+    return Plan(fusion, target, graph, parts, edges, made, cluster, grid_of(loads))
 
 
 def _products(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Product]:

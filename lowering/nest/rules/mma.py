@@ -11,13 +11,9 @@ from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from lowering.target.hopper import HOPPER
 from wsched.fusion import MmaOp, ParallelType, Product, Role
 
 __all__ = ["mma"]
-
-SHAPE = f"[K / 16, M / {HOPPER.mma.m} | Mma: {HOPPER.mma.m}, N, 16]"
-"""What ``mma.tile`` executes of a k slice: wgmmas along K, each over all rows of a warpgroup."""
 
 
 def mma(place: Place) -> None:
@@ -51,19 +47,22 @@ def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
 
 
 def _require_shape(place: Place, e: MmaOp) -> None:
-    """The loops inside a k slice are those that the statement executes, in their order."""
+    """The loops inside a k slice are those that the statement executes, in their order: wgmmas
+    along K, each over all rows of a warpgroup.
+    """
     t, tile, product = place.tensor, place.tile, place.plan.product(place.tensor.name)
     rows, cols, summed = product.rows, product.cols, product.of(Role.K)
-    k = HOPPER.mma.k(element_type(place.fusion.tensor(e.a).dtype))
+    family = place.plan.target.mma
+    m, k = family.m, family.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
     inside = [d for d in t.loop if d.id in of]
     box = [(of[d.id], constant(d.extent, d.label)) for d in inside
            if d.parallel is ParallelType.Mma]  # fmt: skip
-    wanted = [(rows, HOPPER.mma.m), (cols, tile.size(cols)), (summed[-1], k)]
+    wanted = [(rows, m), (cols, tile.size(cols)), (summed[-1], k)]
     # Loops that run once are in any order.
     loops = [of[d.id] for d in inside if d.parallel is not ParallelType.Mma
              and constant(d.extent, d.label) > 1]  # fmt: skip
     in_order = sorted(loops, key=lambda d: d == rows)
     if box != wanted or loops != in_order or not set(loops) <= {rows, *summed}:
         text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for d in inside) or "no loop"
-        raise place.refuse(f"{text} inside a k slice", SHAPE)
+        raise place.refuse(f"{text} inside a k slice", f"[K / {k}, M / {m} | Mma: {m}, N, {k}]")

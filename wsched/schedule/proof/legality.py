@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var, substitute
 from lowering.ground.poly import poly
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below, load_stops
 from wsched.schedule.proof.check_interval import check_interval
@@ -50,7 +52,9 @@ def load_relation(fusion: Fusion) -> LoadRelation:
     return load_relations(fusion)[0]
 
 
-def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple[LoadRelation, ...]:
+def load_relations(
+    fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT
+) -> tuple[LoadRelation, ...]:
     """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
@@ -59,7 +63,7 @@ def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple
             ``role``, ``registers``.
     """
     graph = graph or TransformGraph(fusion)
-    sides = find_sides(fusion, graph)
+    sides = find_sides(fusion, graph, target)
     dealt = _dealt(sides[0])
     first = _relation(sides[0])
     if dealt is not None and not first.dynamic:

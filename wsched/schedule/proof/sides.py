@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Special
+from lowering.target.target import Target
 from wsched.fusion import (
     CircularBuffer,
     Fusion,
@@ -47,6 +48,7 @@ class Sides:
     Args:
         fusion: the complete schedule.
         graph: its transform graph.
+        target: the GPU that it is for.
         loads: the tensors that fill a stage together, at least one.
         compute: the one tensor that reads them.
         buffer: how they are circular-buffered, all alike.
@@ -54,6 +56,7 @@ class Sides:
 
     fusion: Fusion
     graph: TransformGraph
+    target: Target
     loads: tuple[TensorView, ...]
     compute: TensorView
     buffer: CircularBuffer
@@ -96,7 +99,7 @@ class Sides:
         return "; ".join(map(str, made))
 
 
-def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Sides, ...]:
+def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[Sides, ...]:
     """The edges that circular-buffered tensors cross, those into a sum (an mma) first.
 
     Raises:
@@ -117,7 +120,7 @@ def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Sides, ...]:
                 nest_text(t),
             )
         readers.setdefault(reading[0], []).append(t)
-    found = list(_sides(fusion, graph, readers))
+    found = list(_sides(fusion, graph, target, readers))
     if not any(_sums(s.compute) for s in found):
         wrote = _calls(fusion) or "no circular_buffer"
         raise ScheduleError("circular-buffer", wrote, _NO_LOADS)
@@ -133,7 +136,7 @@ def _calls(fusion: Fusion) -> str:
 
 
 def _sides(
-    fusion: Fusion, graph: TransformGraph, readers: dict[str, list[TensorView]]
+    fusion: Fusion, graph: TransformGraph, target: Target, readers: dict[str, list[TensorView]]
 ) -> Iterator[Sides]:
     for name, loads in readers.items():
         bare = [t.name for t in loads if t.circular_buffer is None]
@@ -153,7 +156,7 @@ def _sides(
             b = buffers[0]
             call = Record("circular_buffer", (loads[-1].name, b.stages, b.prefetch, b.type))
             raise ScheduleError("circular-buffer", _calls(fusion), why, (str(call),), where)
-        sides = Sides(fusion, graph, tuple(loads), fusion.tensor(name), buffers[0])
+        sides = Sides(fusion, graph, target, tuple(loads), fusion.tensor(name), buffers[0])
         _check_alike(sides)
         yield sides
 
