@@ -26,7 +26,7 @@ from pathlib import Path
 from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import TEMPORARY, distrust, replace_file
-from lowering.target.hopper import HOPPER
+from lowering.target.targets import DEFAULT
 
 __all__ = ["CubinCache", "default_directory"]
 
@@ -85,13 +85,13 @@ class CubinCache:
         self._memory: dict[str, Compiled] = {}
         self._warned = False
 
-    def key(self, source: str, options: Sequence[str] = (), arch: str = HOPPER.arch) -> str:
+    def key(self, source: str, options: Sequence[str] = (), arch: str = DEFAULT.arch) -> str:
         """Hash of a text, the architecture and options, the versions of NVRTC and wsched."""
         facts = [source, arch, [*OPTIONS, *options], list(nvrtc_version()), self.version]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def compile(
-        self, source: str, name: str, options: Sequence[str] = (), arch: str = HOPPER.arch
+        self, source: str, name: str, options: Sequence[str] = (), arch: str = DEFAULT.arch
     ) -> Compiled:
         """The compilation of a text: from memory, from disk, or made now and kept.
 

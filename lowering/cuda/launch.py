@@ -12,15 +12,12 @@ from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
-from lowering.target.hopper import HOPPER
-from lowering.target.target import Target
-from lowering.target.targets import target_of_device
+from lowering.target.targets import gpus, require
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function",
-           "require"]  # fmt: skip
+__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
@@ -40,7 +37,7 @@ def driver_api() -> Any:
     except OSError:
         raise UnsupportedError(
             "running a kernel without a CUDA driver (libcuda.so.1)",
-            f"a machine with an NVIDIA driver and {HOPPER.gpu}",
+            f"a machine with an NVIDIA driver and {gpus()}",
             "CPU tensors run on the machine model",
         ) from None
     try:
@@ -51,7 +48,7 @@ def driver_api() -> Any:
         ) from e
     (status,) = driver.cuInit(0)
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise UnsupportedError(f"a driver that does not start ({status.name})", HOPPER.gpu)
+        raise UnsupportedError(f"a driver that does not start ({status.name})", gpus())
     return driver
 
 
@@ -63,17 +60,6 @@ def launch_function() -> Any:
     object, where cuda-bindings makes one for each handle.
     """
     return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
-
-
-def require(torch: Any, device: int, target: Target) -> None:
-    """Refuse a device that does not have a kernel's instructions.
-
-    Raises:
-        UnsupportedError: its compute capability is not the target's.
-    """
-    if target_of_device(torch, device) is not target:
-        major, minor = torch.cuda.get_device_capability(device)
-        raise UnsupportedError(f"a GPU of compute capability {major}.{minor}", target.capabilities)
 
 
 class LoadedKernel:

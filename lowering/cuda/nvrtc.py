@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.target.hopper import HOPPER
+from lowering.target.targets import DEFAULT
 
 __all__ = ["OPTIONS", "CompileError", "Compiled", "compilations", "compile_cubin", "compile_ptx",
            "nvrtc_version"]  # fmt: skip
@@ -99,7 +99,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def compile_cubin(
-    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = HOPPER.arch
+    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = DEFAULT.arch
 ) -> Compiled:
     """Compile CUDA C++ for an architecture.
 
@@ -121,7 +121,7 @@ def compile_cubin(
 
 
 def compile_ptx(
-    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = HOPPER.arch
+    source: str, name: str = "kernel.cu", options: Sequence[str] = (), arch: str = DEFAULT.arch
 ) -> str:
     """The PTX of a text, to look at; arguments and errors as ``compile_cubin``."""
     virtual = arch.replace("sm", "compute")

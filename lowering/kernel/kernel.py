@@ -9,8 +9,8 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
 from lowering.kernel.traits import PLACED, Filled
-from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 
 __all__ = [
     "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
@@ -191,7 +191,7 @@ class Kernel:
     workspaces: tuple[Workspace, ...] = ()
     words: tuple[WordArray, ...] = ()
     tile_queues: tuple[TileQueue, ...] = ()
-    target: Target = HOPPER
+    target: Target = DEFAULT
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""

@@ -308,8 +308,10 @@ class _Walk:
         key = tuple(sorted(known.items(), key=lambda item: item[0].id))
         if key not in self.found:
             self.found[key] = indices(self.graph, known, self.scopes)
-        place = Place(self.plan.fusion, self.graph, tile, self.found[key], self.registers,
-                      self.rings, self.work, self.namer, self.again)  # fmt: skip
+        place = Place(
+            self.plan, tile, self.found[key], self.registers, self.rings, self.work, self.namer,
+            self.again,
+        )  # fmt: skip
         rule_for(self.plan.fusion, t)(place)
         return tuple(place.body)
 

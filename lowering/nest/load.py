@@ -41,8 +41,7 @@ def load_section(plan: Plan, edge: Edge, work: InTurn) -> Section:
         t = plan.fusion.tensor(name)
         tile = stage_of(plan.fusion, graph, t).tile
         place = Place(
-            plan.fusion, graph, tile, found, Registers(work.shared.namer), {}, work,
-            work.shared.namer, ZERO,
+            plan, tile, found, Registers(work.shared.namer), {}, work, work.shared.namer, ZERO,
         )  # fmt: skip
         rule_for(plan.fusion, t)(place)
         body += tuple(place.body)

@@ -22,6 +22,7 @@ from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work import InTurn
 from wsched.fusion import Fusion, nest_text
+from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
@@ -80,6 +81,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         workspaces=() if parts is None else (parts.workspace,),
         counters=() if parts is None else (parts.flags,),
         tile_queues=queues,
+        target=plan.target,
     )
 
 
@@ -124,7 +126,7 @@ def _work(plan: Plan, shared: Shared) -> InTurn:
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:
     """Run-time extents: M, N, K."""
     names = {a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes} - {"1"}
-    return tuple(Var(n) for n in sorted(names, key="MNK".find))
+    return tuple(map(Var, in_order(names)))
 
 
 def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> None:

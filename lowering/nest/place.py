@@ -16,16 +16,13 @@ from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
 from lowering.nest.work import InTurn
-from lowering.target.hopper import HOPPER
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
+from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
 
 __all__ = ["Place"]
-
-UNITS = (8, HOPPER.mma.m)
-"""Columns and rows that fragments are made of."""
 
 
 @dataclass
@@ -33,8 +30,7 @@ class Place:
     """A leaf, with the indices of the loops around it.
 
     Args:
-        fusion: the schedule.
-        graph: its transform graph.
+        plan: the schedule.
         tile: the box of the tensor that the leaf's statement covers.
         found: index of each group that the loops determine, for the first element of the box.
         registers: the tensors that are in registers here.
@@ -45,8 +41,7 @@ class Place:
         body: the statements, so far.
     """
 
-    fusion: Fusion
-    graph: TransformGraph
+    plan: Plan
     tile: Tile
     found: Mapping[Group, Expr]
     registers: Registers
@@ -55,6 +50,16 @@ class Place:
     namer: Namer
     again: Expr
     body: list[Stmt] = field(default_factory=list)
+
+    @property
+    def fusion(self) -> Fusion:
+        """The schedule's tensors and expressions."""
+        return self.plan.fusion
+
+    @property
+    def graph(self) -> TransformGraph:
+        """Its transform graph."""
+        return self.plan.graph
 
     @property
     def tensor(self) -> TensorView:
@@ -87,7 +92,8 @@ class Place:
         t = self.tensor
         dims = [d for d in t.loop if d.parallel in BOX]
         *_, rows, cols = self.tile.sizes
-        whole = rows % UNITS[1] == 0 and cols % UNITS[0] == 0
+        mma = self.plan.target.mma
+        whole = rows % mma.m == 0 and cols % mma.n.step == 0
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return
@@ -96,7 +102,7 @@ class Place:
         what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{names}]"
         if ParallelType.Mma not in kinds:
             raise self.refuse(what, "boxes [Bulk] of a TMA")
-        units = f"a multiple of {UNITS[1]} rows and of {UNITS[0]} columns"
+        units = f"a multiple of {mma.m} rows and of {mma.n.step} columns"
         raise self.refuse(what, f"fragments [{' or '.join(map(str, kinds))}] of {units}")
 
     def emit(self, *stmts: Stmt) -> None:

@@ -1,8 +1,7 @@
 """What a kernel is made for: the limits of a GPU and its matrix instruction.
 
-A kernel carries its target: the passes, the verifier, the machine and the launch ask that for
-limits. The scheduler and the rules of the lowering are made for Hopper and name its object
-themselves, until there is another.
+Whoever compiles names the target; a schedule, its plan and its kernel carry it, so that the proof,
+the rules of the lowering, the passes, the verifier, the machine and the launch ask it for limits.
 """
 
 from __future__ import annotations

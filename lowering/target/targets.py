@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
 from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 
-__all__ = ["TARGETS", "target_of_device"]
+__all__ = ["DEFAULT", "TARGETS", "gpus", "require", "target_of_device"]
 
 TARGETS: tuple[Target, ...] = (HOPPER,)
-"""Every GPU that wsched makes kernels for; the first is what a kernel is made for by default."""
+"""Every GPU that wsched makes kernels for."""
+
+DEFAULT = TARGETS[0]
+"""What a kernel is made for where nobody names a device."""
+
+
+def gpus() -> str:
+    """Every such GPU in words."""
+    return " or ".join(t.gpu for t in TARGETS)
 
 
 def target_of_device(torch: Any, device: Any = None) -> Target | None:
@@ -26,3 +35,14 @@ def target_of_device(torch: Any, device: Any = None) -> Target | None:
         return None
     capability = torch.cuda.get_device_capability(device)
     return next((t for t in TARGETS if t.capability == capability), None)
+
+
+def require(torch: Any, device: int, target: Target) -> None:
+    """Refuse a device that does not have a kernel's instructions.
+
+    Raises:
+        UnsupportedError: its compute capability is not the target's.
+    """
+    if target_of_device(torch, device) is not target:
+        major, minor = torch.cuda.get_device_capability(device)
+        raise UnsupportedError(f"a GPU of compute capability {major}.{minor}", target.capabilities)

@@ -27,6 +27,7 @@ from wsched.bench.method.problem import LAYOUTS, Problem, Shape
 from wsched.bench.peers.systems import Prepared, Skip
 from wsched.bench.schedules.ranking import ranking
 from wsched.front.known import import_fusion
+from wsched.fusion import the_matmul
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
@@ -85,7 +86,8 @@ def test_layouts(layout: str) -> None:
     x, others, _ = operands("residual", problem).sets[-1]
     fusion = import_fusion(EPILOGUES["residual"].definition("bf16", layout))
     assert laid_out(fusion, [x, *others]) is fusion
-    assert (fusion.m_major, fusion.n_major) == (layout[0] == "n", layout[1] == "t")
+    product = the_matmul(fusion)
+    assert (product.m_major, product.n_major) == (layout[0] == "n", layout[1] == "t")
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)

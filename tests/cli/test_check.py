@@ -14,7 +14,7 @@ from wsched.cli import check as module
 from wsched.cli.check import check, random_inputs
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents, kernel_for
-from wsched.fusion import DataType
+from wsched.fusion import DataType, the_matmul
 
 SMALL = Extents(72, 136, 64)
 
@@ -49,7 +49,7 @@ def test_right_in_other_layouts(library: str) -> None:
     )
     kernel = kernel_for(text, SMALL)
     inputs = random_inputs(kernel.fusion, SMALL, 0, "cpu")
-    assert kernel.fusion.source(kernel.fusion.mma.a).in_memory[-1].label == "N"
+    assert the_matmul(kernel.fusion).a.in_memory[-1].label == "N"
     assert check(kernel, inputs).text.startswith("RIGHT: 72 x 136 Half result against ")
 
 

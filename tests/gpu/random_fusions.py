@@ -132,6 +132,7 @@ def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, st
     import wsched
     from lowering.ground.errors import ScheduleError
     from tests.schedules import SCHEDULES
+    from wsched.fusion import the_matmul
     from wsched.schedule.matmul.epilogue_inputs import loaded_types
     from wsched.schedule.matmul.tiles import fit_stages
 
@@ -145,7 +146,7 @@ def scheduled(text: str, inputs: list[Any], rng: random.Random) -> tuple[Any, st
             supported_vec_size=own.supported_vec_size,
             epilogue_input_stages=input_stages,
         )
-        operand, results = fusion.tensor(fusion.mma.a).dtype, [b.dtype for b in fusion.outputs]
+        operand, results = the_matmul(fusion).a.dtype, [b.dtype for b in fusion.outputs]
         loaded = loaded_types(fusion, params)
         fitted = fit_stages(params, operand, tuple(results), loaded, least=3)
         with suppress(ScheduleError):

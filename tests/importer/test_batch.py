@@ -40,11 +40,11 @@ def test_a_batch(a: str, b: str, domains: str) -> None:
     f = build(f"a = {a}", f"b = {b}", MATMUL)
     found = [
         ("b" if d.iter_type is IterType.Broadcast else "") + d.label
-        for name in (f.mma.a, f.mma.b)
+        for name in (f.mmas[0].a, f.mmas[0].b)
         for d in f.tensor(name).logical
     ]
     assert " ".join(found) == domains
-    assert f.product_axes == f.outputs[0].axes == ("B", "M", "N")
+    assert f.result_axes == f.outputs[0].axes == ("B", "M", "N")
 
 
 def test_order_of_memory() -> None:
@@ -52,7 +52,7 @@ def test_order_of_memory() -> None:
     columns = BATCH.replace("dtype", "stride_order=[2, 0, 1], dtype")
     moved = "t = fd.ops.permute(y, dims=[0, 2, 1])"
     f = build(f"a = {columns}", f"b = {BATCH}", MATMUL, moved)
-    assert f.product_axes == f.outputs[0].axes == ("B", "N", "M")
+    assert f.result_axes == f.outputs[0].axes == ("B", "N", "M")
     assert [str(d.extent) for d in f.tensor(f.inputs[0].tensor).in_memory] == ["B", "K", "M"]
 
 

@@ -15,6 +15,7 @@ from wsched.fusion import (
     MmaOp,
     TensorBinding,
     fusion_text,
+    the_matmul,
 )
 from wsched.importer import build_fusion, record_text
 
@@ -157,8 +158,8 @@ def test_order_of_the_result(ops: tuple[str, ...], axes: str, rows: str) -> None
     lines = [f"y{n + 1} = {op}" for n, op in enumerate(ops)]
     f = build(f"x = {X}", f"w = {X}", "y0 = fd.ops.linear(x, w)", *lines)
     assert " ".join(f.outputs[0].axes) == axes
-    assert f.result_axes[0] == rows
-    a = f.source(f.mma.a)
+    assert f.result_axes[-2] == rows
+    a = the_matmul(f).a
     assert str(a.logical[0].extent) == rows
     assert [str(d.extent) for d in f.tensor(f.outputs[0].tensor).stored] == list(f.result_axes)
 

@@ -20,7 +20,7 @@ def build(text: str) -> Fusion:
 def math(text: str) -> list[str]:
     """The expressions behind the mma, with the types of their results."""
     f = build(text)
-    after = f.exprs[f.exprs.index(f.mma) + 1 :]
+    after = f.exprs[f.exprs.index(f.mmas[0]) + 1 :]
     return [f"{f.tensor(e.output).head} = {e}" for e in after]
 
 

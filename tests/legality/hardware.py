@@ -12,6 +12,7 @@ from wsched.fusion import (
     ParallelType,
     PointwiseOp,
     WarpSpecialized,
+    the_matmul,
 )
 
 __all__ = ["check_hardware"]
@@ -52,7 +53,8 @@ def _memories(parts: Parts) -> None:
                 if f.tensor(name).memory is _SHARED and name in {t.name for t in parts.loads}:
                     raise Illegal(f"{e.output} computes with {name}, which is in shared memory")
     loads = {t.name for t in parts.loads}
-    for name in (f.mma.a, f.mma.b):
+    mma = the_matmul(f).mma
+    for name in (mma.a, mma.b):
         if name not in loads or f.tensor(name).memory is not _SHARED:
             raise Illegal(f"operand {name} is not loaded into shared memory")
     if parts.acc.memory is not _LOCAL:
@@ -81,7 +83,7 @@ def _fragment(parts: Parts) -> None:
     sizes = [d.extent for d in parts.acc.loop if d.parallel is ParallelType.Mma]
     numbers = [d.value for d in sizes if isinstance(d, Const)]
     bytes_of_k = 32
-    k = bytes_of_k // parts.fusion.tensor(parts.fusion.mma.a).dtype.bytes
+    k = bytes_of_k // the_matmul(parts.fusion).a.dtype.bytes
     legal = len(sizes) == len(numbers) == 3 and (numbers[0], numbers[2]) == (64, k)
     if not legal or numbers[1] % 8 or numbers[1] > 256:
         raise Shapeless(f"{' x '.join(map(str, sizes))} is no wgmma")

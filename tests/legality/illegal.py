@@ -114,7 +114,7 @@ def _reordered(s: Schedule) -> None:
 
 
 def _load_in_registers(s: Schedule) -> None:
-    s.set_memory_type(s.fusion.mma.a, MemoryType.Local)
+    s.set_memory_type(s.a, MemoryType.Local)
 
 
 SOUND: dict[str, Callable[[], Fusion]] = {

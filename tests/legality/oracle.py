@@ -28,7 +28,7 @@ from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_
 from tests.legality.regions import check_computed, check_sums
 from tests.legality.rings import Needs, Places, Steps, check_ring
 from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
-from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
+from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView, the_matmul
 
 __all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]
 
@@ -191,7 +191,8 @@ def tile_of(fusion: Fusion) -> tuple[int, int, int]:
 def _tile(parts: Parts) -> tuple[int, int, int]:
     """Sizes of the boxes of the operands."""
     sizes = [1, 1, 1]
-    operands = (parts.fusion.mma.a, parts.fusion.mma.b)
+    mma = the_matmul(parts.fusion).mma
+    operands = (mma.a, mma.b)
     for t in parts.loads:
         if t.name in operands:
             walk = Walk(t, World(1, 1, 1, _MANY))

@@ -7,7 +7,15 @@ from functools import cached_property
 
 from lowering.ground.expr import Const
 from tests.legality.walk import Walk, World
-from wsched.fusion import Fusion, IterDomain, IterType, MemoryType, ParallelType, TensorView
+from wsched.fusion import (
+    Fusion,
+    IterDomain,
+    IterType,
+    MemoryType,
+    ParallelType,
+    TensorView,
+    the_matmul,
+)
 
 __all__ = [
     "BIDS",
@@ -55,7 +63,7 @@ class Parts:
     @cached_property
     def acc(self) -> TensorView:
         """The accumulator."""
-        return self.fusion.tensor(self.fusion.mma.output)
+        return self.fusion.tensor(the_matmul(self.fusion).mma.output)
 
     @cached_property
     def loads(self) -> tuple[TensorView, ...]:

@@ -130,6 +130,6 @@ def test_a_loop_without_trips_may_divide_by_zero() -> None:
 
 
 @given(st.integers(0, LARGEST), st.integers(0, LARGEST))
-def test_mulhi_is_the_product_without_its_low_bits(a: int, b: int) -> None:
+def test_mulhi_is_the_matmul_without_its_low_bits(a: int, b: int) -> None:
     e = Binary("mulhi", Const(a), Const(b))
     assert evaluate(e, {}) == compile_scalar(e)(Env()) == a * b // 2**31 <= LARGEST

@@ -11,6 +11,8 @@ import pytest
 from lowering.cuda.nvrtc import CompileError, compilations
 from lowering.cuda.resources import Resources
 from lowering.ground.errors import UnsupportedError
+from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
 from tests.schedules import definition, pipelined
 from wsched.front import api, kernels
 from wsched.front.explain import explain_kernel
@@ -130,16 +132,16 @@ def test_only_what_a_gpu_will_run_is_compiled_to_choose(monkeypatch: pytest.Monk
     torch = pytest.importorskip("torch")
     asked: list[MatmulParams] = []
 
-    def chosen(fusion: Any, params: MatmulParams) -> CompiledFusion:
+    def chosen(fusion: Any, params: MatmulParams, target: Target) -> CompiledFusion:
         asked.append(params)
-        return compile_fusion(fusion, params)
+        return compile_fusion(fusion, params, target)
 
     monkeypatch.setattr(kernels, "compile_clean", chosen)
     monkeypatch.setattr(kernels, "_kernels", {})
     inputs = [torch.zeros(64, 64, dtype=torch.bfloat16) for _ in range(2)]
     on_cpu = api.compile(definition(), inputs)
     assert asked == [] and on_cpu.params.num_registers != "auto"
-    monkeypatch.setattr(kernels, "_on_gpu", lambda inputs: True)
+    monkeypatch.setattr(kernels, "_target", lambda inputs: HOPPER)
     assert api.compile(definition(), inputs) is api.compile(definition(), inputs) is not on_cpu
     assert [p.num_registers for p in asked] == ["auto"]
     api.compile(definition(), inputs, params=MatmulParams(num_registers=(24, 240)))

@@ -20,7 +20,7 @@ from lowering.target.ptx import MBARRIER_BYTES
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
-from wsched.fusion import DataType
+from wsched.fusion import DataType, the_matmul
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.limits import chunk_columns, shared_bytes
 from wsched.schedule.matmul.params import CachePolicies, CachePolicy, MatmulParams
@@ -96,7 +96,7 @@ def test_a_policy_of_one_operand_only() -> None:
     params = replace(SCHEDULES["coop_128x128"], cache_policies=CachePolicies(CachePolicy.EvictLast))
     found = kernel(params)
     hinted = [s.src.map for s in walk(found.kernel.body) if getattr(s, "cache", "") == "evict_last"]
-    assert hinted == [found.fusion.source(found.fusion.mma.a).name]
+    assert hinted == [the_matmul(found.fusion).a.name]
     assert "evict_first" not in found.source.partition("__global__")[2]
 
 

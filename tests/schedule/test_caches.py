@@ -49,7 +49,7 @@ def test_cache_before_of_an_accumulator_takes_the_reduction_over() -> None:
     f, name = cache_before(linear(cast="Float"), "T4", TMA)
     assert str(f.tensor("T4")) == "T4_g_float[ iS10{M}, iS11{N} ]"
     assert str(f.tensor(name)) == "T5_l_float[ iS13{M}, iS14{N}, rS15{K} ]"
-    assert f.mma.output == name
+    assert f.mmas[0].output == name
 
 
 def test_set_memory_type() -> None:

@@ -46,7 +46,7 @@ def test_the_load_relation_does_not_depend_on_the_epilogue(params: str) -> None:
 def test_every_tensor_of_the_epilogue_shares_the_chunk_loop() -> None:
     f = schedule_matmul(fusion("gelu"), COOPERATIVE)
     graph = TransformGraph(f)
-    after = f.exprs[f.exprs.index(f.mma) + 1 :]
+    after = f.exprs[f.exprs.index(f.mmas[0]) + 1 :]
     chunks = {graph.group(d) for e in after for d in f.tensor(e.output).loop if d.label == "chunk"}
     assert len(chunks) == 1
     for e in after:
@@ -93,7 +93,7 @@ def test_a_history_can_be_replayed() -> None:
 def test_broadcasts_are_mapped_to_what_they_are_added_to() -> None:
     f = fusion("gelu")
     graph = TransformGraph(f)
-    row, total = f.tensor("T5"), f.tensor(f.mma.output)
+    row, total = f.tensor("T5"), f.tensor(f.mmas[0].output)
     assert [graph.group(d) for d in row.logical] == [graph.group(d) for d in total.stored]
 
 

@@ -14,7 +14,7 @@ from tests.schedule.fusions import (
     PING_PONG,
     linear,
 )
-from wsched.fusion import Fusion, IterType, MemoryType
+from wsched.fusion import Fusion, IterType, MemoryType, the_matmul
 from wsched.schedule import (
     CircularBufferingStrategy,
     ClusterDims,
@@ -62,7 +62,7 @@ def test_a_stage_has_the_order_of_memory(layout: str) -> None:
 def test_a_result_by_columns_exchanges_the_operands() -> None:
     f = schedule_matmul(linear(by_columns=True), COOPERATIVE)
     assert f.result_axes == ("N", "M")
-    assert [str(d.extent) for d in f.source(f.mma.a).logical] == ["N", "K"]
+    assert [str(d.extent) for d in the_matmul(f).a.logical] == ["N", "K"]
     assert nests(f) == nests(schedule_matmul(linear(), COOPERATIVE))
 
 
@@ -129,7 +129,7 @@ def test_tile_order(order: TileRasterizationOrder, factor: int, merge: str) -> N
 def test_reductions_stay_on_the_accumulator(name: str) -> None:
     f = schedule_matmul(linear(), CLASSES[name])
     summed = {t.name for t in f.tensors if any(d.iter_type is IterType.Reduction for d in t.loop)}
-    assert summed == {f.mma.output}
+    assert summed == {f.mmas[0].output}
 
 
 def test_the_proof_runs_on_every_schedule() -> None:

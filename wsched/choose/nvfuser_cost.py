@@ -108,11 +108,10 @@ def nvfuser_cost(
     made = [definition.node(name) for name in definition.outputs]
     if all(node is not None and node.op in ("linear", "matmul") for node in made):
         return NvfuserCost(matmul, 0.0, host_us(1))
-    rows, cols = fusion.result_axes
-    sizes = {"B": problem.batch, rows: problem.m, cols: problem.n}
+    sizes = problem.extents(fusion)
     moved = problem.batch * problem.m * problem.n * problem.operand.bytes
     for binding in (*fusion.inputs, *fusion.outputs):
-        if "K" not in binding.axes:
+        if binding.tensor not in fusion.operands:
             elements = 1
             for axis in binding.axes:
                 elements *= sizes.get(axis, 1)

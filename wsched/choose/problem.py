@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
-from wsched.fusion import DataType, Fusion, PointwiseOp, TensorBinding
+from wsched.fusion import DataType, Fusion, PointwiseOp, Role, TensorBinding, the_matmul
 from wsched.schedule.matmul.demands import Demands
 
 __all__ = [
@@ -101,13 +101,19 @@ class Problem:
         gpu: str = H200,
         batch_invariant: bool = False,
     ) -> Problem:
-        """The problem of a fusion, for extents by the names of its axes."""
-        m, n = (extents[axis] for axis in fusion.result_axes)
+        """The problem of a fusion, for extents by their names.
+
+        Raises:
+            UnsupportedError: it has not one matrix product.
+        """
+        product = the_matmul(fusion)
+        size = {d: extents[str(d.extent)] for d in product.dims}
+        n = size[product.cols]
         return cls(
-            m,
+            size[product.rows],
             n,
-            extents["K"],
-            operand=fusion.tensor(fusion.mma.a).dtype,
+            prod(size[d] for d in product.of(Role.K)),
+            operand=product.a.dtype,
             results=tuple(b.dtype for b in fusion.outputs),
             sms=sms,
             inputs=inputs,
@@ -115,12 +121,20 @@ class Problem:
             pairs=pairs and n % 2 == 0,
             l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
-            m_major=fusion.m_major,
-            n_major=fusion.n_major,
+            m_major=product.m_major,
+            n_major=product.n_major,
             gpu=gpu,
             batch_invariant=batch_invariant,
-            batch=prod(extents[axis] for axis in fusion.product_axes[:-2]),
+            batch=prod(size[d] for d in product.outer),
         )
+
+    def extents(self, fusion: Fusion) -> dict[str, int]:
+        """The extents of a fusion that this is the problem of, by their names."""
+        product = the_matmul(fusion)
+        sizes = {product.rows: self.m, product.cols: self.n}
+        sizes |= dict.fromkeys(product.of(Role.K), self.k)
+        sizes |= dict.fromkeys(product.outer, self.batch)
+        return {str(d.extent): sizes[d] for d in product.dims}
 
     @property
     def unaligned(self) -> DataType | None:
@@ -151,4 +165,6 @@ def epilogue_work(fusion: Fusion) -> int:
 
 
 def _matrices(fusion: Fusion) -> list[TensorBinding]:
-    return [b for b in fusion.inputs if {"M", "N"} <= set(b.axes)]
+    product = the_matmul(fusion)
+    whole = {str(d.extent) for d in (product.rows, product.cols)}
+    return [b for b in fusion.inputs if whole <= set(b.axes)]

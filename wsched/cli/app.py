@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
-from lowering.target.hopper import HOPPER
+from lowering.target.targets import DEFAULT
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
@@ -205,7 +205,7 @@ def explain_command(
     with _named(file):
         found = explain_definition(
             definition,
-            f"{HOPPER.gpu} with {sms} multiprocessors",
+            f"{DEFAULT.gpu} with {sms} multiprocessors",
             lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
             given,
         )

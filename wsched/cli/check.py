@@ -121,7 +121,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    sizes = dict(zip(fusion.product_axes, product.shape, strict=True))
+    sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
     shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
     kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
@@ -161,20 +161,16 @@ def _error(got: Any, expected: Any, dtype: DataType) -> float:
     return float(np.linalg.norm(got[finite] - expected[finite])) / scale
 
 
-def _is_operand(binding: TensorBinding) -> bool:
-    return "K" in binding.axes
-
-
 def _operands(fusion: Fusion, inputs: list[Any]) -> list[Any]:
     """The inputs that are operands of the matmul, in the order of the definition."""
-    return [x for b, x in zip(fusion.inputs, inputs, strict=True) if _is_operand(b)]
+    return [x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor in fusion.operands]
 
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
     """The others in fp32, as the product has them, without their dimensions of size 1."""
     found = {}
     for b, x in zip(fusion.inputs, inputs, strict=True):
-        if not _is_operand(b):
+        if b.tensor not in fusion.operands:
             array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
             array = array.reshape(_plain(b.axes, array.shape))
             found[b.tensor] = array.transpose(_of_product(fusion, b))
@@ -184,7 +180,7 @@ def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
 def _of_product(fusion: Fusion, binding: TensorBinding) -> list[int]:
     """The dimensions that a tensor has beside those of size 1, in the order of the product's."""
     axes = [axis for axis in binding.axes if axis != "1"]
-    return [axes.index(axis) for axis in fusion.product_axes if axis in axes]
+    return [axes.index(axis) for axis in fusion.result_axes if axis in axes]
 
 
 def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
@@ -194,22 +190,24 @@ def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    if not _is_operand(binding):
+    if binding.tensor not in fusion.operands:
         return list(binding.axes)
     return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
 
 def _results(fusion: Fusion) -> list[TensorView]:
     """The accumulator and all numbers that are computed behind it."""
-    order = [e.output for e in fusion.exprs]
-    after = (fusion.tensor(n) for n in order[order.index(fusion.mma.output) :])
-    return [t for t in after if t.dtype in TOLERANCE]
+    made = [fusion.tensor(e.output) for e in fusion.exprs]
+    first = made.index(fusion.tensor(fusion.mmas[0].output))
+    return [t for t in made[first:] if t.dtype in TOLERANCE]
 
 
 def _formula(fusion: Fusion) -> str:
     """The matmul in the fusion's order of dimensions, for ``einsum``."""
-    operands = ",".join("".join(b.axes).lower() for b in fusion.inputs if _is_operand(b))
-    return f"{operands}->{''.join(fusion.product_axes).lower()}"
+    operands = ",".join(
+        "".join(b.axes).lower() for b in fusion.inputs if b.tensor in fusion.operands
+    )
+    return f"{operands}->{''.join(fusion.result_axes).lower()}"
 
 
 def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
@@ -223,7 +221,7 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         torch.cuda.synchronize()
     seconds = perf_counter() - start
     arrays = [r.float().cpu().numpy() for r in results]
-    order = [[b.axes.index(a) for a in kernel.fusion.product_axes] for b in kernel.fusion.outputs]
+    order = [[b.axes.index(a) for a in kernel.fusion.result_axes] for b in kernel.fusion.outputs]
     return [x.transpose(axes) for x, axes in zip(arrays, order, strict=True)], seconds
 
 
@@ -236,10 +234,10 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         extents |= sizes
         order = _stored(fusion, binding)
         arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
-        if not _is_operand(binding):
+        if binding.tensor not in fusion.operands:
             x = x.reshape(_plain(binding.axes, x.shape)).transpose(_of_product(fusion, binding))
-            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.product_axes])
-    shape = [extents[a] for a in fusion.product_axes]
+            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+    shape = [extents[a] for a in fusion.result_axes]
     results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
     arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
     start = perf_counter()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from lowering.target.hopper import HOPPER
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.problem import Problem
 from wsched.front.explanation import Choice
+from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["choices_of"]
 
 
-def choices_of(
-    params: MatmulParams, problem: Problem, why: str, grid: int, trials: tuple[str, ...]
-) -> tuple[Choice, ...]:
+def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) -> tuple[Choice, ...]:
     """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
+    params, trials = kernel.params, kernel.trials
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = problem.batch * -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
@@ -27,7 +26,7 @@ def choices_of(
     )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
-    more, limit = used + stage, HOPPER.shared_bytes
+    more, limit = used + stage, kernel.plan.target.shared_bytes
     found = [
         Choice("tile_sizes", f"{params.tile_sizes.cta_tile}, {params.warpgroups} warpgroups of "
                f"{params.tile_sizes.warp_tile}",

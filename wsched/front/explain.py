@@ -22,6 +22,7 @@ from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
 from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
 from wsched.fusion import Fusion
+from wsched.fusion.names import in_order
 from wsched.importer import MissingOp, missing_ops, record_text
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies
@@ -47,7 +48,7 @@ def explain_kernel(
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
-    choices = choices_of(kernel.params, problem, why, facts.grid, kernel.trials)
+    choices = choices_of(kernel, problem, why, facts.grid)
     return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
 
 
@@ -70,9 +71,7 @@ def _explain_tuned(
         f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
         f"(wsched {entry.wsched}, {entry.date[:10]})",
     )  # fmt: skip
-    choices = choices_of(
-        kernel.params, problem, "are the fastest that was measured", facts.grid, kernel.trials
-    )
+    choices = choices_of(kernel, problem, "are the fastest that was measured", facts.grid)
     return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)
 
 
@@ -102,10 +101,9 @@ def _facts(
     cost: Cost | None,
     others: list[Candidate],
 ) -> KernelFacts:
-    *batch, rows, cols = kernel.fusion.product_axes
-    sizes = {"B": problem.batch, rows: problem.m, cols: problem.n, "K": problem.k}
+    sizes = problem.extents(kernel.fusion)
     return KernelFacts(
-        problem="x".join(str(sizes[axis]) for axis in (*batch, *"MNK")),
+        problem="x".join(str(sizes[name]) for name in in_order(sizes)),
         sms=problem.sms,
         kernel=kernel.kernel.name,
         grid=kernel.grid(sizes, problem.sms),

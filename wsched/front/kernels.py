@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lowering.target.targets import target_of_device
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
 from wsched.front.own import compile_schedule
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "compile"]
 
-_Key = tuple[Fusion, MatmulParams, bool]
-"""What tells kernels apart: the last is whether the kernel is compiled to choose its registers."""
+_Key = tuple[Fusion, MatmulParams, bool, Target]
+"""What tells kernels apart: the third is whether a kernel is compiled to choose its registers."""
 
 _making = threading.Lock()
 """Held while a kernel is made, and for every write to ``_kernels``."""
@@ -59,8 +60,8 @@ def compile(
     return found
 
 
-def _make(fusion: Fusion, params: MatmulParams, compiled: bool) -> CompiledFusion:
-    return compile_clean(fusion, params) if compiled else compile_fusion(fusion, params)
+def _make(fusion: Fusion, params: MatmulParams, compiled: bool, target: Target) -> CompiledFusion:
+    return (compile_clean if compiled else compile_fusion)(fusion, params, target)
 
 
 def _kernel_key(
@@ -77,17 +78,19 @@ def _kernel_key(
         raise InputError(text, "params", kind, "MatmulParams")
     elif batch_invariant:
         params = replace(params, batch_invariant=True)
-    return fusion, params, params.num_registers == "auto" and _on_gpu(inputs)
+    target = _target(inputs)  # where there is a GPU, the kernel will be compiled anyway
+    compiled = params.num_registers == "auto" and target is not None
+    return fusion, params, compiled, target or DEFAULT
 
 
-def _on_gpu(inputs: Sequence[Any]) -> bool:
-    """Whether a GPU will run the kernel, so that it will be compiled anyway."""
+def _target(inputs: Sequence[Any]) -> Target | None:
+    """The GPU that will run the kernel, None where there is none or none that can."""
     device = next((t.device for t in inputs if hasattr(t, "device")), None)
     if device is None or device.type != "cuda":
-        return False
+        return None
     import torch
 
-    return target_of_device(torch, device) is not None
+    return target_of_device(torch, device)
 
 
 def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:

@@ -14,6 +14,7 @@ from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
+from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
 from wsched.run.arguments import MAX_ELEMENTS
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.cpu import MULTIPROCESSORS
@@ -52,8 +53,9 @@ class Extents:
         return Extents(m, n, k, *batch)
 
     def of(self, axis: str) -> int:
-        """Size along ``B``, ``M``, ``N`` or ``K``, or of a dimension of size ``1``."""
-        return {"B": self.batch, "M": self.m, "N": self.n, "K": self.k, "1": 1}[axis]
+        """Size of an extent by its name, or of a dimension of size ``1``."""
+        sizes = zip(EXTENTS, (self.batch, self.m, self.n, self.k), strict=True)
+        return dict(sizes, **{"1": 1})[axis]
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents.
@@ -67,11 +69,11 @@ class Extents:
                 raise UnsupportedError(
                     f"{binding.tensor} with {sizes} = {count} elements", "fewer than 2**31 elements"
                 )
-        n = self.of(fusion.result_axes[1])
+        n = self.of(fusion.result_axes[-1])
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
         inputs = types if loaded else None
-        extents = {axis: self.of(axis) for axis in "BMNK"}
+        extents = {name: self.of(name) for name in EXTENTS}
         return Problem.of(fusion, extents, sms, inputs)
 
     def __str__(self) -> str:
@@ -95,10 +97,10 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
         for axis, size in zip(b.axes, b.sizes, strict=True)
         if size is not None and axis != "1"
     }
-    found = asked or Extents(*(fixed.get(a, DEFAULT.of(a)) for a in "MNKB"))
-    if found.batch != 1 and "B" not in fusion.product_axes:
+    found = asked or Extents(*(fixed.get(n, DEFAULT.of(n)) for n in (ROWS, COLS, SUMMED, BATCH)))
+    if found.batch != 1 and BATCH not in fusion.result_axes:
         text = f"a batch of {found.batch} in {found}, the definition has no batch dimension"
-        raise InputError(text, "shape", f"B {found.batch}", "B 1")
+        raise InputError(text, "shape", f"{BATCH} {found.batch}", f"{BATCH} 1")
     for axis, size in fixed.items():
         if found.of(axis) != size:
             raise InputError(

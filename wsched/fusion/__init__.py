@@ -22,6 +22,7 @@ from wsched.fusion.expr import (
     rewire,
 )
 from wsched.fusion.fusion import Fusion, TensorBinding
+from wsched.fusion.product import Product, Role, product_of, products, the_matmul
 from wsched.fusion.record import Record, call_text
 from wsched.fusion.tensor import (
     CircularBuffer,
@@ -58,7 +59,9 @@ __all__ = [
     "ParallelType",
     "Pipelined",
     "PointwiseOp",
+    "Product",
     "Record",
+    "Role",
     "Split",
     "TensorBinding",
     "TensorView",
@@ -72,8 +75,11 @@ __all__ = [
     "loop_text",
     "merge_index",
     "nest_text",
+    "product_of",
+    "products",
     "rewire",
     "split_extents",
+    "the_matmul",
     "type_text",
     "unmerge_index",
 ]

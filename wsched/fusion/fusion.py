@@ -23,7 +23,8 @@ class TensorBinding:
         tensor: name in the fusion.
         axes: for each dimension of the caller's tensor the extent's name; ``("K", "N")`` for the
             second operand of a matmul, which the fusion holds as [N, K]. The caller's result is
-            ``("M", "N")`` of a fusion that holds [N, M] where it is stored by columns.
+            ``("M", "N")`` of a fusion that holds [N, M] where it is stored by columns. See
+            :mod:`wsched.fusion.names`; ``"1"`` is that of a dimension of size 1.
         sizes: sizes that the definition fixes, None where any is allowed.
         dtype: element type.
     """
@@ -109,33 +110,20 @@ class Fusion:
         return self.tensor(name)
 
     @property
-    def m_major(self) -> bool:
-        """Whether A lies M-major in memory."""
-        return bool(self.source(self.mma.a).allocation)
+    def mmas(self) -> tuple[MmaOp, ...]:
+        """The matrix multiplications, in topological order."""
+        return tuple(e for e in self.exprs if isinstance(e, MmaOp))
 
     @property
-    def n_major(self) -> bool:
-        """Whether B lies N-major in memory."""
-        return bool(self.source(self.mma.b).allocation)
+    def operands(self) -> tuple[str, ...]:
+        """Names of the inputs that matrix multiplications read, seen through their copies."""
+        read = {self.source(name).name for e in self.mmas for name in (e.a, e.b)}
+        return tuple(b.tensor for b in self.inputs if b.tensor in read)
 
     @property
-    def mma(self) -> MmaOp:
-        """The one matrix multiplication; InternalError if there is not exactly one."""
-        found = [e for e in self.exprs if isinstance(e, MmaOp)]
-        if len(found) != 1:
-            raise InternalError("fusion", f"{len(found)} mma expressions where one is expected")
-        return found[0]
-
-    @property
-    def product_axes(self) -> tuple[str, ...]:
-        """Names of all extents of the product, rows and columns last."""
-        return tuple(str(d.extent) for d in self.tensor(self.mma.output).stored)
-
-    @property
-    def result_axes(self) -> tuple[str, str]:
-        """Names of the product's extents, rows and columns: M and N, or exchanged."""
-        *_, rows, cols = self.product_axes
-        return rows, cols
+    def result_axes(self) -> tuple[str, ...]:
+        """Names of all extents of the results, in the fusion's order: rows and columns last."""
+        return tuple(str(d.extent) for d in self.tensor(self.outputs[0].tensor).stored)
 
     @property
     def loads(self) -> tuple[TensorView, ...]:

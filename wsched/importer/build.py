@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion
 from wsched.importer.epilogue import EpilogueImport
@@ -30,10 +31,10 @@ __all__ = ["build_fusion"]
 
 _OPERAND_TYPES = (DataType.BFloat16, DataType.Half)
 _AXES: dict[str, tuple[Axes, Axes]] = {
-    "linear": (("M", "K"), ("N", "K")),
-    "matmul": (("M", "K"), ("K", "N")),
+    "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
+    "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
 }
-_BATCH = {"linear": (("B",), ()), "matmul": (("B",), ("B",))}
+_BATCH = {"linear": ((BATCH,), ()), "matmul": ((BATCH,), (BATCH,))}
 """What each operand may have outside of its matrix."""
 
 
@@ -69,14 +70,14 @@ def build_fusion(definition: Definition) -> Fusion:
     definition.check_complete()
     matmul = _matmul(definition)
     a, b = _operands(definition, matmul)
-    dims = tuple(axis for axis in "BMN" if axis in (*a.axes, *b.axes))
+    dims = in_order({*a.axes, *b.axes} - {SUMMED})
     epilogue = EpilogueImport(definition, matmul, _dtype(a.node), dims)
     results = [_result(definition, name, dims) for name in definition.outputs]
     outputs = [epilogue.output(name) for name, _ in results]
     layouts = [layout for _, layout in results]
     inputs = tuple(_bindings(definition, a, b, epilogue.steps))
     sizes = _sizes(matmul, inputs)
-    mn_major = {x.name for x in (a, b) if x.memory[-1] != "K"}
+    mn_major = {x.name for x in (a, b) if x.memory[-1] != SUMMED}
     memory = _one_order(layouts)
     left, right = (a, b) if memory == dims else (b, a)
     emitted = emit_fusion(
@@ -167,7 +168,7 @@ def _operand(
 
 def _require_batch(call: str, *operands: _Operand) -> None:
     """One batch is not repeated along another: one matrix is, where an operand is that."""
-    sizes = [_fixed(x.node)[0] for x in operands if "B" in x.axes]
+    sizes = [_fixed(x.node)[0] for x in operands if BATCH in x.axes]
     if 1 in sizes and set(sizes) != {1}:
         raise UnsupportedError(
             f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
@@ -227,7 +228,7 @@ def _fixed(node: Node) -> tuple[int | None, ...]:
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:
     """Size of each axis that the definition fixes."""
-    found: dict[str, int | None] = dict.fromkeys("BMNK")
+    found: dict[str, int | None] = dict.fromkeys(EXTENTS)
     for binding in inputs:
         for axis, size in zip(binding.axes, binding.sizes, strict=True):
             if axis == "1":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
+from wsched.fusion.names import ROWS
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 
@@ -61,7 +62,7 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
         node = definition.node(size.name)
         return node is not None and node.op == "size"
     operands = [*matmul.operands, *(v for _, v in matmul.kwargs)][:2]
-    source = operands[0 if axis == "M" else 1]
+    source = operands[0 if axis == ROWS else 1]
     node = definition.node(source.name) if isinstance(source, Ref) else None
     while node is not None and node.op in ("permute", "stride_order"):
         inner = node.operands[0]

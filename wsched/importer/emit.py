@@ -21,6 +21,7 @@ from wsched.fusion import (
     TensorBinding,
     TensorView,
 )
+from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.importer.steps import Step
 
 __all__ = ["Emitted", "emit_fusion"]
@@ -41,7 +42,7 @@ def emit_fusion(
     operands: tuple[str, str],
     steps: Iterable[Step],
     outputs: Sequence[Step],
-    memory: tuple[str, ...] = ("M", "N"),
+    memory: tuple[str, ...] = (ROWS, COLS),
     mn_major: Collection[str] = (),
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mma, then the epilogue.
@@ -59,10 +60,10 @@ def emit_fusion(
     needed = _needed(outputs)
     spread = {s.source: s.spread for s in needed if s.op == "input"}
     for b in inputs:
-        text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, "K"))
+        text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, SUMMED))
         e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
     axes = {b.tensor: frozenset(b.axes) for b in inputs}
-    view_a, view_b = (e.view(x, axes[x], (*memory, "K")) for x in operands)
+    view_a, view_b = (e.view(x, axes[x], (*memory, SUMMED)) for x in operands)
     # Inputs before the mma and all else after it: the epilogue is what follows the accumulator.
     first = ("input", "mma")
     order = sorted((s for s in steps if s in needed), key=lambda s: (*first, s.op).index(s.op))
@@ -75,7 +76,7 @@ def emit_fusion(
         direct = s.op != "input" and outputs.count(s) == 1 and s not in read
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
-            e.made[s] = e.add(s.dtype, where, " ".join((*memory, "rK")))
+            e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
             e.exprs.append(MmaOp(e.made[s], view_a, view_b))
         elif s.op != "input":
             e.step(s, where, memory)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
+from wsched.fusion.names import COLS, ROWS
 from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import number, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
@@ -44,7 +45,7 @@ class EpilogueImport:
     definition: Definition
     matmul: Node
     rounded: DataType
-    dims: Dims = ("M", "N")
+    dims: Dims = (ROWS, COLS)
     steps: list[Step] = field(default_factory=list)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
@@ -236,7 +237,7 @@ class EpilogueImport:
         if bias is not None:
             if self.rank(bias) != 1:
                 raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
-            row = self.cast(self.operand(bias, ("N",)), _FLOAT)
+            row = self.cast(self.operand(bias, (COLS,)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
         # No computation: a mark that ``cast`` and ``settled`` resolve.
         return Step("matmul", self.rounded, (total,), total.spread)

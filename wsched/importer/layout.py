@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lowering.ground.errors import UnsupportedError
+from wsched.fusion.names import COLS, ROWS
 from wsched.importer.definition import Node, Value, text_of
 
 __all__ = ["Axes", "Result", "in_memory", "moves_no_data", "operand_axes", "result_layout"]
@@ -71,7 +72,7 @@ def operand_axes(node: Node, axes: Axes) -> Axes:
     return _exchanged(axes) if node.op == "permute" else axes
 
 
-def result_layout(moves: Sequence[Node], axes: Axes = ("M", "N")) -> Result:
+def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:
     """The result of a matmul, of dimensions ``axes``, after operations that move no data.
 
     A permutation's result is stored row by row of its own, as nvFuser allocates what nobody gives

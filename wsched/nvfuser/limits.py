@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import (
@@ -77,6 +78,7 @@ def most_stages(
     operand: DataType,
     results: tuple[DataType, ...],
     matrices: tuple[DataType, ...] = (),
+    target: Target = DEFAULT,
 ) -> int:
     """Stages that fit into shared memory beside nvFuser's epilogue: a whole tile for each tensor.
 
@@ -87,7 +89,7 @@ def most_stages(
     kept = (*results, *matrices) if params.use_smem_epilogue else ()
     epilogue = tile.m * tile.n * sum(t.bytes for t in kept)
     stage = (tile.m + tile.n) * tile.k * operand.bytes
-    return min((HOPPER.shared_bytes - _BARRIERS - epilogue) // stage, MAX_STAGES)
+    return min((target.shared_bytes - _BARRIERS - epilogue) // stage, MAX_STAGES)
 
 
 _Refusals = Iterator[tuple[str, str]]

@@ -99,7 +99,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
             raise wrong_type(f"input {position}", tensor.dtype, wanted)
-        if "K" in binding.axes:
+        if binding.tensor in fusion.operands:
             matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
         elif binding.tensor in loaded:
             # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
@@ -113,7 +113,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.tensor not in matrices:
-            matrices[binding.tensor] = _scalar(value, (1,) * len(fusion.product_axes), device)
+            matrices[binding.tensor] = _scalar(value, (1,) * len(fusion.result_axes), device)
     return Arguments(extents, matrices, device)
 
 
@@ -128,7 +128,7 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
 
 def _as_result(fusion: Fusion, tensor: torch.Tensor) -> torch.Tensor:
     """An [M, N] tensor with the product's order of dimensions, or back: it may be [N, M]."""
-    by_row, by_col = fusion.result_axes
+    *_, by_row, by_col = fusion.result_axes
     return tensor.mT if by_row > by_col else tensor
 
 
@@ -181,7 +181,7 @@ def epilogue_matrix(
     from torch import contiguous_format
 
     tensor = _rows_by_columns(fusion, binding, tensor)
-    if fusion.result_axes[1] not in binding.axes or _vector(tensor) >= vector:
+    if fusion.result_axes[-1] not in binding.axes or _vector(tensor) >= vector:
         return tensor
     if vector > 1 and tensor.shape[-1] % vector:
         columns = tensor.shape[-1]
@@ -197,7 +197,7 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
     """
     by_tma = matrix_inputs(fusion) if loaded else ()
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        if {"K"} & set(binding.axes) or fusion.result_axes[1] not in binding.axes:
+        if binding.tensor in fusion.operands or fusion.result_axes[-1] not in binding.axes:
             continue
         if binding.tensor not in by_tma:
             view = _rows_by_columns(fusion, binding, tensor)
@@ -214,7 +214,7 @@ def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
         if isinstance(tensor, (int, float)):
             return False
-        columns = "K" not in binding.axes and fusion.result_axes[1] in binding.axes
+        columns = binding.tensor not in fusion.operands and fusion.result_axes[-1] in binding.axes
         if columns and not _vector(_rows_by_columns(fusion, binding, tensor)):
             return False
     return True
@@ -222,11 +222,11 @@ def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
 
 def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
     """An input of the epilogue with the product's dimensions, of size 1 where it is repeated."""
-    if tuple(binding.axes) == fusion.product_axes:
+    if tuple(binding.axes) == fusion.result_axes:
         return tensor
     one = tuple(0 if axis == "1" else slice(None) for axis in binding.axes)
     axes = [axis for axis in binding.axes if axis != "1"]
-    wanted = fusion.product_axes
+    wanted = fusion.result_axes
     tensor = tensor[one].permute([axes.index(axis) for axis in wanted if axis in axes])
     return tensor[tuple(slice(None) if axis in axes else None for axis in wanted)]
 

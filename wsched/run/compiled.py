@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import evaluate
 from lowering.nest.lower import lower
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT, require
 from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion, ParallelType
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["CompiledFusion", "compile_fusion", "compile_plan"]
 
 
-def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+def compile_fusion(
+    fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
+) -> CompiledFusion:
     """Schedule and lower a fusion; NVRTC runs when the kernel is first needed on a GPU.
 
     Where the parameters leave the registers open, this takes the first candidate as it is;
@@ -60,8 +64,8 @@ def compile_fusion(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
         ScheduleError: the parameters make an illegal schedule.
         UnsupportedError: they are legal, but there is no lowering for them.
     """
-    made = plan_matmul(fusion, params)
-    params = settled(fusion, params)
+    made = plan_matmul(fusion, params, target)
+    params = settled(fusion, params, target)
     name = kernel_name(fusion, params)
     return replace(compile_plan(made, kernel_options(fusion, params), name), made_from=params)
 
@@ -82,7 +86,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
     if dumper is not None:
         dump_scheduled(made.fusion, dumper)
     require_registers(made)
-    told = lowering_options(made.fusion, options)
+    told = lowering_options(made, options)
     tile_level = lower(made, name, options.vector)
     kernel = run_passes(tile_level, told, dumper)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
@@ -232,7 +236,7 @@ class CompiledFusion(Made):
         """
         options = replace(
             self.options,
-            trace_slots=SLOTS[_loops_over_tiles(self.fusion)],
+            trace_slots=SLOTS[_loops_over_tiles(self.plan)],
             programmatic_dependent_launch=False,
         )
         named = replace(self.tile_level, name=f"{self.kernel.name}_traced")
@@ -306,8 +310,6 @@ class CompiledFusion(Made):
         """Compile the kernel and load it on a GPU, which is checked first, then for its cluster."""
         import torch
 
-        from lowering.cuda.launch import require
-
         require(torch, device.index, self.kernel.target)
         self.loaded.prepare_device(device.index)
         self.loaded.resident_ctas(device.index)
@@ -324,9 +326,9 @@ class CompiledFusion(Made):
         return evaluate(self.kernel.grid, extents | {"sms": resident})
 
 
-def _loops_over_tiles(fusion: Fusion) -> bool:
+def _loops_over_tiles(plan: Plan) -> bool:
     """Whether a CTA has several tiles: a serial loop around the accumulator."""
-    acc = fusion.tensor(fusion.mma.output)
+    acc = plan.fusion.tensor(plan.operands.compute)
     return any(d.parallel is ParallelType.Serial for d in acc.loop[: acc.compute_at])
 
 

@@ -54,7 +54,7 @@ def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
     """The operands that a kernel of ``fusion`` needs copies of."""
     found = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        if _is_operand(binding, tensor) and _unreadable(tensor):
+        if _is_operand(fusion, binding, tensor) and _unreadable(tensor):
             rows, cols = _order(fusion, binding)
             pitch = _pitch(tensor, cols)
             read = tensor.numel() * tensor.element_size()
@@ -71,7 +71,7 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any]) -> tuple[int, ...]:
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
-    return tuple(at for at, (b, t) in pairs if _is_operand(b, t) and _unreadable(t))
+    return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _unreadable(t))
 
 
 def in_front(plan: Plan, kernel: str, positions: Sequence[int]) -> Program:
@@ -106,8 +106,8 @@ def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
     return [values[b] for b in front.steps[-1].reads]
 
 
-def _is_operand(binding: TensorBinding, tensor: Any) -> bool:
-    if "K" not in binding.axes or not hasattr(tensor, "data_ptr"):
+def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
+    if binding.tensor not in fusion.operands or not hasattr(tensor, "data_ptr"):
         return False
     named = tensor.dim() == len(binding.axes)
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from wsched.fusion import Fusion, PointwiseOp
+from wsched.fusion import Fusion, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.options import KernelOptions
 
@@ -66,9 +66,12 @@ def _digits(facts: str, number: int) -> str:
 
 def _fusion_words(fusion: Fusion) -> list[str]:
     """What is computed: layout, types, and whether more than a matmul."""
-    dtypes = [fusion.tensor(fusion.mma.a).dtype, *(b.dtype for b in fusion.outputs)]
+    made = products(fusion)
+    operands = dict.fromkeys((p.a.dtype, _layout_word(p)) for p in made)
+    dtypes = [*(dtype for dtype, _ in operands), *(b.dtype for b in fusion.outputs)]
     epilogue = any(isinstance(e, PointwiseOp) for e in fusion.exprs)
-    words = [f"matmul{_layout_word(fusion)}", *(d.name.lower() for d in dtypes)]
+    layouts = dict.fromkeys(layout for _, layout in operands)
+    words = [f"matmul{''.join(layouts)}", *(d.name.lower() for d in dtypes)]
     return [*words, "epilogue"] if epilogue else words
 
 
@@ -81,7 +84,7 @@ def _dealt_word(params: MatmulParams) -> str:
     return "persistent" if params.persistent else "tile_per_cta"
 
 
-def _layout_word(fusion: Fusion) -> str:
+def _layout_word(product: Product) -> str:
     """BLAS letters of the operands: A is M-major for ``n``, B N-major for ``t``; none for tn."""
-    letters = ("n" if fusion.m_major else "t") + ("t" if fusion.n_major else "n")
+    letters = ("n" if product.m_major else "t") + ("t" if product.n_major else "n")
     return "" if letters == "tn" else f"_{letters}"

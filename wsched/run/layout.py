@@ -32,7 +32,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     orders = []
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
-        if "K" in declared and isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared):
+        named = isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
+        if named and binding.tensor in fusion.operands:
             order = _order(binding, tensor, declared)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))

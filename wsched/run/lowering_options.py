@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from lowering.ground.expr import Const
 from passes.options import LoweringOptions
-from wsched.fusion import Fusion, LoadStoreOpType, ParallelType
+from wsched.fusion import LoadStoreOpType, ParallelType
 from wsched.fusion.expr import LoadStoreOp
 from wsched.schedule.options import CachePolicy, KernelOptions
+from wsched.schedule.plan import Plan
 
 __all__ = ["lowering_options"]
 
 _WORDS = {CachePolicy.EvictFirst: "evict_first", CachePolicy.EvictLast: "evict_last"}
 
 
-def lowering_options(fusion: Fusion, options: KernelOptions) -> LoweringOptions:
-    """The options of the passes for a complete schedule."""
+def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
+    """The options of the passes for a schedule that has been proved."""
     buffers = options.epilogue_stages
     return LoweringOptions(
-        store_buffers=_store_buffers(fusion) if buffers is None else buffers,
+        store_buffers=_store_buffers(plan) if buffers is None else buffers,
         programmatic_dependent_launch=options.programmatic_dependent_launch,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
     )
 
 
-def _store_buffers(fusion: Fusion) -> int:
+def _store_buffers(plan: Plan) -> int:
     """Two where the chunks that TMA stores of a tile can take them in turn, else one."""
-    done = fusion.tensor(fusion.mma.output).compute_at
+    fusion = plan.fusion
+    done = fusion.tensor(plan.operands.compute).compute_at
     for e in fusion.exprs:
         tma = isinstance(e, LoadStoreOp) and e.op is LoadStoreOpType.CpAsyncBulkTensorTile
         if not tma or e.output not in {b.tensor for b in fusion.outputs}:

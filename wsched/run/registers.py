@@ -12,6 +12,8 @@ from dataclasses import replace
 from lowering.cuda.nvrtc import CompileError
 from lowering.cuda.resources import Resources, complaints
 from lowering.ground.errors import UnsupportedError
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.limits import register_candidates
@@ -21,7 +23,7 @@ from wsched.schedule.matmul.scheduler import schedule_matmul
 __all__ = ["compile_clean"]
 
 
-def compile_clean(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
+def compile_clean(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> CompiledFusion:
     """The kernel with the first register pair that compiles clean; needs NVRTC, but no GPU.
 
     Where none does, it is the one that complains and spills least: it is right, only slower than
@@ -33,12 +35,12 @@ def compile_clean(fusion: Fusion, params: MatmulParams) -> CompiledFusion:
             pair; there is no NVRTC.
     """
     if params.num_registers != "auto":
-        return compile_fusion(fusion, params)
-    schedule_matmul(fusion, params)
+        return compile_fusion(fusion, params, target)
+    schedule_matmul(fusion, params, target)
     trials: list[str] = []
     made: list[tuple[tuple[int, ...], CompiledFusion]] = []
-    for pair in register_candidates(fusion, params):
-        kernel = compile_fusion(fusion, replace(params, num_registers=pair))
+    for pair in register_candidates(fusion, params, target):
+        kernel = compile_fusion(fusion, replace(params, num_registers=pair), target)
         try:
             found = kernel.resources
         except CompileError as e:

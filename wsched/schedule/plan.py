@@ -10,10 +10,14 @@ and asks nothing again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
-from wsched.fusion import Fusion, TensorView
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -55,17 +59,21 @@ class Plan:
 
     Args:
         fusion: the complete schedule.
+        target: the GPU that it was proved for.
         graph: its transform graph.
         parts: producers in front of consumers.
         edges: the operands' first.
+        products: the matrix products that edges lead into, with the roles of their dimensions.
         cluster: dimensions of the cluster, slowest first; empty without one.
         grid: CTAs along x, None for as many as there is place and work for.
     """
 
     fusion: Fusion
+    target: Target
     graph: TransformGraph
     parts: tuple[Part, ...]
     edges: tuple[Edge, ...]
+    products: tuple[Product, ...]
     cluster: tuple[Group, ...]
     grid: Expr | None
 
@@ -84,26 +92,39 @@ class Plan:
         """What counters of load steps may come to, in the CTA with the most of them."""
         return tuple(r.most_steps for r in self.relations)
 
+    def product(self, name: str) -> Product:
+        """The product that makes a tensor; InternalError if no edge leads into one."""
+        for p in self.products:
+            if p.mma.output == name:
+                return p
+        raise InternalError("plan", f"no edge leads into a product that makes {name}")
+
+    def roles(self, product: Product) -> dict[Group, Role]:
+        """What the groups of a product's dimensions are to it."""
+        return {self.graph.group(d): r for d, r in zip(product.dims, product.roles, strict=True)}
+
     def tensors(self, part: Part) -> tuple[TensorView, ...]:
         """The tensors of a part."""
         return tuple(self.fusion.tensor(name) for name in part.tensors)
 
 
-def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
+def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT) -> Plan:
     """Cut a complete schedule into parts and prove every edge.
 
     Args:
         fusion: the schedule.
         graph: its transform graph, if it is known.
+        target: the GPU that it is for.
 
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
             ``place``, ``storage``, ``box``, ``grid``.
+        UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
     check_memory(fusion)
-    relations = load_relations(fusion, graph)
+    relations = load_relations(fusion, graph, target)
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
@@ -118,4 +139,13 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None) -> Plan:
         Edge(parts[place[r.loads[0]]].ring, place[r.loads[0]], place[r.compute], r)
         for r in relations
     )
-    return Plan(fusion, graph, parts, edges, cluster, grid_of(loads))
+    made = tuple(_products(fusion, relations))
+    return Plan(fusion, target, graph, parts, edges, made, cluster, grid_of(loads))
+
+
+def _products(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Product]:
+    """Those that read rings."""
+    for name in dict.fromkeys(n for r in relations for n in r.readers):
+        e = fusion.definition(name)
+        if isinstance(e, MmaOp):
+            yield product_of(fusion, e)

@@ -7,7 +7,6 @@ from math import prod
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target import ptx
-from lowering.target.hopper import HOPPER
 from wsched.fusion import IterDomain, IterType, ParallelType, WarpSpecialized, nest_text
 from wsched.schedule.plan import Plan
 
@@ -36,7 +35,7 @@ def require_registers(made: Plan) -> None:
     kind = relation.buffer.type
     specialized = isinstance(kind, WarpSpecialized)
     threads = ptx.WARPGROUP * (relation.roles + specialized)
-    entry = HOPPER.registers_at_entry(threads)
+    entry = made.target.registers_at_entry(threads)
     pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
     most = entry if pair is None else pair[1]
     held = [d for d in acc.loop[acc.compute_at :] if d.parallel in _IN_THREADS]

@@ -8,6 +8,8 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, ExprLike
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     CircularBufferType,
     Fusion,
@@ -18,6 +20,7 @@ from wsched.fusion import (
     Record,
     TensorView,
     WarpSpecialized,
+    the_matmul,
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured
@@ -52,9 +55,13 @@ class Schedule:
     Args:
         fusion: the fusion to schedule.
         options: what the kernel is told beside its loops.
+        target: the GPU that the kernel is for.
     """
 
-    def __init__(self, fusion: Fusion, options: KernelOptions | None = None) -> None:
+    def __init__(
+        self, fusion: Fusion, options: KernelOptions | None = None, target: Target = DEFAULT
+    ) -> None:
+        self.target = target
         self._states = [(fusion, options or KernelOptions())]
         self._calls: list[Record] = []
         self._plan: Plan | None = None
@@ -93,7 +100,7 @@ class Schedule:
             ScheduleError: it is not; the text says why, and what is.
         """
         if self._plan is None or self._plan.fusion is not self.fusion:
-            self._plan = plan(self.fusion, self._transforms())
+            self._plan = plan(self.fusion, self._transforms(), self.target)
         return self._plan
 
     # --- tensors and loops ---------------------------------------------------------------------
@@ -101,17 +108,17 @@ class Schedule:
     @property
     def a(self) -> str:
         """The first operand as it enters the mma: after ``cache_after`` the copy."""
-        return self.fusion.mma.a
+        return the_matmul(self.fusion).mma.a
 
     @property
     def b(self) -> str:
         """The second operand as it enters the mma."""
-        return self.fusion.mma.b
+        return the_matmul(self.fusion).mma.b
 
     @property
     def acc(self) -> str:
         """The accumulator: what the mma writes."""
-        return self.fusion.mma.output
+        return the_matmul(self.fusion).mma.output
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -259,7 +266,7 @@ class Schedule:
             require(record, "stage_slice_position", type.stage_slice_position, (int, NoneType))
             if type.num_registers is not None:
                 require_all(record, "num_registers", type.num_registers, int, 2)
-        self._made(circular_buffer(self.fusion, tv, stages, prefetch, type))
+        self._made(circular_buffer(self.fusion, tv, stages, prefetch, type, self.target))
 
     def configure(self, **options: Any) -> None:
         """Set fields of :class:`~wsched.schedule.options.KernelOptions`.

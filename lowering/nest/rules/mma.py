@@ -11,13 +11,9 @@ from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from lowering.target.hopper import HOPPER
-from wsched.fusion import IterDomain, IterType, MmaOp, ParallelType
+from wsched.fusion import MmaOp, ParallelType, Product, Role
 
 __all__ = ["mma"]
-
-SHAPE = f"[K / 16, M / {HOPPER.mma.m} | Mma: {HOPPER.mma.m}, N, 16]"
-"""What ``mma.tile`` executes of a k slice: wgmmas along K, each over all rows of a warpgroup."""
 
 
 def mma(place: Place) -> None:
@@ -27,19 +23,16 @@ def mma(place: Place) -> None:
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
     _require_shape(place, e)
     acc = place.registers.held[t.name].value
-    depth = prod(place.tile.size(d) for d in _summed(place))
+    product = place.plan.product(t.name)
+    depth = prod(place.tile.size(d) for d in product.of(Role.K))
     place.consume(e.a, e.b)
-    (a, trans_a), (b, trans_b) = (_operand(place, name) for name in (e.a, e.b))
+    (a, trans_a), (b, trans_b) = (_operand(place, product, name) for name in (e.a, e.b))
     after = Frag(place.namer.new("acc_next"), acc.type)
     place.emit(MmaTile(after, acc, a, b, depth, place.again, trans_a, trans_b))
     place.hold(after)
 
 
-def _summed(place: Place) -> list[IterDomain]:
-    return [d for d in place.tensor.logical if d.iter_type is IterType.Reduction]
-
-
-def _operand(place: Place, name: str) -> tuple[SmemRef, bool]:
+def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     """Where this warpgroup's part of a stage begins; whether the stage has K as rows."""
     t, graph = place.fusion.tensor(name), place.graph
     staged = next(x for x in (t, *place.fusion.producers(name)) if x.circular_buffer is not None)
@@ -49,26 +42,27 @@ def _operand(place: Place, name: str) -> tuple[SmemRef, bool]:
         wanted = f"loops of {place.tensor.name} that were split as those of {name}"
         raise place.refuse(f"{place.expr} of an unknown part of {name}", wanted)
     by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
-    summed = {graph.group(d) for d in _summed(place)}
-    return smem(staged.name, (by_dim[d] for d in stage.dims)), (
-        graph.group(stage.dims[-1]) not in summed
-    )
+    inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
+    return smem(staged.name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
 
 def _require_shape(place: Place, e: MmaOp) -> None:
-    """The loops inside a k slice are those that the statement executes, in their order."""
-    t, tile = place.tensor, place.tile
-    summed, (*_, rows, cols) = _summed(place), t.stored
-    k = HOPPER.mma.k(element_type(place.fusion.tensor(e.a).dtype))
+    """The loops inside a k slice are those that the statement executes, in their order: wgmmas
+    along K, each over all rows of a warpgroup.
+    """
+    t, tile, product = place.tensor, place.tile, place.plan.product(place.tensor.name)
+    rows, cols, summed = product.rows, product.cols, product.of(Role.K)
+    family = place.plan.target.mma
+    m, k = family.m, family.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
     inside = [d for d in t.loop if d.id in of]
     box = [(of[d.id], constant(d.extent, d.label)) for d in inside
            if d.parallel is ParallelType.Mma]  # fmt: skip
-    wanted = [(rows, HOPPER.mma.m), (cols, tile.size(cols)), (summed[-1], k)]
+    wanted = [(rows, m), (cols, tile.size(cols)), (summed[-1], k)]
     # Loops that run once are in any order.
     loops = [of[d.id] for d in inside if d.parallel is not ParallelType.Mma
              and constant(d.extent, d.label) > 1]  # fmt: skip
     in_order = sorted(loops, key=lambda d: d == rows)
     if box != wanted or loops != in_order or not set(loops) <= {rows, *summed}:
         text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for d in inside) or "no loop"
-        raise place.refuse(f"{text} inside a k slice", SHAPE)
+        raise place.refuse(f"{text} inside a k slice", f"[K / {k}, M / {m} | Mma: {m}, N, {k}]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,6 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
-from lowering.target.target import Target
 from tests.epilogues import RESIDUAL, epilogue
 from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
@@ -38,9 +38,20 @@ def refusal(
     return error.value
 
 
-def instructions(**changes: int) -> Target:
-    """Hopper with other matrix instructions."""
-    return replace(HOPPER, mma=replace(HOPPER.mma, **changes))  # type: ignore[arg-type]
+def instructions(**changes: int) -> dict[str, object]:
+    """Parts of the scheduler that cut the tile into other matrix instructions than Hopper's."""
+    target = replace(HOPPER, mma=replace(HOPPER.mma, **changes))  # type: ignore[arg-type]
+
+    def other(part: Callable[..., None]) -> Callable[..., None]:
+        def schedule(s: Schedule, *args: object) -> None:
+            own, s.target = s.target, target
+            part(s, *args)
+            s.target = own
+
+        return schedule
+
+    names = ("_schedule_accumulator", "_schedule_epilogue")
+    return {name: other(getattr(matmul, name)) for name in names}
 
 
 ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
@@ -48,7 +59,7 @@ MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
 
 
 def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, HOPPER=instructions(k_bytes=64))
+    error = refusal(monkeypatch, **instructions(k_bytes=64))
     assert error.what == (
         "k16 2 [Serial], m64 1 [Serial], M 64 [Mma], Ni 256 [Mma], K 32 [Mma] inside a k slice"
     )
@@ -56,7 +67,7 @@ def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, HOPPER=instructions(m=32))
+    error = refusal(monkeypatch, **instructions(m=32))
     assert "m64 2 [Serial], M 32 [Mma]" in error.what
     assert error.supported == MAIN_LOOP
 

@@ -17,7 +17,8 @@ from wsched.bench.method.problem import DTYPES, Problem, Shape
 from wsched.bench.peers.systems import Prepared
 from wsched.doors.fallback import interpret
 from wsched.front.known import import_fusion, recorded
-from wsched.fusion import TensorBinding
+from wsched.fusion import TensorBinding, the_matmul
+from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.run.arguments import new_result, torch_dtype
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -40,9 +41,10 @@ def problem_of(text: str, shape: Shape) -> Problem:
         raise UnsupportedError(f"measuring {len(fusion.outputs)} results", "one result")
     if not all(b.axes for b in fusion.inputs):
         raise UnsupportedError("measuring with inputs that are scalars", "tensors")
-    kind = fusion.tensor(fusion.mma.a).dtype.name
+    product = the_matmul(fusion)
+    kind = product.a.dtype.name
     dtype = next(word for word, name in DTYPES.items() if name == kind)
-    layout = ("n" if fusion.m_major else "t") + ("t" if fusion.n_major else "n")
+    layout = ("n" if product.m_major else "t") + ("t" if product.n_major else "n")
     return Problem(shape, dtype, layout)
 
 
@@ -63,7 +65,8 @@ class DefinitionOperands(Operands):
         self._fusion = import_fusion(text)
         self._wide = recorded(re.sub(r"DataType\.(BFloat16|Half)\b", "DataType.Float", text))
         shape = problem.shape
-        self._extents = {"M": shape.m, "N": shape.n, "K": shape.k, "1": 1}
+        self._extents = {ROWS: shape.m, COLS: shape.n, SUMMED: shape.k, "1": 1}
+        self._product = the_matmul(self._fusion)
         super().__init__(problem, sets, seed, device)
 
     def _set(self) -> tuple[Any, Any, Any]:
@@ -75,7 +78,7 @@ class DefinitionOperands(Operands):
     def _input(self, binding: TensorBinding) -> Any:
         """A tensor in memory as the definition says it."""
         fusion, order = self._fusion, list(binding.axes)
-        if "K" in order:
+        if binding.tensor in fusion.operands:
             order = [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
         dtype = torch_dtype(binding.dtype)
         drawn = self._torch.randn(
@@ -84,8 +87,8 @@ class DefinitionOperands(Operands):
             dtype=dtype,
             generator=self._draw,
         )
-        if binding.tensor == fusion.source(fusion.mma.b).name:
-            drawn *= self._extents["K"] ** -0.5
+        if binding.tensor == self._product.b.name:
+            drawn *= self._extents[SUMMED] ** -0.5
         return drawn.permute([order.index(axis) for axis in binding.axes])
 
     def _reference(self, index: int) -> Any:

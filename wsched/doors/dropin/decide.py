@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
-from lowering.target.hopper import HOPPER
-from lowering.target.targets import target_of_device
+from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.graph import MATMULS, Graph
 from wsched.doors.dropin.predict import Call, SegmentsCost, nvfuser_us, segments_us
@@ -212,7 +211,7 @@ def _device(inputs: Sequence[Any]) -> torch.device:
         raise UnsupportedError("an input of another type", "torch.Tensor and numbers")
     device: torch.device = tensors[0].device
     if not runs_on(device):
-        raise UnsupportedError(f"running on {device}", HOPPER.gpu)
+        raise UnsupportedError(f"running on {device}", gpus())
     return device
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsched.fusion import DataType, Fusion, PointwiseOp
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.fusion import DataType, Fusion, PointwiseOp, the_matmul
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -22,6 +24,7 @@ class Demands:
         m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
         computes: whether the epilogue does more than cast.
+        target: the GPU that it is for.
     """
 
     operand: DataType
@@ -30,17 +33,20 @@ class Demands:
     m_major: bool
     n_major: bool
     computes: bool
+    target: Target = DEFAULT
 
     @classmethod
-    def of(cls, fusion: Fusion) -> Demands:
-        """Those of an unscheduled fusion."""
+    def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
+        """Those of an unscheduled fusion; UnsupportedError unless it has one matrix product."""
+        product = the_matmul(fusion)
         return cls(
-            fusion.tensor(fusion.mma.a).dtype,
+            product.a.dtype,
             tuple(b.dtype for b in fusion.outputs),
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
-            fusion.m_major,
-            fusion.n_major,
+            product.m_major,
+            product.n_major,
             any(isinstance(e, PointwiseOp) for e in fusion.exprs),
+            target,
         )
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:

@@ -1,4 +1,4 @@
-"""Which matmul parameters are legal on Hopper, with a reason for each refusal."""
+"""Which matmul parameters are legal on a target, with a reason for each refusal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from math import gcd
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target import ptx
-from lowering.target.hopper import HOPPER
+from lowering.target.target import MmaFamily, Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.k_order import fixed_k_order
@@ -62,75 +63,78 @@ def shared_bytes(
     return stage, buffers + loaded * params.epilogue_input_stages
 
 
-def fitting_stages(stage: int, epilogue: int) -> int:
+def fitting_stages(stage: int, epilogue: int, target: Target = DEFAULT) -> int:
     """Stages of ``stage`` bytes that fit into shared memory beside the epilogue's buffers."""
-    return (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage
+    return (target.shared_bytes - BARRIER_BYTES - epilogue) // stage
 
 
-def register_candidates(fusion: Fusion, params: MatmulParams) -> tuple[RegisterPair, ...]:
+def register_candidates(
+    fusion: Fusion, params: MatmulParams, target: Target = DEFAULT
+) -> tuple[RegisterPair, ...]:
     """The register pairs (load, compute) that parameters stand for, in the order to try them.
 
     For ``"auto"`` these are the pairs that leave room for accumulators and epilogue, those with
     most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
     """
-    pairs = _pairs(params)
-    need = _accumulators(params) + _other_registers(Demands.of(fusion), params)
-    fitting = tuple(p for p in pairs if need <= _compute_registers(params, p))
+    pairs = _pairs(params, target)
+    need = _accumulators(params) + _other_registers(Demands.of(fusion, target), params)
+    fitting = tuple(p for p in pairs if need <= _compute_registers(params, p, target))
     return fitting or pairs[-1:]
 
 
-def settled(fusion: Fusion, params: MatmulParams) -> MatmulParams:
+def settled(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> MatmulParams:
     """Legal parameters with the first of their register pairs."""
-    return replace(params, num_registers=register_candidates(fusion, params)[0])
+    return replace(params, num_registers=register_candidates(fusion, params, target)[0])
 
 
-def require_legal(fusion: Fusion, params: MatmulParams) -> None:
+def require_legal(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> None:
     """Refuse parameters that are illegal or have no kernel.
 
     Raises:
         UnsupportedError: legal in nvFuser, but not built.
         ScheduleError: rule ``params``, with every reason; rule ``smem`` with the stages that fit.
     """
-    require_legal_for(Demands.of(fusion), params)
+    require_legal_for(Demands.of(fusion, target), params)
 
 
 def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     """The same for every fusion that demands this; raises as :func:`require_legal`."""
+    target = demands.target
     _refuse_contradiction(params)
     _refuse_unsupported(params)
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
-    reasons = check_params(params) or _fusion_reasons(demands, params)
+    reasons = check_params(params, target) or _fusion_reasons(demands, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     operand, results = demands.operand, demands.results
     inputs, n_major = demands.loaded(params), demands.n_major
     stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
-    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue)
+    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue, target)
     if stages > most:
         fitting = range(params.wgmma_in_flight + 1, most + 1)
         unloaded = replace(params, epilogue_input_stages=0)
         legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
         without = shared_bytes(unloaded, operand, *results, n_major=n_major)
-        if inputs and stages <= fitting_stages(*without):
+        if inputs and stages <= fitting_stages(*without, target):
             legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
             f"smem_circular_buffer_stage={stages}",
             f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
             f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
-            f"{_kib(HOPPER.shared_bytes)}",
+            f"{_kib(target.shared_bytes)}",
             tuple(legal),
         )
 
 
-def check_params(params: MatmulParams) -> Reasons:
+def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
     """All reasons why the parameters are illegal on any problem."""
     return _tile_reasons(params) or [
-        *_mma_reasons(params),
+        *_mma_reasons(params, target.mma),
         *_buffer_reasons(params),
-        *_register_reasons(params),
+        *_register_reasons(params, target),
         *_grid_reasons(params),
     ]
 
@@ -150,7 +154,8 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"swizzle spans of at least {ptx.NARROWEST_SWIZZLE} bytes"
         )
     accumulators, others = _accumulators(params), _other_registers(demands, params)
-    compute = _compute_registers(params, _pairs(params)[-1])
+    target = demands.target
+    compute = _compute_registers(params, _pairs(params, target)[-1], target)
     if accumulators + others > compute:
         reasons.append(
             f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
@@ -251,19 +256,19 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _mma_reasons(params: MatmulParams) -> Reasons:
+def _mma_reasons(params: MatmulParams, mma: MmaFamily) -> Reasons:
     macro, warp = params.mma_macro, params.tile_sizes.warp_tile
     reasons: Reasons = []
-    if (macro.m, macro.k) != (HOPPER.mma.m, HOPPER.mma.k_bytes // 2):
+    if (macro.m, macro.k) != (mma.m, mma.k_bytes // 2):
         reasons.append(f"{macro}: wgmma of 16-bit operands is m64 and k16")
-    if macro.n not in HOPPER.mma.n:
+    if macro.n not in mma.n:
         reasons.append(f"{macro}: wgmma's n is a multiple of 8 from 8 to 256")
-    if warp.m % HOPPER.mma.m:
-        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {HOPPER.mma.m}")
+    if warp.m % mma.m:
+        reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {mma.m}")
     if macro.n != warp.n:
         reasons.append(f"{macro} does not span the warp tile's n {warp.n}")
-    if warp.k % (HOPPER.mma.k_bytes // 2):
-        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {HOPPER.mma.k_bytes // 2}")
+    if warp.k % (mma.k_bytes // 2):
+        reasons.append(f"the tile's k {warp.k} is no multiple of wgmma's {mma.k_bytes // 2}")
     return reasons
 
 
@@ -301,13 +306,13 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _register_reasons(params: MatmulParams) -> Reasons:
+def _register_reasons(params: MatmulParams, target: Target) -> Reasons:
     threads = _threads(params)
     groups = threads // ptx.WARPGROUP
-    if threads > HOPPER.max_threads:
-        return [f"{groups} warpgroups are {threads} threads, a CTA has {HOPPER.max_threads}"]
-    entry = HOPPER.registers_at_entry(threads)
-    compute = _compute_registers(params, _pairs(params)[-1])
+    if threads > target.max_threads:
+        return [f"{groups} warpgroups are {threads} threads, a CTA has {target.max_threads}"]
+    entry = target.registers_at_entry(threads)
+    compute = _compute_registers(params, _pairs(params, target)[-1], target)
     total, macro = _accumulators(params), params.mma_macro
     single = macro.m * macro.n // ptx.WARPGROUP
     reasons: Reasons = []
@@ -328,18 +333,18 @@ def _threads(params: MatmulParams) -> int:
     return (params.warpgroups + int(params.warp_specialized)) * ptx.WARPGROUP
 
 
-def _pairs(params: MatmulParams) -> tuple[RegisterPair, ...]:
+def _pairs(params: MatmulParams, target: Target) -> tuple[RegisterPair, ...]:
     """The register pair of the parameters, or all for ``"auto"``, that with least compute first."""
     if not params.warp_specialized or params.num_registers is None:
         return (None,)
     if params.register_pair is not None:
         return (params.register_pair,)
-    return HOPPER.register_pairs(_threads(params))[::-1] or (None,)
+    return target.register_pairs(_threads(params))[::-1] or (None,)
 
 
-def _compute_registers(params: MatmulParams, pair: RegisterPair) -> int:
+def _compute_registers(params: MatmulParams, pair: RegisterPair, target: Target) -> int:
     """Registers of a thread of a compute warpgroup."""
-    return HOPPER.registers_at_entry(_threads(params)) if pair is None else pair[1]
+    return target.registers_at_entry(_threads(params)) if pair is None else pair[1]
 
 
 def _other_registers(demands: Demands, params: MatmulParams) -> int:
@@ -353,7 +358,7 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
     held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
     if demands.computes:
         held *= 2
-    blocks = params.tile_sizes.warp_tile.m // HOPPER.mma.m
+    blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, Special
-from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     Fusion,
     LoadStoreOpType,
@@ -24,6 +25,7 @@ from wsched.fusion import (
     ParallelType,
     Pipelined,
     WarpSpecialized,
+    the_matmul,
 )
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
@@ -56,33 +58,34 @@ class _Names:
     boxed: tuple[str, ...]
 
 
-def plan_matmul(fusion: Fusion, params: MatmulParams) -> Plan:
+def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Plan:
     """Schedule a canonical matmul fusion and prove the schedule; see :func:`schedule_matmul`."""
-    s = Schedule(fusion)
+    s = Schedule(fusion, target=target)
     schedule_onto(s, params)
     return s.plan()
 
 
-def schedule_matmul(fusion: Fusion, params: MatmulParams) -> Fusion:
+def schedule_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Fusion:
     """Schedule a canonical matmul fusion.
 
     Args:
         fusion: unscheduled, as :func:`wsched.importer.build_fusion` makes it.
         params: what kernel to build.
+        target: the GPU that it is for.
 
     Raises:
         ScheduleError: illegal parameters (rules ``params``, ``smem``).
         UnsupportedError: parameters for which there is no kernel.
     """
-    s = Schedule(fusion)
+    s = Schedule(fusion, target=target)
     schedule_onto(s, params)
     return s.fusion
 
 
 def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     """The same, by calls of a schedule that has none yet; raises as :func:`schedule_matmul`."""
-    require_legal(s.fusion, params)
-    params = settled(s.fusion, params)
+    require_legal(s.fusion, params, s.target)
+    params = settled(s.fusion, params, s.target)
     names = _cache(s, params)
     for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
@@ -100,7 +103,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
-    mma, outputs = s.fusion.mma, tuple(b.tensor for b in s.fusion.outputs)
+    mma, outputs = the_matmul(s.fusion).mma, tuple(b.tensor for b in s.fusion.outputs)
     loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
@@ -118,7 +121,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         matrices = s.tensor(output).dtype.bytes == 2
         s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
         s.set_memory_type(stored, MemoryType.Shared)
-    acc = s.fusion.mma.output
+    acc = the_matmul(s.fusion).mma.output
     order = [e.output for e in s.fusion.exprs]
     after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
     return _Names(loads, acc, inputs, after, boxed)
@@ -141,7 +144,7 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
     """
     tile, cluster = params.output_tile, params.cluster_dims
-    b = len(s.fusion.product_axes) - 2
+    b = len(the_matmul(s.fusion).outer)
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k
     if has_k:
@@ -267,8 +270,9 @@ def _tile_loops(params: MatmulParams) -> int:
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
     """``[cta, (tile), group, k, k16, m64 | M, N, K]``, the last three one wgmma."""
     _split_rows(s, tv, params)
-    s.split(tv, s.axis(tv, "Ki"), HOPPER.mma.k_bytes // 2, labels=("k16", "K"))
-    s.split(tv, s.axis(tv, "Mi"), HOPPER.mma.m, labels=("m64", "M"))
+    k = s.target.mma.k(the_matmul(s.fusion).a.dtype.element)
+    s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
+    s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
     inner = s.axis(tv, "k") + 1
     s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
     for axis in range(inner + 2, len(s.tensor(tv).loop)):
@@ -281,7 +285,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) 
     _split_columns(s, tv, params)
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
     if not boxed:
-        s.split(tv, s.axis(tv, "Mi"), HOPPER.mma.m, labels=("m64", "M"))
+        s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
 

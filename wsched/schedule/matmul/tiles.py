@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.fusion import DataType, Fusion
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.fusion import DataType, Fusion, the_matmul
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
 from wsched.schedule.matmul.limits import (
     chunk_columns,
@@ -70,31 +72,39 @@ class TileChoice:
         return f"{self.tile} {way}, {self.warpgroups} compute: {self.reason or 'legal'}"
 
 
-def tile_choices(fusion: Fusion, base: MatmulParams) -> Iterator[TileChoice]:
+def tile_choices(
+    fusion: Fusion, base: MatmulParams, target: Target = DEFAULT
+) -> Iterator[TileChoice]:
     """Every tile of :data:`TILE_M` x :data:`TILE_N` x :data:`TILE_K` in every partition.
 
     Args:
         fusion: unscheduled; its types, layouts and epilogue decide what fits.
         base: what the tile does not decide: cluster, wgmmas in flight, order of tiles and so on.
+        target: the GPU that they are for.
     """
     for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
-        yield tile_choice(fusion, base, GemmTile(m, n, k), *partition)
+        yield tile_choice(fusion, base, GemmTile(m, n, k), *partition, target)
 
 
 def tile_choice(
-    fusion: Fusion, base: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool
+    fusion: Fusion,
+    base: MatmulParams,
+    tile: GemmTile,
+    warpgroups: int,
+    ping_pong: bool,
+    target: Target = DEFAULT,
 ) -> TileChoice:
     """One of :func:`tile_choices`, of any size."""
-    params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong))
-    reason = _reason(fusion, params)
+    params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong), target)
+    reason = _reason(fusion, params, target)
     if not reason:
-        params = settled(fusion, params)
+        params = settled(fusion, params, target)
     return TileChoice(tile, warpgroups, ping_pong, params, reason)
 
 
-def _reason(fusion: Fusion, params: MatmulParams) -> str:
+def _reason(fusion: Fusion, params: MatmulParams, target: Target) -> str:
     try:
-        require_legal(fusion, params)
+        require_legal(fusion, params, target)
     except ScheduleError as e:
         return e.why
     except UnsupportedError as e:
@@ -117,14 +127,15 @@ def with_tile(
     )
 
 
-def _with_most_stages(fusion: Fusion, params: MatmulParams) -> MatmulParams:
+def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> MatmulParams:
     """``params`` with the stages that fit, or so many that the error says why none do."""
-    operand, results = fusion.tensor(fusion.mma.a).dtype, tuple(b.dtype for b in fusion.outputs)
+    matmul = the_matmul(fusion)
+    operand, results = matmul.a.dtype, tuple(b.dtype for b in fusion.outputs)
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
         tried = params if loaded else replace(params, epilogue_input_stages=0)
         inputs = loaded_types(fusion, tried)
-        found = fit_stages(tried, operand, results, inputs, wanted, fusion.n_major)
+        found = fit_stages(tried, operand, results, inputs, wanted, matmul.n_major, target)
         if found is not None:
             return found
     return _with_stages(replace(params, epilogue_stages=1), least)
@@ -137,6 +148,7 @@ def fit_stages(
     inputs: tuple[DataType, ...],
     least: int = LEAST_STAGES,
     n_major: bool = False,
+    target: Target = DEFAULT,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -147,12 +159,13 @@ def fit_stages(
         inputs: types of the matrices that TMA loads for the epilogue.
         least: stages that are worth having; None where fewer fit.
         n_major: whether B is N-major.
+        target: the GPU that it is for.
     """
     chunks = params.output_tile.n // chunk_columns(params, *results, *inputs)
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(tried, operand, *results, inputs=inputs, n_major=n_major)
-        stages = fitting_stages(*found)
+        stages = fitting_stages(*found, target)
         if stages >= least:
             return _with_stages(tried, min(stages, MAX_STAGES))
     return None

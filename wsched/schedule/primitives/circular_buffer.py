@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lowering.ground.expr import Const
-from lowering.target.hopper import HOPPER
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     CircularBuffer,
     CircularBufferType,
@@ -29,7 +30,12 @@ _IN_STAGE = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
 
 
 def circular_buffer(
-    fusion: Fusion, tv: str, stages: int, prefetch: int, type: CircularBufferType
+    fusion: Fusion,
+    tv: str,
+    stages: int,
+    prefetch: int,
+    type: CircularBufferType,
+    target: Target = DEFAULT,
 ) -> Fusion:
     """Load a tensor into a ring of stages, ahead of its use.
 
@@ -40,6 +46,7 @@ def circular_buffer(
         prefetch: how many steps the loads run ahead, less than ``stages``; ``stages - prefetch -
             1`` wgmma groups may be in flight before a stage is released.
         type: ``WarpSpecialized(on, num_registers, stage_slice_position)`` or ``Pipelined()``.
+        target: the GPU that the kernel is for.
 
     Legal if exactly one loop left of the slice position is serial (it steps through the stages),
     all loops right of it lie in one stage, and, with warp specialization, the tensor is not inlined
@@ -53,7 +60,7 @@ def circular_buffer(
     record = Record("circular_buffer", (tv, stages, prefetch, type))
     t = find(fusion, tv, record)
     new = replace(t, circular_buffer=CircularBuffer(stages, prefetch, type))
-    reasons = check_circular_buffer(fusion, t, new)
+    reasons = check_circular_buffer(fusion, t, new, target)
     refuse("circular_buffer", record, reasons, t, _legal(new))
     return fusion.updated((new,)).recorded(record)
 
@@ -64,7 +71,9 @@ def serial_left_of_slice(t: TensorView) -> tuple[int, ...]:
     return tuple(p for p, d in enumerate(left) if d.parallel is ParallelType.Serial)
 
 
-def check_circular_buffer(fusion: Fusion, t: TensorView, new: TensorView) -> Reasons:
+def check_circular_buffer(
+    fusion: Fusion, t: TensorView, new: TensorView, target: Target = DEFAULT
+) -> Reasons:
     """All reasons why ``circular_buffer`` would be illegal; ``new`` is ``t`` with the buffer."""
     b = new.circular_buffer
     loads = [x.name for x in fusion.loads]
@@ -78,10 +87,10 @@ def check_circular_buffer(fusion: Fusion, t: TensorView, new: TensorView) -> Rea
         reasons.append(f"{b.stages} stages make no ring, at least 2 do")
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
-    return reasons + _type_reasons(t, b.type) + _slice_reasons(new)
+    return reasons + _type_reasons(t, b.type, target) + _slice_reasons(new)
 
 
-def _type_reasons(t: TensorView, type: CircularBufferType) -> Reasons:
+def _type_reasons(t: TensorView, type: CircularBufferType, target: Target) -> Reasons:
     if isinstance(type, Pipelined):
         return []
     reasons: Reasons = []
@@ -93,7 +102,7 @@ def _type_reasons(t: TensorView, type: CircularBufferType) -> Reasons:
             "compute warpgroups"
         )
     for n in type.num_registers or ():
-        if (problem := HOPPER.count_problem(n)) is not None:
+        if (problem := target.count_problem(n)) is not None:
             reasons.append(f"{problem}, not {n}")
     if type.num_registers is not None and type.num_registers[0] > type.num_registers[1]:
         load, compute = type.num_registers

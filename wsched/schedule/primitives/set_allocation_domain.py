@@ -34,10 +34,10 @@ def set_allocation_domain(fusion: Fusion, tv: str, order: tuple[int, ...]) -> Fu
 
 def check_set_allocation_domain(fusion: Fusion, t: TensorView, order: tuple[int, ...]) -> Reasons:
     """All reasons why ``set_allocation_domain`` would be illegal."""
-    operands = [fusion.source(name).name for name in (fusion.mma.a, fusion.mma.b)]
     reasons: Reasons = []
-    if t.name not in operands:
-        reasons.append(f"{t.name} is no operand in global memory, those are {', '.join(operands)}")
+    if t.name not in fusion.operands:
+        names = ", ".join(fusion.operands)
+        reasons.append(f"{t.name} is no operand in global memory, those are {names}")
     if sorted(order, key=repr) != list(range(len(t.logical))):
         last = len(t.logical) - 1
         reasons.append(f"{order} does not name each dimension of {t.name}, 0 to {last}, once")

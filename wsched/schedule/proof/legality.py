@@ -27,6 +27,8 @@ from dataclasses import replace
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below, load_stops
 from wsched.schedule.proof.check_interval import check_interval
@@ -53,7 +55,9 @@ def load_relation(fusion: Fusion) -> LoadRelation:
     return load_relations(fusion)[0]
 
 
-def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple[LoadRelation, ...]:
+def load_relations(
+    fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT
+) -> tuple[LoadRelation, ...]:
     """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
@@ -64,7 +68,7 @@ def load_relations(fusion: Fusion, graph: TransformGraph | None = None) -> tuple
     graph = graph or TransformGraph(fusion)
     found: list[LoadRelation] = []
     mains: dict[int, tuple[Sides, LoadRelation]] = {}
-    for readers in find_sides(fusion, graph):
+    for readers in find_sides(fusion, graph, target):
         main = mains.get(readers.part)
         dealt = _dealt(readers.sides[0]) if main is None else None
         each = [_relation(s, *(main or ())) for s in readers.sides]

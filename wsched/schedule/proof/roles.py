@@ -7,7 +7,6 @@ from math import prod
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
-from lowering.target.hopper import HOPPER
 from lowering.target.ptx import WARPGROUP
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
 from wsched.schedule.proof.bounds import Guard
@@ -127,7 +126,7 @@ def _check_registers(sides: Sides, roles: int) -> None:
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
     threads = WARPGROUP * (roles + 1)
-    problem = HOPPER.register_pair_problem(threads, *kind.num_registers)
+    problem = sides.target.register_pair_problem(threads, *kind.num_registers)
     if problem:
-        legal = tuple(f"num_registers={pair}" for pair in HOPPER.register_pairs(threads))
+        legal = tuple(f"num_registers={pair}" for pair in sides.target.register_pairs(threads))
         raise sides.refuse("registers", problem, legal or ("num_registers=None",))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Special
+from lowering.target.target import Target
 from wsched.fusion import (
     CircularBuffer,
     Fusion,
@@ -48,6 +49,7 @@ class Sides:
     Args:
         fusion: the complete schedule.
         graph: its transform graph.
+        target: the GPU that it is for.
         loads: the tensors of the ring that are read, at least one.
         compute: the tensor that reads them.
         buffer: how they are circular-buffered, all alike.
@@ -56,6 +58,7 @@ class Sides:
 
     fusion: Fusion
     graph: TransformGraph
+    target: Target
     loads: tuple[TensorView, ...]
     compute: TensorView
     buffer: CircularBuffer
@@ -117,7 +120,7 @@ class Readers:
         return any(s.compute.sums for s in self.sides)
 
 
-def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Readers, ...]:
+def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[Readers, ...]:
     """What each part reads from each ring, from those that are read by a sum (an mma) first.
 
     Raises:
@@ -126,7 +129,12 @@ def find_sides(fusion: Fusion, graph: TransformGraph) -> tuple[Readers, ...]:
             are not filled in the same loops.
     """
     parts = find_parts(fusion)
-    found = [r for part in parts if part.fills for r in _readers(fusion, graph, parts, part.fills)]
+    found = [
+        r
+        for part in parts
+        if part.fills
+        for r in _readers(fusion, graph, target, parts, part.fills)
+    ]
     if not any(r.sums for r in found):
         wrote = _calls(fusion) or "no circular_buffer"
         raise ScheduleError("circular-buffer", wrote, _NO_LOADS)
@@ -138,7 +146,11 @@ def _calls(fusion: Fusion) -> str:
 
 
 def _readers(
-    fusion: Fusion, graph: TransformGraph, parts: tuple[Part, ...], names: tuple[str, ...]
+    fusion: Fusion,
+    graph: TransformGraph,
+    target: Target,
+    parts: tuple[Part, ...],
+    names: tuple[str, ...],
 ) -> Iterator[Readers]:
     """The parts that read a ring, with the tensors that do, in topological order."""
     ring = tuple(fusion.tensor(name) for name in names)
@@ -148,7 +160,7 @@ def _readers(
         read = tuple(t for t in ring if t.name in inputs_of(e))
         if read:
             at = next(n for n, part in enumerate(parts) if e.output in part.tensors)
-            sides = Sides(fusion, graph, read, fusion.tensor(e.output), buffer, ring)
+            sides = Sides(fusion, graph, target, read, fusion.tensor(e.output), buffer, ring)
             by_part.setdefault(at, []).append(sides)
     for at, found in by_part.items():
         _check_alike(found[0])

@@ -1,0 +1,137 @@
+"""Matrix products of a fusion, and what each of their dimensions is to them.
+
+A dimension has its role by who has it: A, B, or both, and whether the product is summed over it.
+So operands that change places exchange M and N, and nothing else has to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion.domain import IterDomain
+from wsched.fusion.expr import MmaOp
+from wsched.fusion.fusion import Fusion
+from wsched.fusion.tensor import TensorView
+from wsched.fusion.types import IterType
+
+__all__ = ["Product", "Role", "product_of", "products", "the_matmul"]
+
+
+class Role(Enum):
+    """What a dimension is to ``D[batch, m, n] = sum over k of A[batch, m, k] * B[batch, n, k]``."""
+
+    Batch = "batch"
+    M = "M"
+    N = "N"
+    K = "K"
+
+
+_ROLES = {
+    (True, True, False): Role.Batch,
+    (True, False, False): Role.M,
+    (False, True, False): Role.N,
+    (True, True, True): Role.K,
+}
+"""By whether A has a dimension, B has it, and it is summed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product.
+
+    Args:
+        mma: the expression.
+        a: the input of the fusion that A is a view or copy of.
+        b: that of B.
+        dims: dimensions of what it writes, outermost first, those that it sums over included.
+        roles: of each of them.
+    """
+
+    mma: MmaOp
+    a: TensorView
+    b: TensorView
+    dims: tuple[IterDomain, ...]
+    roles: tuple[Role, ...]
+
+    def of(self, role: Role) -> tuple[IterDomain, ...]:
+        """The dimensions of a role, outermost first."""
+        return tuple(d for d, r in zip(self.dims, self.roles, strict=True) if r is role)
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Names of the extents of a role, outermost first."""
+        return tuple(str(d.extent) for d in self.of(role))
+
+    @property
+    def rows(self) -> IterDomain:
+        """The innermost dimension of A alone: what a tile has rows of."""
+        return self.of(Role.M)[-1]
+
+    @property
+    def cols(self) -> IterDomain:
+        """The innermost dimension of B alone: what a tile has columns of."""
+        return self.of(Role.N)[-1]
+
+    @property
+    def outer(self) -> tuple[IterDomain, ...]:
+        """The dimensions that say which matrix: all that are neither rows, columns nor summed."""
+        inside = {self.rows.id, self.cols.id, *(d.id for d in self.of(Role.K))}
+        return tuple(d for d in self.dims if d.id not in inside)
+
+    @property
+    def m_major(self) -> bool:
+        """Whether A lies in memory with another dimension than K contiguous."""
+        return self._apart(self.a)
+
+    @property
+    def n_major(self) -> bool:
+        """Whether B does."""
+        return self._apart(self.b)
+
+    def _apart(self, operand: TensorView) -> bool:
+        return str(operand.in_memory[-1].extent) not in self.names(Role.K)
+
+
+def product_of(fusion: Fusion, mma: MmaOp) -> Product:
+    """The product of an expression.
+
+    Raises:
+        UnsupportedError: a dimension that is no part of a matrix product.
+    """
+    a, b, made = (fusion.tensor(name) for name in (mma.a, mma.b, mma.output))
+    roles = []
+    for left, right, d in zip(a.stored, b.stored, made.logical, strict=True):
+        has = (left.iter_type is not IterType.Broadcast, right.iter_type is not IterType.Broadcast)
+        role = _ROLES.get((*has, d.iter_type is IterType.Reduction))
+        if role is None:
+            whose = "neither operand has" if not any(has) else "one operand has"
+            raise UnsupportedError(
+                f"{d.label} of {made.name} = {mma}, which {whose}",
+                "sums over dimensions of both operands, results of those of either",
+            )
+        roles.append(role)
+    return Product(mma, fusion.source(mma.a), fusion.source(mma.b), made.logical, tuple(roles))
+
+
+def products(fusion: Fusion) -> tuple[Product, ...]:
+    """All matrix products, in topological order; raises as :func:`product_of`."""
+    return tuple(product_of(fusion, e) for e in fusion.mmas)
+
+
+def the_matmul(fusion: Fusion) -> Product:
+    """The one matrix product of a fusion, for what is made for a single matmul.
+
+    Raises:
+        UnsupportedError: there is none, or there are several.
+    """
+    found = products(fusion)
+    if len(found) != 1:
+        made = ", ".join(p.mma.output for p in found)
+        raise UnsupportedError(
+            f"a fusion with {len(found)} matrix products ({made})" if found
+            else "a fusion without a matrix product",
+            "one of them",
+            "Schedule it call by call, by the names of its tensors" if found else "",
+        )  # fmt: skip
+    return found[0]
