@@ -120,12 +120,7 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         else:
             body.append(stmt)
     arrays = (array for b in rings for array in (b.full, b.empty))
-    return replace(
-        kernel,
-        circular_buffers=(),
-        mbarriers=(*kernel.mbarriers, *arrays),
-        body=tuple(body),
-    )
+    return replace(kernel.undeclare(CircularBuffer).declare(*arrays), body=tuple(body))
 
 
 @dataclass(frozen=True, slots=True)

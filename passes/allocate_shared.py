@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.kernel import Kernel, SharedBuffer, Storage
 from lowering.kernel.nodes import TmaLoad
 from lowering.kernel.visit import walk
 from lowering.target import ptx
@@ -40,7 +40,7 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: a stage that breaks the swizzle alignment, or more than fits.
     """
     at = 0
-    shared = []
+    placed: list[Storage] = []
     for buffer in kernel.shared:
         atom = ptx.SWIZZLE_ROWS * buffer.swizzle.value or ptx.SWIZZLE_ATOM
         if buffer.stage_bytes % atom:
@@ -52,19 +52,17 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
                 (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
             )
         at = -(-at // ptx.SWIZZLE_ATOM) * ptx.SWIZZLE_ATOM
-        shared.append(replace(buffer, offset=at))
+        placed.append(replace(buffer, offset=at))
         at += buffer.stages * buffer.stage_bytes
-    mbarriers = []
     for array in kernel.mbarriers:
-        mbarriers.append(replace(array, offset=at))
+        placed.append(replace(array, offset=at))
         at += array.stages * ptx.MBARRIER_BYTES
-    words = []
     for word in kernel.words:
-        words.append(replace(word, offset=at))
+        placed.append(replace(word, offset=at))
         at += word.bytes
     if at > kernel.target.shared_bytes:
         _refuse(kernel, at)
-    return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers), words=tuple(words))
+    return kernel.redeclare(*placed)
 
 
 def _refuse(kernel: Kernel, total: int) -> None:

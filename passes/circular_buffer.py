@@ -59,8 +59,8 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
     for ring in kernel.circular_buffers:
         _check(ring)
         stages |= dict.fromkeys(ring.buffers, ring.stages)
-    shared = tuple(replace(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
-    return replace(kernel, shared=shared, body=_steps(kernel, kernel.body))
+    shared = (replace(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
+    return replace(kernel.redeclare(*shared), body=_steps(kernel, kernel.body))
 
 
 def _check(ring: CircularBuffer) -> None:

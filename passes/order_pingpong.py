@@ -148,8 +148,7 @@ def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
         return replace(r, body=_Turns(ring, order, r.group, _of_groups(r)).role(r.body))
 
-    kernel = replace(kernel, named_barriers=(*kernel.named_barriers, order))
-    return map_roles(kernel, role)
+    return map_roles(kernel.declare(order), role)
 
 
 def _of_groups(role: Role) -> dict[Var, Expr]:

@@ -110,7 +110,7 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """
     for queue in kernel.tile_queues:
         kernel = _Queue.of(kernel, queue).placed(kernel)
-    return replace(kernel, tile_queues=())
+    return kernel.undeclare(TileQueue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +147,8 @@ class _Queue:
         body = rewrite(kernel.body, self.lowered)
         init = self.each("init", lambda bar, n: MBarrierInit(bar, n), FenceMBarrierInit())
         inval = self.each("inval", lambda bar, n: MBarrierInval(bar))
-        return replace(
-            kernel,
-            body=(init, *body, inval),
-            counters=(*kernel.counters, self.counter),
-            words=(*kernel.words, self.words),
-            mbarriers=(*kernel.mbarriers, self.full, self.empty),
-        )
+        kernel = kernel.declare(self.full, self.empty, self.counter, self.words)
+        return replace(kernel, body=(init, *body, inval))
 
     def each(self, what: str, make: _Make, *behind: Stmt) -> Stmt:
         """One thread does something with every barrier of the queue."""

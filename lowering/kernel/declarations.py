@@ -15,6 +15,7 @@ from lowering.kernel.kernel import (
     MBarrierArray,
     NamedBarrierArray,
     SharedBuffer,
+    Storage,
     TensorMap,
     TileQueue,
     TraceBuffer,
@@ -188,8 +189,7 @@ class Declarations(Lexer):
         return TileQueue(name, *numbers)
 
 
-DECLARATIONS: dict[str, Callable[[Any], Any]] = {
-    "param": Declarations.scalar,
+DECLARATIONS: dict[str, Callable[[Any], Storage]] = {
     "tensormap": Declarations.tensor_map,
     "global": Declarations.global_tensor,
     "shared": Declarations.shared_buffer,

@@ -17,7 +17,7 @@ from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
 
-__all__ = ["ENTRY", "PROMOTIONS", "GlobalTensor", "SharedBuffer", "TensorMap"]
+__all__ = ["ENTRY", "PROMOTIONS", "Declared", "GlobalTensor", "SharedBuffer", "TensorMap"]
 
 PROMOTIONS = (0, 64, 128, 256)
 """Bytes that a tensor map may make the L2 fetch at once (PTX ISA, CUtensorMapL2promotion)."""
@@ -30,7 +30,14 @@ ENTRY = Var("entry")
 Index = TypeVar("Index", int, Expr)
 
 
-class _InMemory:
+class Declared:
+    """A declaration of a kernel; ``FILLED`` are the fields that passes fill."""
+
+    __slots__ = ()
+    FILLED: ClassVar[Filled] = ()
+
+
+class _InMemory(Declared):
     """A declaration whose ``sizes`` are those of a tensor in global memory, outermost first."""
 
     __slots__ = ()
@@ -141,7 +148,7 @@ class GlobalTensor(_InMemory):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedBuffer:
+class SharedBuffer(Declared):
     """``stages`` tiles of ``shape`` in dynamic shared memory.
 
     A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored line

@@ -16,7 +16,7 @@ from dataclasses import fields
 from lowering.ground.expr import Expr, ScalarType, Var, children, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Elect, For, Let
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import CircularBuffer, Kernel, TileQueue, TraceBuffer
 from lowering.kernel.lexer import NUMBER_NAMES
 from lowering.kernel.nodes import (
     Body,
@@ -196,10 +196,10 @@ class _Verifier:
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
-        if ring is not None and ring not in {r.name for r in self.kernel.circular_buffers}:
+        if ring is not None and self.kernel.find(CircularBuffer, ring) is None:
             yield f"no circular buffer named {ring}"
         queue = getattr(stmt, "queue", None)
-        if queue is not None and queue not in {q.name for q in self.kernel.tile_queues}:
+        if queue is not None and self.kernel.find(TileQueue, queue) is None:
             yield f"no tile queue named {queue}"
 
     def fragment(
@@ -215,12 +215,12 @@ class _Verifier:
             yield from self.consume(value.name)
 
     def stamp(self, stmt: Stamp) -> Iterator[str]:
-        traces = {t.name: t.events for t in self.kernel.traces}
-        if stmt.buffer not in traces:
+        trace = self.kernel.find(TraceBuffer, stmt.buffer)
+        if trace is None:
             yield f"no trace buffer named {stmt.buffer}"
             return
         for what, found, legal in (
-            ("event", stmt.event, traces[stmt.buffer]),
+            ("event", stmt.event, trace.events),
             ("phase", stmt.phase, PHASES),
             ("clock", stmt.clock, CLOCKS),
         ):

@@ -206,12 +206,7 @@ class Names:
     def __init__(self, kernel: Kernel) -> None:
         self._taken = {p.name for p in kernel.params}
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
-        for storage in (
-            kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-            kernel.circular_buffers, kernel.globals, kernel.traces, kernel.counters,
-            kernel.workspaces, kernel.words, kernel.tile_queues,
-        ):  # fmt: skip
-            self._taken |= {x.name for x in storage}
+        self._taken |= {s.name for s in kernel.storage}
         self._taken |= {stride for g in kernel.globals for stride in g.strides}
 
     def new(self, base: str) -> str:
