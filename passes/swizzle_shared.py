@@ -116,7 +116,7 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
 
 def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     """(CTAs that load the tile together, distance of their ranks)."""
-    for ring in kernel.circular_buffers:
+    for ring in kernel.rings:
         if buffer in ring.buffers:
             return ring.share(buffer)
     return 1, 1

@@ -89,7 +89,6 @@ class Emitter:
             ("trace", kernel.traces),
             ("counter", kernel.counters),
             ("workspace", kernel.workspaces),
-            ("word", kernel.words),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)

@@ -10,14 +10,12 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
     KINDS,
-    CircularBuffer,
     CounterArray,
     MBarrierArray,
     NamedBarrierArray,
+    Ring,
     Storage,
-    TileQueue,
     TraceBuffer,
-    WordArray,
     Workspace,
 )
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
@@ -25,9 +23,8 @@ from lowering.target.hopper import HOPPER
 from lowering.target.target import Target
 
 __all__ = [
-    "CircularBuffer", "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray",
-    "NamedBarrierArray", "SharedBuffer", "Storage", "TensorMap", "TileQueue", "TraceBuffer",
-    "WordArray", "Workspace",
+    "CounterArray", "GlobalTensor", "Kernel", "MBarrierArray", "NamedBarrierArray", "Ring",
+    "SharedBuffer", "Storage", "TensorMap", "TraceBuffer", "Workspace",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Storage)
@@ -117,9 +114,9 @@ class Kernel:
         return self.of(NamedBarrierArray)
 
     @property
-    def circular_buffers(self) -> tuple[CircularBuffer, ...]:
-        """Its circular buffers."""
-        return self.of(CircularBuffer)
+    def rings(self) -> tuple[Ring, ...]:
+        """Its rings."""
+        return self.of(Ring)
 
     @property
     def traces(self) -> tuple[TraceBuffer, ...]:
@@ -136,16 +133,6 @@ class Kernel:
         """Its workspaces."""
         return self.of(Workspace)
 
-    @property
-    def words(self) -> tuple[WordArray, ...]:
-        """Its arrays of words."""
-        return self.of(WordArray)
-
-    @property
-    def tile_queues(self) -> tuple[TileQueue, ...]:
-        """Its tile queues."""
-        return self.of(TileQueue)
-
     def global_tensor(self, name: str) -> GlobalTensor:
         """The global tensor of that name."""
         return self.named(GlobalTensor, name)
@@ -158,17 +145,13 @@ class Kernel:
         """The shared buffer of that name."""
         return self.named(SharedBuffer, name)
 
-    def ring(self, name: str) -> CircularBuffer:
-        """The circular buffer of that name."""
-        return self.named(CircularBuffer, name)
+    def ring(self, name: str) -> Ring:
+        """The ring of that name."""
+        return self.named(Ring, name)
 
     def mbarrier(self, name: str) -> MBarrierArray:
         """The mbarrier array of that name."""
         return self.named(MBarrierArray, name)
-
-    def tile_queue(self, name: str) -> TileQueue:
-        """The tile queue of that name."""
-        return self.named(TileQueue, name)
 
     def trace(self, name: str) -> TraceBuffer:
         """The trace buffer of that name."""
@@ -185,9 +168,8 @@ class Kernel:
     @property
     def shared_bytes(self) -> int:
         """Bytes of dynamic shared memory, without the 1024 that aligning its base may cost."""
-        ends = [b.offset + b.stages * b.stage_bytes for b in self.shared if b.offset is not None]
-        ends += [b.offset + 8 * b.stages for b in self.mbarriers if b.offset is not None]
-        ends += [w.offset + w.bytes for w in self.words if w.offset is not None]
+        placed: tuple[SharedBuffer | MBarrierArray, ...] = (*self.shared, *self.mbarriers)
+        ends = (s.offset + s.stages * s.stage_bytes for s in placed if s.offset is not None)
         return max(ends, default=0)
 
 

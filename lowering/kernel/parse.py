@@ -33,7 +33,6 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
-    WordRef,
 )
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
@@ -48,7 +47,7 @@ _PLAIN: dict[str, type[Stmt]] = {
 }
 
 
-_ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef, WordRef)
+_ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef)
 """What is written as a name and one index."""
 
 

@@ -12,10 +12,11 @@ from typing import ClassVar
 from lowering.ground.expr import Expr
 from lowering.kernel.tensors import Declared, GlobalTensor, SharedBuffer, TensorMap
 from lowering.kernel.traits import PLACED, Filled
+from lowering.target.ptx import MBARRIER_BYTES
 
 __all__ = [
-    "KINDS", "CircularBuffer", "CounterArray", "MBarrierArray", "NamedBarrierArray", "Storage",
-    "TileQueue", "TraceBuffer", "WordArray", "Workspace",
+    "KINDS", "CounterArray", "MBarrierArray", "NamedBarrierArray", "Ring", "Storage",
+    "TraceBuffer", "Workspace",
 ]  # fmt: skip
 
 
@@ -31,6 +32,16 @@ class MBarrierArray(Declared):
     stages: int
     arrivals: int
     offset: int | None = None
+
+    @property
+    def align(self) -> int:
+        """Bytes that its place is a multiple of."""
+        return MBARRIER_BYTES
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one mbarrier."""
+        return MBARRIER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +59,34 @@ class NamedBarrierArray(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class CircularBuffer(Declared):
-    """The shared buffers that one load step fills together.
+class Ring(Declared):
+    """Buffers whose stages some roles fill and others drain, one after the other, round and round.
 
-    ``groups`` compute warpgroups read from it; each step is read by ``consumers`` of them (all in
-    a cooperative kernel, one in ping-pong). ``in_flight`` wgmma groups stay pending when a step's
-    successor starts, so a step is released that many steps late and ``stages > in_flight``.
+    A step fills one stage of every buffer; step ``m`` has stage ``m % stages``. Who fills and who
+    drains is what the roles do between ``produce`` or ``consume`` and the next: TMA, ``cp.async``
+    or stores on one side, wgmma or loads on the other. Several roles may fill a step together, and
+    every role that reads from the ring reads every step, except that the warpgroups of a role with
+    a group index form ``teams`` which take steps in turn (two in ping-pong).
 
-    With ``prefetch`` > 0 the consumers fill the buffer themselves, that many steps ahead; with 0 a
+    ``in_flight`` wgmma groups stay pending when a step's successor starts, so a step is released
+    that many steps late and ``stages > in_flight``.
+
+    With ``prefetch`` > 0 the consumers fill the buffers themselves, that many steps ahead; with 0 a
     role of its own does.
 
     In a cluster, ``shares`` has a pair (count, stride) for each buffer: ``count`` CTAs whose ranks
-    differ by multiples of ``stride`` load the same tile, each a slice that it multicasts to all.
+    differ by multiples of ``stride`` load the same tile, each a slice that it multicasts to all. A
+    ``remote`` ring is filled by the first CTA of the cluster for all of them.
     """
 
     name: str
     buffers: tuple[str, ...]
     stages: int
-    groups: int
-    consumers: int
+    teams: int = 1
     in_flight: int = 0
     shares: tuple[tuple[int, int], ...] = ()
     prefetch: int = 0
+    remote: bool = False
 
     @property
     def multicast(self) -> bool:
@@ -130,45 +147,14 @@ class Workspace(Declared):
     count: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class WordArray(Declared):
-    """``count`` words of 32 bits in shared memory; ``offset`` in bytes, None until
-    ``allocate_shared``.
-    """
-
-    FILLED: ClassVar[Filled] = PLACED
-    name: str
-    count: int
-    offset: int | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Size in bytes."""
-        return 4 * self.count
-
-
-@dataclass(frozen=True, slots=True)
-class TileQueue(Declared):
-    """A circular buffer of tile numbers, a word each, from one warp of the cluster to all its CTAs.
-
-    Every load warp reads each entry. Of ``groups`` compute warpgroups ``consumers`` read it: all,
-    or one in turn.
-    """
-
-    name: str
-    stages: int
-    groups: int
-    consumers: int
-
-
 Storage = (
-    TensorMap | GlobalTensor | SharedBuffer | MBarrierArray | NamedBarrierArray | CircularBuffer
-    | TraceBuffer | CounterArray | Workspace | WordArray | TileQueue
+    TensorMap | GlobalTensor | SharedBuffer | MBarrierArray | NamedBarrierArray | Ring
+    | TraceBuffer | CounterArray | Workspace
 )  # fmt: skip
 """Whatever a kernel declares beside its scalar parameters."""
 
 KINDS: tuple[type[Storage], ...] = (
-    TensorMap, GlobalTensor, SharedBuffer, MBarrierArray, NamedBarrierArray, CircularBuffer,
-    TraceBuffer, CounterArray, Workspace, WordArray, TileQueue,
+    TensorMap, GlobalTensor, SharedBuffer, MBarrierArray, NamedBarrierArray, Ring,
+    TraceBuffer, CounterArray, Workspace,
 )  # fmt: skip
 """The kinds in the order in which a kernel that passes made declares them."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from lowering.ground.expr import Expr
 from lowering.kernel.storage import (
-    CircularBuffer,
     CounterArray,
     MBarrierArray,
     NamedBarrierArray,
+    Ring,
     Storage,
-    TileQueue,
     TraceBuffer,
-    WordArray,
     Workspace,
 )
 from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, SharedBuffer, TensorMap
@@ -35,18 +33,14 @@ def print_storage(declared: Storage) -> str:
         case NamedBarrierArray(name, count, threads, base):
             first = "" if base is None else f" id {base}"
             return f"named_barrier {name}[{count}]{first} threads {threads}"
-        case CircularBuffer():
-            return _circular_buffer(declared)
+        case Ring():
+            return _ring(declared)
         case TraceBuffer(name, slots, events):
             return f"trace {name}[{slots}]({', '.join(events)})"
         case CounterArray(name, count):
             return f"counter {name}[{count}]"
         case Workspace(name, rows, cols, count):
             return f"workspace {name}: f32[{count}][{rows}x{cols}]"
-        case WordArray(name, length, offset):
-            return f"word {name}[{length}]{_at(offset)}"
-        case TileQueue(name, stages, groups, consumers):
-            return f"tile_queue {name} stages {stages} groups {groups} consumers {consumers}"
 
 
 def print_indices(indices: tuple[Expr, ...]) -> str:
@@ -68,12 +62,14 @@ def _tensor_map(t: TensorMap) -> str:
     return f"tensormap {name}: {kind}{box}{clipped}{_swizzle(t)}{promoted}"
 
 
-def _circular_buffer(c: CircularBuffer) -> str:
-    counts = f"stages {c.stages} groups {c.groups} consumers {c.consumers}"
-    shares = "".join(f" {count}x{stride}" for count, stride in c.shares)
-    head = f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
-    ahead = f" prefetch {c.prefetch}" if c.prefetch else ""
-    return head + (f" shares{shares}" if shares else "") + ahead
+def _ring(r: Ring) -> str:
+    text = f"ring {r.name}({', '.join(r.buffers)}) stages {r.stages}"
+    text += f" teams {r.teams}" if r.teams != 1 else ""
+    text += f" in_flight {r.in_flight}" if r.in_flight else ""
+    text += " shares" if r.shares else ""
+    text += "".join(f" {count}x{stride}" for count, stride in r.shares)
+    text += f" prefetch {r.prefetch}" if r.prefetch else ""
+    return text + " remote" * r.remote
 
 
 def _swizzle(t: TensorMap | SharedBuffer) -> str:

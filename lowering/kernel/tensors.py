@@ -16,6 +16,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
+from lowering.target.ptx import SWIZZLE_ATOM
 
 __all__ = ["ENTRY", "PROMOTIONS", "Declared", "GlobalTensor", "SharedBuffer", "TensorMap"]
 
@@ -184,6 +185,13 @@ class SharedBuffer(Declared):
     def box_cols(self) -> int:
         """Columns of one box: the swizzle span, or all of them without a swizzle."""
         return self.swizzle.value // self.dtype.bytes or self.cols
+
+    @property
+    def align(self) -> int:
+        """Bytes that its place is a multiple of: where the pattern of a swizzle begins, or, of
+        tiles below 16 bytes, which threads take word by word, those of an element.
+        """
+        return SWIZZLE_ATOM if self.stage_bytes >= 16 else self.dtype.bytes
 
     @property
     def stage_bytes(self) -> int:

@@ -29,7 +29,6 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
-    WordRef,
 )
 from lowering.kernel.parse import parse_kernel
 from lowering.kernel.storage_text import print_entry, print_indices, print_storage
@@ -166,7 +165,7 @@ def _operand(value: object) -> str:
             return f"{name}{print_entry(entry)}"
         case MBarrierRef(name, index) | NamedBarrierRef(name, index):
             return f"{name}[{index}]"
-        case CounterRef(name, index) | PartialRef(name, index) | WordRef(name, index):
+        case CounterRef(name, index) | PartialRef(name, index):
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

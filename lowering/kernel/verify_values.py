@@ -13,7 +13,7 @@ from dataclasses import fields
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
 from lowering.ground.layouts import BLOCK_ROWS, operand_layout
-from lowering.ground.types import FragmentType
+from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
 from lowering.kernel.memory import CACHE_POLICIES
@@ -29,9 +29,11 @@ from lowering.kernel.nodes import (
     GmemRef,
     LdMatrix,
     LdShared,
+    LdWord,
     MapRef,
     MmaTile,
     Stmt,
+    StWord,
     TmaLoad,
     TmaStore,
     Wgmma,
@@ -89,6 +91,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _partial(kernel, out, src.array)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
+        case LdWord(src=ref) | StWord(dst=ref):
+            yield from _word(stmt, kernel.find(SharedBuffer, ref.buffer))
         case MmaTile() | Wgmma():
             yield from _operands(kernel, stmt)
         case Atom():
@@ -98,6 +102,15 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+
+
+def _word(stmt: LdWord | StWord, buffer: SharedBuffer | None) -> Iterator[str]:
+    if buffer is None:
+        return
+    if buffer.dtype is not DType.S32:
+        yield f"{stmt.OP} takes elements of s32, {buffer.name} holds {buffer.dtype.value}"
+    if buffer.swizzle is not Swizzle.NONE:
+        yield f"{stmt.OP} takes buffers without a swizzle, {buffer.name} has {buffer.swizzle.value}"
 
 
 def _atom(stmt: Atom) -> Iterator[str]:

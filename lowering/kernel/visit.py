@@ -10,7 +10,7 @@ from lowering.ground.expr import Binary, Expr, Select, Var, substitute
 from lowering.kernel.control import Carry, Elect, For, If, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
-from lowering.kernel.sync import WaitFull
+from lowering.kernel.ring import WaitFull
 
 __all__ = [
     "Names",
@@ -140,7 +140,7 @@ def expressions(stmt: Stmt) -> list[Expr]:
 
 
 def consumes(body: Body, ring: str) -> bool:
-    """Whether ``body`` waits for steps of a circular buffer, at any depth."""
+    """Whether ``body`` waits for steps of a ring, at any depth."""
     return any(isinstance(s, WaitFull) and s.ring == ring for s in walk(body))
 
 

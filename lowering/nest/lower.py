@@ -62,16 +62,17 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         plan, plan.parts[plan.edges[0].consumer], rings, work, accumulators, parts
     )
     loads = [load_section(plan, e, work) for e in plan.edges]
-    queues = (work.queue,) if isinstance(work, FromQueue) else ()
+    queue, words = ((work.queue,), (work.word,)) if isinstance(work, FromQueue) else ((), ())
     if isinstance(work, FromQueue):
         loads.append(work.fetch_section(relation.registers[0]))
     storage = (
         *tensor_maps(fusion),
         *global_tensors(fusion, vector),
         *(shared_buffer(fusion, graph, t) for t in fusion.loads),
+        *words,
         *(ring(plan, e) for e in plan.edges),
+        *queue,
         *(() if parts is None else (parts.flags, parts.workspace)),
-        *queues,
     )
     return Kernel(
         name=name,

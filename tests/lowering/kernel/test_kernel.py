@@ -11,10 +11,10 @@ from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Const, Var
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.kernel import (
-    CircularBuffer,
     Kernel,
     MBarrierArray,
     NamedBarrierArray,
+    Ring,
     SharedBuffer,
 )
 from lowering.kernel.nodes import GmemRef, SmemRef
@@ -116,7 +116,7 @@ def test_shared_bytes() -> None:
 
 
 def test_shares_of_a_cluster() -> None:
-    alone = CircularBuffer("r", ("a", "b"), 4, 2, 2)
-    shared = CircularBuffer("r", ("a", "b"), 4, 2, 2, shares=((2, 1), (1, 2)))
+    alone = Ring("r", ("a", "b"), 4)
+    shared = Ring("r", ("a", "b"), 4, shares=((2, 1), (1, 2)))
     assert (alone.multicast, alone.share("b")) == (False, (1, 1))
     assert (shared.multicast, shared.share("a"), shared.share("b")) == (True, (2, 1), (1, 2))
