@@ -288,7 +288,7 @@ def test_a_product_onto_another() -> None:
 
 
 RELEASED = """
-circular_buffer slow(C_s) stages 2 groups 1 consumers 1 in_flight 0
+ring slow(C_s) stages 2
 """
 
 
