@@ -45,7 +45,7 @@ def allocate_named_barriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
             array = replace(array, base=base)
             taken |= set(range(base, base + array.count))
         placed.append(array)
-    return replace(kernel, named_barriers=tuple(placed))
+    return kernel.redeclare(*placed)
 
 
 def _free(count: int, taken: set[int], limit: int) -> int | None:

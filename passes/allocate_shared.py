@@ -3,8 +3,8 @@
 Requires: swizzles and stage counts are final; all mbarriers exist.
 Guarantees: each buffer starts on a 1024-byte boundary and each of its stages where the pattern of
 its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones);
-mbarriers follow, 8 bytes each, then words of 4; the sum fits the
-227 KiB that a CTA may have.
+mbarriers follow, 8 bytes each, then buffers of single words; the sum fits the 227 KiB that a CTA
+may have.
 
 Last of the passes that add storage.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
 from lowering.kernel.nodes import TmaLoad
 from lowering.kernel.visit import walk
 from lowering.target import ptx
@@ -40,31 +40,32 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: a stage that breaks the swizzle alignment, or more than fits.
     """
     at = 0
-    shared = []
-    for buffer in kernel.shared:
-        atom = ptx.SWIZZLE_ROWS * buffer.swizzle.value or ptx.SWIZZLE_ATOM
-        if buffer.stage_bytes % atom:
-            tile = "x".join(map(str, buffer.shape))
-            raise ScheduleError(
-                "smem",
-                f"shared tile {buffer.name} of {tile} {buffer.dtype.value}",
-                f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
-                (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
-            )
-        at = -(-at // ptx.SWIZZLE_ATOM) * ptx.SWIZZLE_ATOM
-        shared.append(replace(buffer, offset=at))
-        at += buffer.stages * buffer.stage_bytes
-    mbarriers = []
-    for array in kernel.mbarriers:
-        mbarriers.append(replace(array, offset=at))
-        at += array.stages * ptx.MBARRIER_BYTES
-    words = []
-    for word in kernel.words:
-        words.append(replace(word, offset=at))
-        at += word.bytes
+    placed: list[Storage] = []
+    stored: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
+    for s in sorted(stored, key=lambda s: -s.align):
+        if isinstance(s, SharedBuffer):
+            _check(s)
+        at = -(-at // s.align) * s.align
+        placed.append(replace(s, offset=at))
+        at += s.stages * s.stage_bytes
     if at > kernel.target.shared_bytes:
         _refuse(kernel, at)
-    return replace(kernel, shared=tuple(shared), mbarriers=tuple(mbarriers), words=tuple(words))
+    return kernel.redeclare(*placed)
+
+
+def _check(buffer: SharedBuffer) -> None:
+    """Refuse stages that do not begin where the pattern of a swizzle does."""
+    if buffer.align < ptx.SWIZZLE_ATOM:
+        return
+    atom = ptx.SWIZZLE_ROWS * buffer.swizzle.value or ptx.SWIZZLE_ATOM
+    if buffer.stage_bytes % atom:
+        tile = "x".join(map(str, buffer.shape))
+        raise ScheduleError(
+            "smem",
+            f"shared tile {buffer.name} of {tile} {buffer.dtype.value}",
+            f"a stage is {buffer.stage_bytes} bytes, not a multiple of {atom}",
+            (f"rows * columns * {buffer.dtype.bytes} a multiple of {atom}",),
+        )
 
 
 def _refuse(kernel: Kernel, total: int) -> None:
@@ -79,7 +80,8 @@ def _refuse(kernel: Kernel, total: int) -> None:
     per_stage = sum(b.stage_bytes for b in ring)
     rest = total - sum(size(b) for b in ring)
     most = (kernel.target.shared_bytes - rest) // per_stage
-    parts = " + ".join(f"{b.name} {kib(size(b))}" for b in kernel.shared)
+    tiles = (b for b in kernel.shared if b.align == ptx.SWIZZLE_ATOM)
+    parts = " + ".join(f"{b.name} {kib(size(b))}" for b in tiles)
     raise ScheduleError(
         "smem",
         f"circular_buffer({', '.join(b.name for b in ring)}, stages={ring[0].stages})",

@@ -108,10 +108,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
         raise InternalError("chunk_epilogue", f"role {role.name} stores a tensor twice in a chunk")
     first = stores[0].dst.map
     barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, ptx.WARPGROUP)
-    maps = tuple(
-        t.boxed(b.rows, b.cols, b.swizzle) if (b := staged.get(t.name)) else t
-        for t in kernel.tensor_maps
-    )
+    maps = (kernel.tensor_map(name).boxed(b.rows, b.cols, b.swizzle) for name, b in staged.items())
     group: Expr = role.group if role.group is not None else ZERO
 
     def put(run: tuple[StoreTile, ...], loop: For | None) -> Body:
@@ -121,12 +118,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
 
     body = _body(role.body, put)
     done = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
-    kernel = replace(
-        kernel,
-        shared=(*kernel.shared, *staged.values()),
-        tensor_maps=maps,
-        named_barriers=(*kernel.named_barriers, barrier),
-    )
+    kernel = kernel.redeclare(*maps).declare(*staged.values(), barrier)
     return map_roles(kernel, lambda r: replace(r, body=(*body, done)) if r == role else r)
 
 

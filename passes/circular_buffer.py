@@ -1,24 +1,27 @@
-"""Give the buffers of a circular buffer their stages and bracket each step with acquire/release.
+"""Give the buffers of a ring their stages and bracket each step with acquire and release.
 
 Requires: ``produce ring, m`` / ``consume ring, m`` in front of the statements that fill and read
 load step ``m``; ``m`` on the compute side is the legality relation's load index.
 Guarantees: buffers have ``stages`` stages and every access inside a step names stage
-``m % stages``; a step is acquired before it is filled, and waited for and released around its
-reads. Which hardware object does the waiting is ``allocate_mbarriers``'s business.
+``m % stages``; a step is acquired before it is filled, and committed behind what threads write of
+it themselves (TMA completes its part by itself); it is waited for and released around its reads.
+Which hardware object does the waiting is ``allocate_mbarriers``'s business.
 
 After ``swizzle_shared`` (loads are copies), before ``synchronize_wgmma`` (which moves releases).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr
-from lowering.kernel.kernel import CircularBuffer, Kernel
+from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
     Body,
+    Commit,
     Consume,
     Produce,
     Release,
@@ -26,7 +29,8 @@ from lowering.kernel.nodes import (
     Stmt,
     WaitFull,
 )
-from lowering.kernel.visit import map_bodies
+from lowering.kernel.ring_ends import copies, stores
+from lowering.kernel.visit import map_bodies, operands, walk
 from passes.options import LoweringOptions
 
 __all__ = ["circular_buffer"]
@@ -56,14 +60,14 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: too few stages for the wgmma groups that stay in flight.
     """
     stages: dict[str, int] = {}
-    for ring in kernel.circular_buffers:
+    for ring in kernel.rings:
         _check(ring)
         stages |= dict.fromkeys(ring.buffers, ring.stages)
-    shared = tuple(replace(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
-    return replace(kernel, shared=shared, body=_steps(kernel, kernel.body))
+    shared = (replace(b, stages=stages.get(b.name, b.stages)) for b in kernel.shared)
+    return replace(kernel.redeclare(*shared), body=_steps(kernel, kernel.body, {}))
 
 
-def _check(ring: CircularBuffer) -> None:
+def _check(ring: Ring) -> None:
     if ring.stages <= ring.in_flight:
         raise ScheduleError(
             "stages",
@@ -74,47 +78,61 @@ def _check(ring: CircularBuffer) -> None:
         )
 
 
-def _steps(kernel: Kernel, body: Body) -> Body:
+def _steps(kernel: Kernel, body: Body, outer: Mapping[str, Expr]) -> Body:
     """``body`` with every step marker replaced and the accesses after it given their stage.
 
-    A step is released behind its last read.
+    A step is committed behind what threads last write of it, and released behind its last read.
+    ``outer`` has the steps of the buffers in front of the body.
     """
     out: list[Stmt] = []
-    steps: dict[str, Expr] = {}
-    release: dict[str, tuple[int, Release]] = {}
+    steps = dict(outer)
+    filling: dict[str, Commit] = {}
+    reading: dict[str, Release] = {}
+    behind: dict[Commit | Release, int] = {}
     for stmt in body:
         match stmt:
             case Produce(name, step):
                 steps |= dict.fromkeys(kernel.ring(name).buffers, step)
+                filling[name] = Commit(name, step)
                 out.append(Acquire(name, step))
             case Consume(name, step):
                 steps |= dict.fromkeys(kernel.ring(name).buffers, step)
                 out.append(WaitFull(name, step))
-                release[name] = len(out), Release(name, step)
+                reading[name] = Release(name, step)
+                behind[reading[name]] = len(out)
             case _:
-                stmt = map_bodies(stmt, lambda inner: _steps(kernel, inner))
-                out.append(_staged(kernel, stmt, steps))
-                for name, (_, last) in release.items():
-                    if set(_reads(stmt)) & set(kernel.ring(name).buffers):
-                        release[name] = len(out), last
-    for at, stmt in sorted(release.values(), key=lambda r: -r[0]):
+                out.append(_staged(kernel, _inside(kernel, stmt, steps), steps))
+                for name, commit in filling.items():
+                    ring = kernel.ring(name)
+                    if stores(ring, (stmt,)) or copies(ring, (stmt,)):
+                        behind[commit] = len(out)
+                for name, release in reading.items():
+                    if _reads(stmt, name) & set(kernel.ring(name).buffers):
+                        behind[release] = len(out)
+    for stmt, at in sorted(behind.items(), key=lambda b: -b[1]):
         out.insert(at, stmt)
     return tuple(out)
 
 
-def _reads(stmt: Stmt) -> list[str]:
-    """Shared buffers that a statement reads itself."""
-    values = (getattr(stmt, f.name) for f in fields(stmt))
-    return [v.buffer for v in values if isinstance(v, SmemRef)]
+def _inside(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
+    return map_bodies(stmt, lambda inner: _steps(kernel, inner, steps))
 
 
-def _staged(kernel: Kernel, stmt: Stmt, steps: dict[str, Expr]) -> Stmt:
+def _reads(stmt: Stmt, ring: str) -> set[str]:
+    """Shared buffers that a statement names, at any depth; not where it has steps of its own."""
+    inside = tuple(walk((stmt,)))
+    if any(isinstance(s, Consume | Produce) and s.ring == ring for s in inside):
+        return set()
+    return {x.buffer for s in inside for x in operands(s) if isinstance(x, SmemRef)}
+
+
+def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
     """``stmt`` with its references to buffers of a ring put into the stage of their step."""
 
     def staged(value: object) -> object:
         if not isinstance(value, SmemRef) or value.buffer not in steps:
             return value
-        ring = next(r for r in kernel.circular_buffers if value.buffer in r.buffers)
+        ring = next(r for r in kernel.rings if value.buffer in r.buffers)
         return replace(value, stage=steps[value.buffer] % ring.stages)
 
     changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}

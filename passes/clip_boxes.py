@@ -66,5 +66,5 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
     whole |= {m.name for m in kernel.tensor_maps if m.device or m.count is not None}
     clipped = {load.src.map for load in loads} - whole
-    maps = tuple(replace(m, clipped=True) if m.name in clipped else m for m in kernel.tensor_maps)
-    return replace(kernel, tensor_maps=maps)
+    maps = (replace(m, clipped=True) for m in kernel.tensor_maps if m.name in clipped)
+    return kernel.redeclare(*maps)

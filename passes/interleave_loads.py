@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr, Special, Var, minimum
-from lowering.kernel.kernel import CircularBuffer, Kernel
+from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import Body, Consume, Elect, For, If, Let, Role, Roles, Section, Stmt
 from lowering.kernel.visit import Names, map_bodies, rename
 from lowering.target import ptx
@@ -33,7 +33,7 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     before::
 
-        circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 1 prefetch 2
+        ring ring(A_s) stages 4 in_flight 1 prefetch 2
         section load groups 1 { for m in 0 .. n { produce ring, m  load.tile A_s[0, 0, 0], ... } }
         section compute groups 2 as wg { for k in 0 .. n { consume ring, k  ... } }
 
@@ -48,7 +48,7 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
           }
         }
     """
-    rings = [r for r in kernel.circular_buffers if r.prefetch]
+    rings = [r for r in kernel.rings if r.prefetch]
     if not rings:
         return kernel
     sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
@@ -73,7 +73,7 @@ def _warp_0() -> Expr:
     return Special("warp").eq(0)
 
 
-def _ahead(body: Body, load: For, ring: CircularBuffer, names: Names) -> Body:
+def _ahead(body: Body, load: For, ring: Ring, names: Names) -> Body:
     """``body`` with the fill of step ``m + prefetch`` before each ``consume`` of step ``m``."""
     out: list[Stmt] = []
     for stmt in body:

@@ -33,7 +33,7 @@ from lowering.ground.expr import (
     select,
     substitute,
 )
-from lowering.kernel.kernel import CircularBuffer, Kernel, NamedBarrierArray
+from lowering.kernel.kernel import Kernel, NamedBarrierArray, Ring
 from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
@@ -99,10 +99,10 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
         UnsupportedError: several groups that take a turn together.
         InternalError: a consuming role without a group index.
     """
-    by_place: dict[Body, CircularBuffer] = {}
-    for ring in kernel.circular_buffers:
-        if ring.consumers < ring.groups:
-            by_place.setdefault(_place(kernel.body, ring), ring)
+    by_place: dict[Body, Ring] = {}
+    for ring in kernel.rings:
+        if ring.teams > 1 and (place := _place(kernel.body, ring)):
+            by_place.setdefault(place, ring)
     for ring in by_place.values():
         kernel = _order(kernel, ring)
     return kernel
@@ -121,7 +121,7 @@ def _drained(body: Body, enter: BarSync) -> Body:
     return tuple(out)
 
 
-def _place(body: Body, ring: CircularBuffer) -> Body:
+def _place(body: Body, ring: Ring) -> Body:
     """The loops that wait for steps of ``ring`` themselves: rings of one loop share its turns."""
     return tuple(
         s
@@ -131,25 +131,23 @@ def _place(body: Body, ring: CircularBuffer) -> Body:
     )
 
 
-def _order(kernel: Kernel, ring: CircularBuffer) -> Kernel:
-    if ring.consumers != 1:
-        teams = ring.groups // ring.consumers
-        raise UnsupportedError(
-            f"ping-pong of {teams} teams of {ring.consumers} compute warpgroups",
-            "warpgroups that take turns one by one",
-        )
+def _order(kernel: Kernel, ring: Ring) -> Kernel:
     names = Names(kernel)
-    order = NamedBarrierArray(names.new("order"), ring.groups, 2 * ptx.WARPGROUP)
+    order = NamedBarrierArray(names.new("order"), ring.teams, 2 * ptx.WARPGROUP)
 
     def role(r: Role) -> Role:
         if not consumes(r.body, ring.name):
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
+        if (groups := r.warps // 4 // ring.teams) != 1:
+            raise UnsupportedError(
+                f"ping-pong of {ring.teams} teams of {groups} compute warpgroups",
+                "warpgroups that take turns one by one",
+            )
         return replace(r, body=_Turns(ring, order, r.group, _of_groups(r)).role(r.body))
 
-    kernel = replace(kernel, named_barriers=(*kernel.named_barriers, order))
-    return map_roles(kernel, role)
+    return map_roles(kernel.declare(order), role)
 
 
 def _of_groups(role: Role) -> dict[Var, Expr]:
@@ -167,14 +165,14 @@ def _of_groups(role: Role) -> dict[Var, Expr]:
 class _Turns:
     """The groups of a role, and the barriers that hand turns from each to the next."""
 
-    ring: CircularBuffer
+    ring: Ring
     order: NamedBarrierArray
     wg: Var
     lets: dict[Var, Expr]
 
     @property
     def last(self) -> int:
-        return self.ring.groups - 1
+        return self.ring.teams - 1
 
     @property
     def partner(self) -> Expr:

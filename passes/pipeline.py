@@ -56,9 +56,9 @@ PASSES: tuple[Pass, ...] = (
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops
     synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one
-    allocate_mbarriers,  # full and empty barriers for the steps, init and teardown
+    queue_tiles,  # where tiles are handed out at run time: a counter, and steps of the queue
+    allocate_mbarriers,  # full and empty barriers for the steps of all rings, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
-    queue_tiles,  # where tiles are handed out at run time: counter, words and their barriers
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided

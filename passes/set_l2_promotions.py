@@ -39,4 +39,4 @@ def set_l2_promotions(kernel: Kernel, options: LoweringOptions) -> Kernel:
         wrote = f"l2_promotions: {name} {asked[name]}"
         raise ScheduleError("l2-promotion", wrote, f"no TMA copies {name}", there)
     maps = (replace(m, promotion=asked.get(m.name, m.promotion)) for m in kernel.tensor_maps)
-    return replace(kernel, tensor_maps=tuple(maps))
+    return kernel.redeclare(*maps)

@@ -79,11 +79,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             maps[name] = kernel.tensor_map(name).boxed(
                 _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
             )
-    kernel = replace(
-        kernel,
-        shared=tuple(buffers.get(b.name, b) for b in kernel.shared),
-        tensor_maps=tuple(maps.get(t.name, t) for t in kernel.tensor_maps),
-    )
+    kernel = kernel.redeclare(*buffers.values(), *maps.values())
     return replace(kernel, body=rewrite(kernel.body, lambda s: _boxes(kernel, s)))
 
 
@@ -120,7 +116,7 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
 
 def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     """(CTAs that load the tile together, distance of their ranks)."""
-    for ring in kernel.circular_buffers:
+    for ring in kernel.rings:
         if buffer in ring.buffers:
             return ring.share(buffer)
     return 1, 1

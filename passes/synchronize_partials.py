@@ -107,5 +107,4 @@ def _synchronized(kernel: Kernel, role: Role, workspace: str) -> Kernel:
     def placed(r: Role) -> Role:
         return replace(r, body=rewrite(r.body, put)) if r.name == role.name else r
 
-    kernel = replace(kernel, named_barriers=(*kernel.named_barriers, barrier))
-    return map_roles(kernel, placed)
+    return map_roles(kernel.declare(barrier), placed)

@@ -90,7 +90,7 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
     name, groups = buffer.name, _turns(kernel)
     kernel = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, groups, ZERO)))
     body = (_both_clocks(name, "begin"), *kernel.body, _both_clocks(name, "end"))
-    return replace(kernel, traces=(*kernel.traces, buffer), body=body)
+    return replace(kernel.declare(buffer), body=body)
 
 
 def _turns(kernel: Kernel) -> dict[str, int]:

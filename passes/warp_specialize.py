@@ -48,7 +48,7 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: more warpgroups than a CTA can have.
         InternalError: the sections are not one load and one compute.
     """
-    if any(ring.prefetch for ring in kernel.circular_buffers):
+    if any(ring.prefetch for ring in kernel.rings):
         return kernel
     sections = [s for s in kernel.body if isinstance(s, Section)]
     loads = [s for s in sections if s.name == "load"]

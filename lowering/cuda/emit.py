@@ -105,8 +105,8 @@ def _special_registers(e: Emitter, out: Writer) -> None:
 
 
 def _storage(e: Emitter, out: Writer) -> None:
-    """Addresses of the shared buffers, their descriptors, the mbarriers and words."""
-    if not (e.kernel.shared or e.kernel.mbarriers or e.kernel.words):
+    """Addresses of the shared buffers, their descriptors, and the mbarriers."""
+    if not (e.kernel.shared or e.kernel.mbarriers):
         return
     out.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
     out.line("const unsigned smem = ptx::shared_address(shared_memory);")
@@ -128,8 +128,3 @@ def _storage(e: Emitter, out: Writer) -> None:
             raise InternalError("emit_cuda", f"mbarrier array {array.name} has no offset")
         name = e.names.of("barrier", array.name)
         out.line(f"const unsigned {name} = smem + {array.offset};  // {array.stages} mbarriers")
-    for words in e.kernel.words:
-        if words.offset is None:
-            raise InternalError("emit_cuda", f"word array {words.name} has no offset")
-        name = e.names.of("word", words.name)
-        out.line(f"const unsigned {name} = smem + {words.offset};  // {words.count} words")

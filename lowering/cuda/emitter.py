@@ -89,7 +89,6 @@ class Emitter:
             ("trace", kernel.traces),
             ("counter", kernel.counters),
             ("workspace", kernel.workspaces),
-            ("word", kernel.words),
         ):
             for thing in things:
                 self.names.define(kind, thing.name)
@@ -152,10 +151,9 @@ class Emitter:
 
     def buffer(self, name: str) -> SharedBuffer:
         """The shared buffer, placed."""
-        try:
-            buffer = self.kernel.buffer(name)
-        except StopIteration:
-            raise InternalError("emit_cuda", f"no shared buffer {name}") from None
+        buffer = self.kernel.find(SharedBuffer, name)
+        if buffer is None:
+            raise InternalError("emit_cuda", f"no shared buffer {name}")
         if buffer.offset is None:
             raise InternalError("emit_cuda", f"shared buffer {name} has no offset")
         if buffer.swizzle is not Swizzle.NONE and buffer.offset % (8 * buffer.swizzle.value):
@@ -164,10 +162,10 @@ class Emitter:
 
     def global_tensor(self, name: str) -> GlobalTensor:
         """The plain tensor."""
-        try:
-            return self.kernel.global_tensor(name)
-        except StopIteration:
-            raise InternalError("emit_cuda", f"no global tensor {name}") from None
+        found = self.kernel.find(GlobalTensor, name)
+        if found is None:
+            raise InternalError("emit_cuda", f"no global tensor {name}")
+        return found
 
     def box_column(self, ref: SmemRef) -> tuple[Expr, Expr]:
         """Box that holds column ``ref.col``, and the column within the box."""

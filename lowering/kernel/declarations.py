@@ -9,16 +9,15 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import (
-    CircularBuffer,
     CounterArray,
     GlobalTensor,
     MBarrierArray,
     NamedBarrierArray,
+    Ring,
     SharedBuffer,
+    Storage,
     TensorMap,
-    TileQueue,
     TraceBuffer,
-    WordArray,
     Workspace,
 )
 from lowering.kernel.lexer import Lexer
@@ -123,19 +122,19 @@ class Declarations(Lexer):
         self.expect("threads")
         return NamedBarrierArray(name, count, self.integer(), base)
 
-    def circular_buffer(self) -> CircularBuffer:
-        """Take a circular buffer."""
+    def ring(self) -> Ring:
+        """Take a ring."""
         name = self.name()
         self.expect("(")
         buffers = self.items(self.name, ")")
-        numbers = []
-        for word in ("stages", "groups", "consumers", "in_flight"):
-            self.expect(word)
-            numbers.append(self.integer())
+        self.expect("stages")
+        stages = self.integer()
+        teams = self.integer() if self.accept("teams") else 1
+        in_flight = self.integer() if self.accept("in_flight") else 0
         shares = tuple(self.pair() for _ in buffers) if self.accept("shares") else ()
-        stages, groups, consumers, in_flight = numbers
         prefetch = self.integer() if self.accept("prefetch") else 0
-        return CircularBuffer(name, buffers, stages, groups, consumers, in_flight, shares, prefetch)
+        remote = self.accept("remote")
+        return Ring(name, buffers, stages, teams, in_flight, shares, prefetch, remote)
 
     def trace_buffer(self) -> TraceBuffer:
         """Take a trace buffer."""
@@ -170,36 +169,16 @@ class Declarations(Lexer):
         self.expect("]")
         return Workspace(name, rows, cols, count)
 
-    def word_array(self) -> WordArray:
-        """Take an array of words."""
-        name = self.name()
-        self.expect("[")
-        count = self.integer()
-        self.expect("]")
-        return WordArray(name, count, self.offset())
 
-    def tile_queue(self) -> TileQueue:
-        """Take a tile queue."""
-        name = self.name()
-        numbers = []
-        for word in ("stages", "groups", "consumers"):
-            self.expect(word)
-            numbers.append(self.integer())
-        return TileQueue(name, *numbers)
-
-
-DECLARATIONS: dict[str, Callable[[Any], Any]] = {
-    "param": Declarations.scalar,
+DECLARATIONS: dict[str, Callable[[Any], Storage]] = {
     "tensormap": Declarations.tensor_map,
     "global": Declarations.global_tensor,
     "shared": Declarations.shared_buffer,
     "mbarrier": Declarations.mbarrier,
     "named_barrier": Declarations.named_barrier,
-    "circular_buffer": Declarations.circular_buffer,
+    "ring": Declarations.ring,
     "trace": Declarations.trace_buffer,
     "counter": Declarations.counter_array,
     "workspace": Declarations.workspace,
-    "word": Declarations.word_array,
-    "tile_queue": Declarations.tile_queue,
 }
 """Keyword -> what takes the declaration behind it."""

@@ -64,18 +64,16 @@ from lowering.kernel.operands import (
     PartialRef,
     SmemRef,
     Stmt,
-    WordRef,
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
-    Acquire,
     BarArrive,
     BarSync,
     ClusterSync,
-    Consume,
     CtaSync,
     FenceMBarrierInit,
     FenceProxyAsync,
@@ -86,9 +84,6 @@ from lowering.kernel.sync import (
     MBarrierInit,
     MBarrierInval,
     MBarrierWait,
-    Produce,
-    Release,
-    WaitFull,
     WarpSync,
 )
 from lowering.kernel.tensormap import (
@@ -110,6 +105,7 @@ __all__ = [
     "BulkWait",
     "Carry",
     "ClusterSync",
+    "Commit",
     "Consume",
     "CounterRef",
     "CounterWait",
@@ -180,6 +176,5 @@ __all__ = [
     "WgmmaCommit",
     "WgmmaFence",
     "WgmmaWait",
-    "WordRef",
     "one_thread",
 ]

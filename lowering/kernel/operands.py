@@ -11,7 +11,7 @@ from lowering.kernel.traits import Traits
 
 __all__ = [
     "Body", "CounterRef", "Frag", "GmemRef", "MBarrierRef", "MapRef", "NamedBarrierRef",
-    "PartialRef", "SmemRef", "Stmt", "WordRef",
+    "PartialRef", "SmemRef", "Stmt",
 ]  # fmt: skip
 
 
@@ -115,14 +115,6 @@ class CounterRef:
 @dataclass(frozen=True, slots=True)
 class PartialRef:
     """Slot ``index`` of a workspace."""
-
-    array: str
-    index: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class WordRef:
-    """Word ``index`` of a word array in shared memory."""
 
     array: str
     index: Expr

@@ -12,7 +12,7 @@ from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 from lowering.kernel import nodes
 from lowering.kernel.declarations import DECLARATIONS, Declarations
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import Kernel, Storage
 from lowering.kernel.lexer import NUMBER_NAMES, IRSyntaxError
 from lowering.kernel.nodes import (
     Body,
@@ -33,7 +33,6 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
-    WordRef,
 )
 from lowering.target.target import Target
 from lowering.target.targets import TARGETS
@@ -48,7 +47,7 @@ _PLAIN: dict[str, type[Stmt]] = {
 }
 
 
-_ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef, WordRef)
+_ARRAYS = (MBarrierRef, NamedBarrierRef, CounterRef, PartialRef)
 """What is written as a name and one index."""
 
 
@@ -77,38 +76,32 @@ class _Parser(Declarations):
         while self.peek not in ("{", ""):
             self.at += 1
         self.expect("{")
-        groups: dict[str, list[Any]] = {w: [] for w in DECLARATIONS}
-        while self.peek in DECLARATIONS:
+        params: list[Var] = []
+        storage: list[Storage] = []
+        while self.peek == "param" or self.peek in DECLARATIONS:
             word = self.next()
-            groups[word].append(DECLARATIONS[word](self))
+            if word == "param":
+                params.append(self.scalar())
+            else:
+                storage.append(DECLARATIONS[word](self))
         body = self.body()
         self.expect("}")
         if self.peek:
             raise self.fail("the end of the text")
         self.at = mark
-        self.scope = {p.name: p for p in groups["param"]} | {"sms": Var("sms")}
+        self.scope = {p.name: p for p in (*params, Var("sms"))}
         grid = self.expr()
         return Kernel(
             name,
             threads,
             grid,
-            tuple(groups["param"]),
-            body=body,
-            cluster=cluster,
-            tensor_maps=tuple(groups["tensormap"]),
-            shared=tuple(groups["shared"]),
-            mbarriers=tuple(groups["mbarrier"]),
-            named_barriers=tuple(groups["named_barrier"]),
-            circular_buffers=tuple(groups["circular_buffer"]),
-            globals=tuple(groups["global"]),
-            traces=tuple(groups["trace"]),
-            counters=tuple(groups["counter"]),
-            splits=splits,
-            workspaces=tuple(groups["workspace"]),
-            words=tuple(groups["word"]),
-            tile_queues=tuple(groups["tile_queue"]),
-            dependent=dependent,
-            target=target,
+            tuple(params),
+            tuple(storage),
+            body,
+            cluster,
+            dependent,
+            splits,
+            target,
         )
 
     def target(self) -> Target:

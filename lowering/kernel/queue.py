@@ -1,4 +1,4 @@
-"""A queue of tiles: what hands them out at run time, and the words that carry their numbers."""
+"""A queue of tiles: what hands them out at run time, and words in shared memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import Expr, Var
-from lowering.kernel.operands import Stmt, WordRef
+from lowering.kernel.operands import SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["FetchTiles", "LdWord", "NextTile", "StWord"]
@@ -15,18 +15,20 @@ __all__ = ["FetchTiles", "LdWord", "NextTile", "StWord"]
 @dataclass(frozen=True, slots=True)
 class FetchTiles(Stmt):
     """Take tiles ``0 .. tiles`` for this cluster, one after the other until none is left, and hand
-    each to all CTAs of the cluster through a tile queue (tile level, until ``queue_tiles``).
+    each to all CTAs of the cluster through a remote ring of words (tile level, until
+    ``queue_tiles``).
     """
 
     OP: ClassVar[str] = "fetch.tiles"
     TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="queue_tiles")
-    queue: str
+    ring: str
     tiles: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class NextTile(Stmt):
-    """``out`` is what entry ``number`` of a tile queue holds (tile level, until ``queue_tiles``).
+    """``out`` is what entry ``number`` of a queue holds, a ring of words (tile level, until
+    ``queue_tiles``).
 
     Entries ``0, 1, ...`` hold tiles in growing order. The first entry behind them holds ``tiles``,
     the number of tiles in all; where entries are dealt out to the compute warpgroups in turn, the
@@ -37,30 +39,33 @@ class NextTile(Stmt):
     OP: ClassVar[str] = "next.tile"
     TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP, synchronizes=True, until="queue_tiles")
     out: Var
-    queue: str
+    ring: str
     number: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class StWord(Stmt):
-    """``st.shared.u32``, one thread; with ``cta`` into that CTA of the cluster (``mapa``)."""
+    """``st.shared.u32``, one thread, to an element of 32 bits of a buffer without a swizzle; with
+    ``cta`` into that CTA of the cluster (``mapa``). Generic proxy.
+    """
 
     OP: ClassVar[str] = "st.word"
     TRAITS: ClassVar[Traits] = Traits(
         threads=Threads.ONE,
         writes=Memory.SHARED,
-        since="queue_tiles",
     )
-    word: WordRef
+    dst: SmemRef
     value: Expr
     cta: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LdWord(Stmt):
-    """``ld.shared.u32``: every executing thread gets the word."""
+    """``ld.shared.u32``: every executing thread gets an element of 32 bits of a buffer without a
+    swizzle. Generic proxy.
+    """
 
     OP: ClassVar[str] = "ld.word"
-    TRAITS: ClassVar[Traits] = Traits(reads=Memory.SHARED, since="queue_tiles")
+    TRAITS: ClassVar[Traits] = Traits(reads=Memory.SHARED)
     out: Var
-    word: WordRef
+    src: SmemRef

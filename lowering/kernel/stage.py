@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lowering.kernel.kernel import Kernel, MBarrierArray, NamedBarrierArray, SharedBuffer, WordArray
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Stmt
 
 __all__ = ["Stage"]
@@ -38,10 +38,7 @@ class Stage:
 
     def undeclared(self, kernel: Kernel) -> Iterator[str]:
         """What the declarations of a kernel of this stage still lack."""
-        placed: tuple[SharedBuffer | MBarrierArray | WordArray | NamedBarrierArray, ...] = (
-            *kernel.shared, *kernel.mbarriers, *kernel.words, *kernel.named_barriers,
-        )  # fmt: skip
-        for thing in placed:
-            for field, name in thing.FILLED:
-                if name in self.ran and getattr(thing, field) is None:
-                    yield f"{thing.name} has no {field} after {name}"
+        for declared in kernel.storage:
+            for field, name in declared.FILLED:
+                if name in self.ran and getattr(declared, field) is None:
+                    yield f"{declared.name} has no {field} after {name}"

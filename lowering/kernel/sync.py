@@ -1,4 +1,4 @@
-"""What orders roles and proxies: circular-buffer steps, mbarriers, named barriers, fences."""
+"""What orders roles and proxies: mbarriers, named barriers, fences. Steps of rings: ``ring``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from lowering.kernel.operands import MBarrierRef, NamedBarrierRef, Stmt
 from lowering.kernel.traits import Threads, Traits
 
 __all__ = [
-    "Acquire",
     "BarArrive",
     "BarSync",
     "ClusterSync",
-    "Consume",
     "CtaSync",
     "FenceMBarrierInit",
     "FenceProxyAsync",
@@ -25,82 +23,8 @@ __all__ = [
     "MBarrierInit",
     "MBarrierInval",
     "MBarrierWait",
-    "Produce",
-    "Release",
-    "WaitFull",
     "WarpSync",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Produce(Stmt):
-    """The rest of this block fills load step ``step`` of a circular buffer (tile level, until
-    ``circular_buffer``).
-    """
-
-    OP: ClassVar[str] = "produce"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="circular_buffer")
-    ring: str
-    step: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Consume(Stmt):
-    """The rest of this block reads load step ``step`` (tile level, until ``circular_buffer``).
-
-    ``step`` is the legality relation's load index in terms of the compute side's loops.
-    """
-
-    OP: ClassVar[str] = "consume"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="circular_buffer")
-    ring: str
-    step: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire(Stmt):
-    """Wait until the stage of ``step`` is empty, then announce its bytes (tile level, until
-    ``allocate_mbarriers``).
-    """
-
-    OP: ClassVar[str] = "acquire"
-    TRAITS: ClassVar[Traits] = Traits(
-        synchronizes=True,
-        since="circular_buffer",
-        until="allocate_mbarriers",
-    )
-    ring: str
-    step: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class WaitFull(Stmt):
-    """Wait until the bytes of ``step`` have landed (tile level, until ``allocate_mbarriers``)."""
-
-    OP: ClassVar[str] = "wait_full"
-    TRAITS: ClassVar[Traits] = Traits(
-        synchronizes=True,
-        since="circular_buffer",
-        until="allocate_mbarriers",
-    )
-    ring: str
-    step: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Release(Stmt):
-    """Give the stage of ``step`` back to the load side (tile level, until
-    ``allocate_mbarriers``).
-    """
-
-    OP: ClassVar[str] = "release"
-    TRAITS: ClassVar[Traits] = Traits(
-        synchronizes=True,
-        since="circular_buffer",
-        until="allocate_mbarriers",
-    )
-    ring: str
-    step: Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Const, Expr, Var, minimum, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.traits import PLACED, Filled
+from lowering.target.ptx import SWIZZLE_ATOM
 
-__all__ = ["ENTRY", "PROMOTIONS", "GlobalTensor", "SharedBuffer", "TensorMap"]
+__all__ = ["ENTRY", "PROMOTIONS", "Declared", "GlobalTensor", "SharedBuffer", "TensorMap"]
 
 PROMOTIONS = (0, 64, 128, 256)
 """Bytes that a tensor map may make the L2 fetch at once (PTX ISA, CUtensorMapL2promotion)."""
@@ -30,7 +31,14 @@ ENTRY = Var("entry")
 Index = TypeVar("Index", int, Expr)
 
 
-class _InMemory:
+class Declared:
+    """A declaration of a kernel; ``FILLED`` are the fields that passes fill."""
+
+    __slots__ = ()
+    FILLED: ClassVar[Filled] = ()
+
+
+class _InMemory(Declared):
     """A declaration whose ``sizes`` are those of a tensor in global memory, outermost first."""
 
     __slots__ = ()
@@ -141,7 +149,7 @@ class GlobalTensor(_InMemory):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedBuffer:
+class SharedBuffer(Declared):
     """``stages`` tiles of ``shape`` in dynamic shared memory.
 
     A tile is stored as *boxes* of ``box_cols`` columns, one after the other; a box is stored line
@@ -177,6 +185,13 @@ class SharedBuffer:
     def box_cols(self) -> int:
         """Columns of one box: the swizzle span, or all of them without a swizzle."""
         return self.swizzle.value // self.dtype.bytes or self.cols
+
+    @property
+    def align(self) -> int:
+        """Bytes that its place is a multiple of: where the pattern of a swizzle begins, or, of
+        tiles below 16 bytes, which threads take word by word, those of an element.
+        """
+        return SWIZZLE_ATOM if self.stage_bytes >= 16 else self.dtype.bytes
 
     @property
     def stage_bytes(self) -> int:

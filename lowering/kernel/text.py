@@ -29,10 +29,9 @@ from lowering.kernel.nodes import (
     Section,
     SmemRef,
     Stmt,
-    WordRef,
 )
 from lowering.kernel.parse import parse_kernel
-from lowering.kernel.tensors import PROMOTIONS
+from lowering.kernel.storage_text import print_entry, print_indices, print_storage
 from lowering.target.targets import TARGETS
 
 __all__ = ["parse_kernel", "print_body", "print_kernel", "print_stmt"]
@@ -64,57 +63,7 @@ def print_stmt(stmt: Stmt) -> str:
 def _declarations(kernel: Kernel) -> Iterator[str]:
     for p in kernel.params:
         yield f"param {p.name}: {p.type.value}"
-    for t in kernel.tensor_maps:
-        box = f" box {_shape(t.box)}" if t.box else ""
-        clipped = " clipped" if t.clipped else ""
-        promoted = "" if t.promotion == PROMOTIONS[-1] else f" promotion {t.promotion}"
-        swizzle = f" swizzle {t.swizzle.value}" if t.swizzle.value else ""
-        name = t.name + _entry(t.count) + " device" * t.device
-        yield f"tensormap {name}: {t.dtype.value}{_sizes(t.sizes)}{box}{clipped}{swizzle}{promoted}"
-    for g in kernel.globals:
-        align = f" align {g.align}" if g.align != 1 else ""
-        yield f"global {g.name}: {g.dtype.value}{_sizes(g.sizes)}{align}"
-    for s in kernel.shared:
-        swizzle = f" swizzle {s.swizzle.value}" if s.swizzle.value else ""
-        tile = f"{s.dtype.value}[{s.stages}][{_shape(s.shape)}]{swizzle}"
-        yield f"shared {s.name}: {tile}" + _at(s.offset)
-    for b in kernel.mbarriers:
-        yield f"mbarrier {b.name}[{b.stages}] arrivals {b.arrivals}" + _at(b.offset)
-    for n in kernel.named_barriers:
-        base = "" if n.base is None else f" id {n.base}"
-        yield f"named_barrier {n.name}[{n.count}]{base} threads {n.threads}"
-    for c in kernel.circular_buffers:
-        counts = f"stages {c.stages} groups {c.groups} consumers {c.consumers}"
-        shares = "".join(f" {count}x{stride}" for count, stride in c.shares)
-        head = f"circular_buffer {c.name}({', '.join(c.buffers)}) {counts} in_flight {c.in_flight}"
-        ahead = f" prefetch {c.prefetch}" if c.prefetch else ""
-        yield head + (f" shares{shares}" if shares else "") + ahead
-    for trace in kernel.traces:
-        yield f"trace {trace.name}[{trace.slots}]({', '.join(trace.events)})"
-    for counter in kernel.counters:
-        yield f"counter {counter.name}[{counter.count}]"
-    for w in kernel.workspaces:
-        yield f"workspace {w.name}: f32[{w.count}][{w.rows}x{w.cols}]"
-    for words in kernel.words:
-        yield f"word {words.name}[{words.count}]" + _at(words.offset)
-    for q in kernel.tile_queues:
-        yield f"tile_queue {q.name} stages {q.stages} groups {q.groups} consumers {q.consumers}"
-
-
-def _shape(extents: tuple[int, ...]) -> str:
-    return "x".join(map(str, extents))
-
-
-def _sizes(indices: tuple[Expr, ...]) -> str:
-    return f"[{', '.join(map(str, indices))}]"
-
-
-def _entry(index: Expr | None) -> str:
-    return "" if index is None else f"[{index}]"
-
-
-def _at(offset: int | None) -> str:
-    return "" if offset is None else f" at {offset}"
+    yield from map(print_storage, kernel.storage)
 
 
 def _block(head: str, body: Body, last: str = "") -> Iterator[str]:
@@ -209,14 +158,14 @@ def _operand(value: object) -> str:
         case Frag(name):
             return name
         case SmemRef(buffer, stage, coords):
-            return f"{buffer}{_sizes((stage, *coords))}"
+            return f"{buffer}{print_indices((stage, *coords))}"
         case GmemRef(name, coords, entry):
-            return f"{name}{_entry(entry)}{_sizes(coords)}"
+            return f"{name}{print_entry(entry)}{print_indices(coords)}"
         case MapRef(name, entry):
-            return f"{name}{_entry(entry)}"
+            return f"{name}{print_entry(entry)}"
         case MBarrierRef(name, index) | NamedBarrierRef(name, index):
             return f"{name}[{index}]"
-        case CounterRef(name, index) | PartialRef(name, index) | WordRef(name, index):
+        case CounterRef(name, index) | PartialRef(name, index):
             return f"{name}[{index}]"
         case tuple():
             return ", ".join(map(_operand, value))

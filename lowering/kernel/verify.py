@@ -16,7 +16,7 @@ from dataclasses import fields
 from lowering.ground.expr import Expr, ScalarType, Var, children, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Elect, For, Let
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
 from lowering.kernel.lexer import NUMBER_NAMES
 from lowering.kernel.nodes import (
     Body,
@@ -33,7 +33,6 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stamp,
     Stmt,
-    WordRef,
 )
 from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
@@ -76,7 +75,6 @@ class _Verifier:
             NamedBarrierRef: {b.name for b in kernel.named_barriers},
             CounterRef: {c.name for c in kernel.counters},
             PartialRef: {w.name for w in kernel.workspaces},
-            WordRef: {w.name for w in kernel.words},
         }
 
     def problems(self) -> Iterator[str]:
@@ -196,11 +194,8 @@ class _Verifier:
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)
-        if ring is not None and ring not in {r.name for r in self.kernel.circular_buffers}:
-            yield f"no circular buffer named {ring}"
-        queue = getattr(stmt, "queue", None)
-        if queue is not None and queue not in {q.name for q in self.kernel.tile_queues}:
-            yield f"no tile queue named {queue}"
+        if ring is not None and self.kernel.find(Ring, ring) is None:
+            yield f"no ring named {ring}"
 
     def fragment(
         self, stmt: Stmt, field: str, value: object, scope: dict[str, object]
@@ -215,12 +210,12 @@ class _Verifier:
             yield from self.consume(value.name)
 
     def stamp(self, stmt: Stamp) -> Iterator[str]:
-        traces = {t.name: t.events for t in self.kernel.traces}
-        if stmt.buffer not in traces:
+        trace = self.kernel.find(TraceBuffer, stmt.buffer)
+        if trace is None:
             yield f"no trace buffer named {stmt.buffer}"
             return
         for what, found, legal in (
-            ("event", stmt.event, traces[stmt.buffer]),
+            ("event", stmt.event, trace.events),
             ("phase", stmt.phase, PHASES),
             ("clock", stmt.clock, CLOCKS),
         ):

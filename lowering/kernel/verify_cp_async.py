@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lowering.ground.dtypes import DType
 from lowering.ground.types import FragmentType
 from lowering.kernel.cp_async import CP_ASYNC_BYTES, CP_ASYNC_LINE
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
 from lowering.kernel.nodes import CpAsync, Stmt
 
 __all__ = ["cp_async_rules"]
@@ -23,8 +23,8 @@ def cp_async_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     wanted = FragmentType(DType.S32, stmt.rows, 1)
     if stmt.index is not None and stmt.index.type != wanted:
         yield f"{stmt.index.name} is {stmt.index.type}, an index of {stmt.rows} rows is {wanted}"
-    g = next((g for g in kernel.globals if g.name == stmt.src.map), None)
-    b = next((b for b in kernel.shared if b.name == stmt.dst.buffer), None)
+    g = kernel.find(GlobalTensor, stmt.src.map)
+    b = kernel.find(SharedBuffer, stmt.dst.buffer)
     if g is not None and g.align % CP_ASYNC_BYTES:
         yield f"{g.name} is aligned to {g.align} bytes, {stmt.OP} takes {CP_ASYNC_BYTES}"
     if g is not None and g.rank < 2:

@@ -69,9 +69,9 @@ def _changed(
             if type_of(size) is not ScalarType.I32:
                 yield f"size {size} is {type_of(size).value}, not i32"
         case TensormapReplaceAddress(src=src):
-            for g in kernel.globals:
-                if g.name == src.map and (g.dtype is not m.dtype or g.rank != m.rank):
-                    yield f"{g.name} is {_kind(g)}, {m.name} is {_kind(m)}"
+            g = kernel.find(GlobalTensor, src.map)
+            if g is not None and (g.dtype is not m.dtype or g.rank != m.rank):
+                yield f"{g.name} is {_kind(g)}, {m.name} is {_kind(m)}"
 
 
 def _kind(t: GlobalTensor | TensorMap) -> str:
@@ -79,4 +79,4 @@ def _kind(t: GlobalTensor | TensorMap) -> str:
 
 
 def _map(kernel: Kernel, name: str) -> TensorMap | None:
-    return next((m for m in kernel.tensor_maps if m.name == name), None)
+    return kernel.find(TensorMap, name)

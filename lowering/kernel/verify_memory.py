@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, ScalarType, type_of
 from lowering.ground.types import FragmentType
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, Stmt
 from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
 
@@ -44,12 +44,12 @@ def _scalar(kernel: Kernel, stmt: LdGlobalScalar) -> Iterator[str]:
             yield f"no {what} of {stmt.OP} named {found}, but {', '.join(legal)}"
     if stmt.uniform == "cta" and stmt.order != "weak":
         yield f"{stmt.order} reads what others write, so not all warps of a CTA get the same"
-    for g in kernel.globals:
-        if g.name != stmt.src.map:
-            continue
-        if g.dtype not in LOADED:
-            known = ", ".join(d.value for d in LOADED)
-            yield f"{g.name} holds {g.dtype.value}, scalars are loaded of {known}"
-        elif LOADED[g.dtype] is not stmt.out.type:
-            wanted = LOADED[g.dtype].value
-            yield f"{stmt.out.name} is {stmt.out.type.value}, of {g.name} it is {wanted}"
+    g = kernel.find(GlobalTensor, stmt.src.map)
+    if g is None:
+        return
+    if g.dtype not in LOADED:
+        known = ", ".join(d.value for d in LOADED)
+        yield f"{g.name} holds {g.dtype.value}, scalars are loaded of {known}"
+    elif LOADED[g.dtype] is not stmt.out.type:
+        wanted = LOADED[g.dtype].value
+        yield f"{stmt.out.name} is {stmt.out.type.value}, of {g.name} it is {wanted}"

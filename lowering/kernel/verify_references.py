@@ -62,8 +62,8 @@ def reference_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
 
 def _box(kernel: Kernel, shared: SmemRef, memory: GmemRef) -> Iterator[str]:
     """A box is as many lines, one after the other in a buffer that is stored in such lines."""
-    b = next((b for b in kernel.shared if b.name == shared.buffer), None)
-    m = next((m for m in kernel.tensor_maps if m.name == memory.map), None)
+    b = kernel.find(SharedBuffer, shared.buffer)
+    m = kernel.find(TensorMap, memory.map)
     if b is None or m is None or not m.box:
         return
     lines, cols = prod(m.box[:-1]), m.box[-1]
@@ -77,10 +77,9 @@ def _box(kernel: Kernel, shared: SmemRef, memory: GmemRef) -> Iterator[str]:
 def _target(kernel: Kernel, ref: object) -> SharedBuffer | TensorMap | GlobalTensor | None:
     """What a reference names; None for what is none, or names nothing."""
     if isinstance(ref, SmemRef):
-        return next((b for b in kernel.shared if b.name == ref.buffer), None)
+        return kernel.find(SharedBuffer, ref.buffer)
     if isinstance(ref, GmemRef):
-        tensors: tuple[TensorMap | GlobalTensor, ...] = (*kernel.tensor_maps, *kernel.globals)
-        return next((t for t in tensors if t.name == ref.map), None)
+        return kernel.find(TensorMap, ref.map) or kernel.find(GlobalTensor, ref.map)
     return None
 
 

@@ -13,9 +13,9 @@ from dataclasses import fields
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
 from lowering.ground.layouts import BLOCK_ROWS, operand_layout
-from lowering.ground.types import FragmentType
+from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
-from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
 from lowering.kernel.memory import CACHE_POLICIES
 from lowering.kernel.nodes import (
     Atom,
@@ -29,29 +29,31 @@ from lowering.kernel.nodes import (
     GmemRef,
     LdMatrix,
     LdShared,
+    LdWord,
     MapRef,
     MmaTile,
     Stmt,
+    StWord,
     TmaLoad,
     TmaStore,
     Wgmma,
 )
 from lowering.kernel.pointwise import OPS
+from lowering.kernel.storage_text import print_storage
 
 __all__ = ["declared", "value_rules"]
 
 
 def declared(kernel: Kernel) -> Iterator[str]:
     """Rules that the declarations break."""
-    maps = {t.name for t in kernel.tensor_maps}
     seen: set[str] = set()
+    for s in kernel.storage:
+        if s.name in seen:
+            yield f"{s.name} is declared twice, in: {print_storage(s)}"
+        seen.add(s.name)
     for g in kernel.globals:
-        where = f", in: global {g.name}"
-        if g.name in maps | seen:
-            yield f"{g.name} is declared twice{where}"
         if g.align < 1 or g.align & (g.align - 1):
-            yield f"align {g.align} is no power of two{where}"
-        seen.add(g.name)
+            yield f"align {g.align} is no power of two, in: global {g.name}"
     owner = {0: "the CTA"}
     for n in kernel.named_barriers:
         ids = range(n.base, n.base + n.count) if n.base is not None else ()
@@ -89,6 +91,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _partial(kernel, out, src.array)
         case LdMatrix(out, src) | LdShared(out, src):
             yield from _from_shared(stmt.OP, out, _buffer(kernel, src.buffer))
+        case LdWord(src=ref) | StWord(dst=ref):
+            yield from _word(stmt, kernel.find(SharedBuffer, ref.buffer))
         case MmaTile() | Wgmma():
             yield from _operands(kernel, stmt)
         case Atom():
@@ -98,6 +102,15 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
+
+
+def _word(stmt: LdWord | StWord, buffer: SharedBuffer | None) -> Iterator[str]:
+    if buffer is None:
+        return
+    if buffer.dtype is not DType.S32:
+        yield f"{stmt.OP} takes elements of s32, {buffer.name} holds {buffer.dtype.value}"
+    if buffer.swizzle is not Swizzle.NONE:
+        yield f"{stmt.OP} takes buffers without a swizzle, {buffer.name} has {buffer.swizzle.value}"
 
 
 def _atom(stmt: Atom) -> Iterator[str]:
@@ -112,29 +125,28 @@ def _atom(stmt: Atom) -> Iterator[str]:
 
 def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
     """A slot takes fragments of its workspace's size."""
-    for w in kernel.workspaces:
-        kind = FragmentType(DType.F32, w.rows, w.cols)
-        if w.name == name and value.type != kind:
-            yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
+    w = kernel.find(Workspace, name)
+    kind = value.type if w is None else FragmentType(DType.F32, w.rows, w.cols)
+    if value.type != kind:
+        yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
 
 
 def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
     """A fragment and the plain tensor that it comes from or goes to have one type."""
-    for g in kernel.globals:
-        if g.name == name and g.dtype is not value.type.dtype:
-            yield _dtypes(value, g.name, g.dtype)
+    g = kernel.find(GlobalTensor, name)
+    if g is not None and g.dtype is not value.type.dtype:
+        yield _dtypes(value, g.name, g.dtype)
 
 
 def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Threads access plain tensors, everything else goes through a tensor map."""
     refs = [v for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef | MapRef)]
-    plain = {g.name for g in kernel.globals}
     for ref in refs:
         name = ref.map
         if stmt.TRAITS.plain and isinstance(ref, GmemRef):
-            if name in {t.name for t in kernel.tensor_maps}:
+            if kernel.find(TensorMap, name) is not None:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
-        elif name in plain:
+        elif kernel.find(GlobalTensor, name) is not None:
             yield f"{name} is a global, {stmt.OP} takes a tensor map"
 
 
@@ -219,7 +231,7 @@ def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[st
 
 
 def _buffer(kernel: Kernel, name: str) -> SharedBuffer | None:
-    return next((b for b in kernel.shared if b.name == name), None)
+    return kernel.find(SharedBuffer, name)
 
 
 def _dtypes(out: Frag, name: str, dtype: DType) -> str:

@@ -10,7 +10,7 @@ from lowering.ground.expr import Binary, Expr, Select, Var, substitute
 from lowering.kernel.control import Carry, Elect, For, If, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
-from lowering.kernel.sync import WaitFull
+from lowering.kernel.ring import WaitFull
 
 __all__ = [
     "Names",
@@ -140,7 +140,7 @@ def expressions(stmt: Stmt) -> list[Expr]:
 
 
 def consumes(body: Body, ring: str) -> bool:
-    """Whether ``body`` waits for steps of a circular buffer, at any depth."""
+    """Whether ``body`` waits for steps of a ring, at any depth."""
     return any(isinstance(s, WaitFull) and s.ring == ring for s in walk(body))
 
 
@@ -206,12 +206,7 @@ class Names:
     def __init__(self, kernel: Kernel) -> None:
         self._taken = {p.name for p in kernel.params}
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
-        for storage in (
-            kernel.tensor_maps, kernel.shared, kernel.mbarriers, kernel.named_barriers,
-            kernel.circular_buffers, kernel.globals, kernel.traces, kernel.counters,
-            kernel.workspaces, kernel.words, kernel.tile_queues,
-        ):  # fmt: skip
-            self._taken |= {x.name for x in storage}
+        self._taken |= {s.name for s in kernel.storage}
         self._taken |= {stride for g in kernel.globals for stride in g.strides}
 
     def new(self, base: str) -> str:

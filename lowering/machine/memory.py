@@ -46,6 +46,9 @@ class SharedMemory:
         self.asynchronous = np.full(words, POISON)
         self._reserved = np.zeros(words // 2, bool)
         self._reserved[[(SHARED_BASE + offset) // 16 for offset in barriers]] = True
+        self._mbarriers = {(SHARED_BASE + offset) // 8 for offset in barriers}
+        self._written = np.zeros(words // 2, bool)
+        self._stored: set[int] = set()
         self.version = 0
         self.operands: dict[object, tuple[int, Array]] = {}
 
@@ -75,6 +78,24 @@ class SharedMemory:
         self._check(words >> 1)
         self.generic[words] = data
 
+    def read_word(self, address: int) -> int | None:
+        """Generic proxy: 4 bytes as a signed integer; None where nobody has written them."""
+        if address + 4 > self.end:
+            raise self._outside(address)
+        found = int(self.generic.view(np.int32)[address // 4])
+        written = self._written[address // 16] or address in self._stored
+        return found if written or found != -1 else None
+
+    def write_word(self, address: int, value: int) -> None:
+        """Generic proxy: 4 bytes."""
+        if address + 4 > self.end:
+            raise self._outside(address)
+        if address // 8 in self._mbarriers:
+            at = address // 8 * 8 - SHARED_BASE
+            raise FaultError(f"the bytes of an mbarrier at offset {at} would be overwritten")
+        self._stored.add(address)
+        self.generic.view(np.int32)[address // 4] = value
+
     def publish(self, words: Array) -> None:
         """Make generic writes of these words visible to the async proxy."""
         self.asynchronous[words] = self.generic[words]
@@ -84,6 +105,7 @@ class SharedMemory:
         last = int(chunks.max())
         if last >= self._reserved.size:
             raise self._outside(last * 16)
+        self._written[chunks] = True
         if self._reserved[chunks].any():
             at = int(chunks[self._reserved[chunks]].min()) * 16 - SHARED_BASE
             raise FaultError(f"the bytes of an mbarrier at offset {at} would be overwritten")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numpy as np
 
-from lowering.kernel.nodes import LdWord, StWord, WordRef
+from lowering.kernel.nodes import LdWord, StWord, TmaLoad
+from lowering.kernel.visit import walk
 from lowering.machine.errors import FaultError
-from lowering.machine.program import Program, Run
+from lowering.machine.program import Place, Program, Run
 from lowering.machine.scalars import bind
 from lowering.machine.scheduler import PAUSE, Steps
-from lowering.machine.state import Cta, Warp
+from lowering.machine.state import Warp
 
 __all__ = ["ld_word", "st_word"]
 
 
 def st_word(stmt: StWord, program: Program) -> Run:
     """``st.word``, here or at a peer, by one thread."""
-    find, value = _find(stmt.word, program), program.scalar(stmt.value)
+    place, value = program.place(stmt.dst), program.scalar(stmt.value)
     peer = None if stmt.cta is None else program.scalar(stmt.cta)
 
     def run(warp: Warp) -> Steps:
@@ -26,9 +27,8 @@ def st_word(stmt: StWord, program: Program) -> Run:
         if peer is not None:
             cta = cta.peer(peer(warp.env))
             if cta is not warp.cta:
-                cta.signalled(f"a store to {stmt.word.array}")
-        words, at = find(warp, cta)
-        words[at] = value(warp.env)
+                cta.signalled(f"a store to {stmt.dst.buffer}")
+        cta.memory.write_word(_address(place, warp), value(warp.env))
         return PAUSE
 
     return run
@@ -36,27 +36,25 @@ def st_word(stmt: StWord, program: Program) -> Run:
 
 def ld_word(stmt: LdWord, program: Program) -> Run:
     """``ld.word``."""
-    find = _find(stmt.word, program)
+    place, name = program.place(stmt.src), stmt.src.buffer
+    loads = (s for s in walk(program.kernel.body) if isinstance(s, TmaLoad))
+    overtaken = name in {s.dst.buffer for s in loads}
 
     def run(warp: Warp) -> Steps:
-        words, at = find(warp, warp.cta)
-        found = words[at]
+        address = _address(place, warp)
+        found = warp.cta.memory.read_word(address)
+        stage, *coords = place.element(warp.env)
         if found is None:
-            raise FaultError(f"{stmt.word.array}[{at}] is read, but nobody has written it")
+            at = ", ".join(map(str, (stage, *coords)))
+            raise FaultError(f"{name}[{at}] is read, but nobody has written it")
+        if overtaken:
+            warp.reads(np.array([address // 8]))
         bind(warp.env, stmt.out, found)
-        warp.record(stmt.OP, stmt.word.array, at)
+        warp.record(stmt.OP, name, stage)
         return PAUSE
 
     return run
 
 
-def _find(ref: WordRef, program: Program) -> Callable[[Warp, Cta], tuple[list[int | None], int]]:
-    index, name = program.scalar(ref.index), ref.array
-
-    def find(warp: Warp, cta: Cta) -> tuple[list[int | None], int]:
-        words, at = cta.words[name], index(warp.env)
-        if not 0 <= at < len(words):
-            raise FaultError(f"{name}[{at}] lies outside {name}[{len(words)}]")
-        return words, at
-
-    return find
+def _address(place: Place, warp: Warp) -> int:
+    return place.base + place.buffer.byte(*place.element(warp.env))

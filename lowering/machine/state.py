@@ -280,7 +280,6 @@ class Warp:
 class Cta:
     """A CTA: its shared memory, barriers and registers.
 
-    ``words`` has its words, None where nobody has written one;
     ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
     says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs`` which warp
     was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the statement.
@@ -306,7 +305,6 @@ class Cta:
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
         self.agreed: dict[tuple[int, int], int] = {}
-        self.words: dict[str, list[int | None]] = {w.name: [None] * w.count for w in kernel.words}
 
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""

@@ -63,24 +63,27 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         plan, plan.parts[plan.edges[0].consumer], rings, work, accumulators, parts
     )
     loads = [load_section(plan, e, work) for e in plan.edges]
-    queues = (work.queue,) if isinstance(work, FromQueue) else ()
+    queue, words = ((work.queue,), (work.word,)) if isinstance(work, FromQueue) else ((), ())
     if isinstance(work, FromQueue):
         loads.append(work.fetch_section(relation.registers[0]))
+    storage = (
+        *tensor_maps(fusion),
+        *global_tensors(fusion, vector),
+        *(shared_buffer(fusion, graph, t) for t in fusion.loads),
+        *words,
+        *(ring(plan, e) for e in plan.edges),
+        *queue,
+        *(() if parts is None else (parts.flags, parts.workspace)),
+    )
     return Kernel(
         name=name,
         threads=128 * compute.groups,
         grid=_grid(plan, size),
         params=params,
-        tensor_maps=tensor_maps(fusion),
-        shared=tuple(shared_buffer(fusion, graph, t) for t in fusion.loads),
+        storage=storage,
         body=(*shared.needed((*loads, compute)), *loads, compute),
         cluster=size,
-        circular_buffers=tuple(ring(plan, e) for e in plan.edges),
-        globals=global_tensors(fusion, vector),
         splits=relation.splits,
-        workspaces=() if parts is None else (parts.workspace,),
-        counters=() if parts is None else (parts.flags,),
-        tile_queues=queues,
         target=plan.target,
     )
 

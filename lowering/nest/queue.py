@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
-from lowering.kernel.kernel import TileQueue
+from lowering.kernel.kernel import Ring, SharedBuffer
 from lowering.kernel.nodes import Body, Break, FetchTiles, NextTile, Section
 from lowering.nest.counter import Counter
 from lowering.nest.scope import Shared
@@ -31,12 +32,14 @@ class FromQueue(InTurn):
     """Tiles from a queue; the loops over a CTA's tiles end when it says so.
 
     Args:
-        queue: its declaration.
+        queue: the ring of its entries.
+        word: the ring's buffer.
         group: loops whose index an entry is.
         tiles: how many tiles there are.
     """
 
-    queue: TileQueue
+    queue: Ring
+    word: SharedBuffer
     group: Group
     tiles: Expr
 
@@ -49,10 +52,11 @@ class FromQueue(InTurn):
             s.inputs[0] for s in graph.steps
             if isinstance(s.transform, Split) and s.transform.dynamic
         )  # fmt: skip
-        queue = TileQueue(shared.namer.new("queue"), STAGES, relation.roles, relation.consumers)
-        return FromQueue(
-            relation, counters, graph, shared, queue, group, shared.apply(group.extent)
-        )
+        name, teams = shared.namer.new("queue"), relation.roles // relation.consumers
+        word = SharedBuffer(shared.namer.new(f"{name}_tile"), DType.S32, 1, (1,))
+        queue = Ring(name, (word.name,), STAGES, teams, remote=True)
+        tiles = shared.apply(group.extent)
+        return FromQueue(relation, counters, graph, shared, queue, word, group, tiles)
 
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """A loop in turn, or the one that asks the queue."""

@@ -1,9 +1,9 @@
-"""Storage that the schedule asks for: tensor maps, shared buffers, circular buffers."""
+"""Storage that the schedule asks for: tensor maps, shared buffers, rings."""
 
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from lowering.kernel.kernel import CircularBuffer, SharedBuffer, TensorMap
+from lowering.kernel.kernel import Ring, SharedBuffer, TensorMap
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
@@ -32,13 +32,14 @@ def shared_buffer(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Share
     return SharedBuffer(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
 
 
-def ring(plan: Plan, edge: Edge) -> CircularBuffer:
-    """The circular buffer of an edge."""
+def ring(plan: Plan, edge: Edge) -> Ring:
+    """The ring of an edge."""
     relation, buffer = edge.relation, edge.relation.buffer
     in_flight = buffer.stages - buffer.prefetch - 1
     shares = tuple(_share(plan, plan.fusion.tensor(load)) for load in relation.loads)
-    return CircularBuffer(
-        edge.name, relation.loads, buffer.stages, relation.roles, relation.consumers, in_flight,
+    teams = relation.roles // relation.consumers
+    return Ring(
+        edge.name, relation.loads, buffer.stages, teams, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
         0 if relation.warp_specialized else buffer.prefetch,
     )  # fmt: skip

@@ -11,7 +11,7 @@ param n: i32
 tensormap A: bf16[512, 512] box 64x64 swizzle 128
 shared A_s: bf16[4][64x64] swizzle 128
 """
-RING = "circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 0\n"
+RING = "ring ring(A_s) stages 4\n"
 BARRIERS = """
 mbarrier ring_full[4] arrivals 1
 mbarrier ring_empty[4] arrivals 8
@@ -26,10 +26,12 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    for m in 0 .. top {
-      elect {
-        acquire ring, m
-        tma.load A_s[m % 4, 0, 0], A[m * 64, 0]
+    if %warpgroup.warp == 0 {
+      for m in 0 .. top {
+        elect {
+          acquire ring, m
+          tma.load A_s[m % 4, 0, 0], A[m * 64, 0]
+        }
       }
     }
   }
@@ -62,11 +64,13 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    for m in 0 .. top {
-      elect {
-        mbarrier.wait ring_empty[m % 4], m // 4 % 2
-        mbarrier.expect_tx ring_full[m % 4]
-        tma.load A_s[m % 4, 0, 0], A[m * 64, 0], bar=ring_full[m % 4]
+    if %warpgroup.warp == 0 {
+      for m in 0 .. top {
+        elect {
+          mbarrier.wait ring_empty[m % 4], m // 4 % 2
+          mbarrier.expect_tx ring_full[m % 4]
+          tma.load A_s[m % 4, 0, 0], A[m * 64, 0], bar=ring_full[m % 4]
+        }
       }
     }
   }
@@ -99,7 +103,7 @@ def test_pingpong_steps_have_one_consuming_group() -> None:
     inside = "".join("  " + line + "\n" for line in once.splitlines() if line)
     after = (HEAD + BARRIERS + AFTER).replace(once, f"\n    if wg == 0 {{\n{inside}    }}\n")
     after = after.replace("arrivals 8", "arrivals 4").replace("[ring_init], 8", "[ring_init], 4")
-    before = HEAD + RING.replace("consumers 2", "consumers 1") + BEFORE
+    before = HEAD + RING.replace("stages 4", "stages 4 teams 2") + BEFORE
     assert lowered(allocate_mbarriers, before) == full(after)
 
 
@@ -116,7 +120,7 @@ def test_threads_fence_what_they_read_before_they_release_it() -> None:
 
 def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     """CTAs 0 and 1 share the tile: 8 arrivals of each; the waits and syncs are the cluster's."""
-    before = HEAD + RING.replace("in_flight 0", "in_flight 0 shares 2x1") + BEFORE
+    before = HEAD + RING.replace("stages 4", "stages 4 shares 2x1") + BEFORE
     text = lowered(allocate_mbarriers, before)
     peer = "cta=%cluster.ctarank ^ 1, order=relaxed.cluster"
     lines = [line.strip() for line in text.splitlines()]
@@ -146,25 +150,38 @@ def test_copies_into_other_buffers_are_left_alone() -> None:
     )
 
 
-def test_pingpong_without_a_group_index() -> None:
-    before = HEAD + RING.replace("consumers 2", "consumers 1") + BEFORE.replace(" as wg", "")
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("wait_full ring, k\n      release ring, k", "cta.sync", "nobody reads ring"),
+        ("acquire ring, m\n          tma.load A_s[m % 4, 0, 0], A[m * 64, 0]", "bulk.commit",
+         "nobody fills ring"),
+        ("elect {", "elect { acquire ring, m } elect {",
+         "role load fills steps of ring in several ways"),
+        ("tma.load A_s[m % 4, 0, 0], A[m * 64, 0]",
+         "for i in 0 .. 2 { tma.load A_s[m % 4, 0, 0], A[m * 64, 0] }",
+         "role load loads ring in a loop"),
+        ("stages 4\n", "stages 4 teams 3\n", "8 warps of role compute are no 3 teams, of ring"),
+    ],
+)  # fmt: skip
+def test_ends_that_make_no_sense(old: str, new: str, why: str) -> None:
+    assert old in RING + BEFORE
     with pytest.raises(InternalError) as error:
-        lowered(allocate_mbarriers, before)
-    assert str(error.value) == (
-        "allocate_mbarriers: role compute has no group index\n"
-        "This is a defect of wsched, please report it with the dump."
-    )
+        lowered(allocate_mbarriers, HEAD + (RING + BEFORE).replace(old, new))
+    assert error.value.why == why
 
 
 def test_two_circular_buffers_share_init_and_teardown() -> None:
     head = HEAD + "shared C_s: bf16[2][64x64] swizzle 128\n" + RING
-    head += "circular_buffer aux(C_s) stages 2 groups 2 consumers 1 in_flight 0\n"
+    head += "ring aux(C_s) stages 2 teams 2\n"
     body = BEFORE.replace(
         "  role load",
-        "  role other warps 12 .. 16 as g {\n    wait_full aux, 0\n    release aux, 0\n  }\n"
+        "  role other warps 12 .. 20 as g {\n    wait_full aux, 0\n    release aux, 0\n  }\n"
         "  role load",
     )
-    text = lowered(allocate_mbarriers, head + body, threads=512)
+    load = "acquire aux, m tma.load C_s[m % 2, 0, 0], A[m * 64, 0] "
+    body = body.replace("acquire ring, m\n", load + "acquire ring, m\n")
+    text = lowered(allocate_mbarriers, head + body, threads=640)
     assert text.count("fence.mbarrier_init") == 1
     assert text.count("cta.sync") == 2
     begin, roles = text.split("roles {")

@@ -75,7 +75,8 @@ def test_more_than_a_cta_may_have_with_the_least_stages() -> None:
 
 
 def test_words_behind_the_barriers() -> None:
-    text = "mbarrier full[4] arrivals 1{}\nword tile[2]{}\nword last[1]{}\ncta.sync"
-    after = text.format(" at 0", " at 32", " at 40")
+    text = "shared tile: s32[2][1]{}\nmbarrier full[4] arrivals 1{}\n"
+    text += "shared last: s32[1][1]{}\ncta.sync"
+    after = text.format(" at 32", " at 0", " at 40")
     assert lowered(allocate_shared, text.format("", "", "")) == full(after)
     assert kernel(after).shared_bytes == 44

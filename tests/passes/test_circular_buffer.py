@@ -11,7 +11,7 @@ param n: i32
 tensormap A: bf16[512, 512] box 64x64 swizzle 128
 shared A_s: bf16[{stages}][64x64] swizzle 128
 shared D_s: bf16[1][64x64] swizzle 128
-circular_buffer ring(A_s) stages 4 groups 1 consumers 1 in_flight 1
+ring ring(A_s) stages 4 in_flight 1
 """
 BEFORE = """
 roles {
@@ -88,8 +88,8 @@ param n: i32
 shared A_s: bf16[STAGES_A][64x64] swizzle 128
 shared C_s: bf16[STAGES_C][64x64] swizzle 128
 shared D_s: bf16[1][64x64] swizzle 128
-circular_buffer ring(A_s) stages 4 groups 1 consumers 1 in_flight 1
-circular_buffer aux(C_s) stages 2 groups 1 consumers 1 in_flight 0
+ring ring(A_s) stages 4 in_flight 1
+ring aux(C_s) stages 2
 """
     body = """
 for c in 0 .. n {

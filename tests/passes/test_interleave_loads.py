@@ -10,7 +10,7 @@ HEAD = """
 param n: i32
 tensormap A: bf16[512, 512]
 shared A_s: bf16[1][64x64]
-circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 1 prefetch 2
+ring ring(A_s) stages 4 in_flight 1 prefetch 2
 """
 BEFORE = """
 let top: i32 = n

@@ -19,7 +19,7 @@ param tiles: i32
 param n: i32
 named_barrier other[3] id 1 threads 128
 """
-RING = "circular_buffer ring() stages 4 groups 2 consumers 1 in_flight 1\n"
+RING = "ring ring() stages 4 teams 2 in_flight 1\n"
 BEFORE = """
 roles {
   role compute warps 0 .. 8 as wg {
@@ -120,11 +120,11 @@ def in_turn(new: Kernel, count: int, env: dict[str, int]) -> tuple[list[int], li
 
 
 def test_cooperative_groups_need_no_order() -> None:
-    assert unchanged(order_pingpong, HEAD + RING.replace("consumers 1", "consumers 2") + BEFORE)
+    assert unchanged(order_pingpong, HEAD + RING.replace(" teams 2", "") + BEFORE)
 
 
 def test_teams_of_groups() -> None:
-    text = HEAD + RING.replace("groups 2 consumers 1", "groups 4 consumers 2")
+    text = HEAD + RING
     with pytest.raises(UnsupportedError) as error:
         lowered(
             order_pingpong,
@@ -217,7 +217,7 @@ roles {
 def test_three_groups_in_two_loops(rows: int, turns: int, n: int) -> None:
     """Each takes its turns in order, those of the next row behind those of the one before."""
     head = HEAD.replace("param n", "param rows: i32\nparam n")
-    before = kernel(head + RING.replace("groups 2", "groups 3") + LOOPS)
+    before = kernel(head + RING.replace("teams 2", "teams 3") + LOOPS)
     after = order_pingpong(before, LoweringOptions())
     env = {"tiles": 3 * turns, "rows": rows, "n": n}
     steps, epilogues = in_turn(after, 3, env)
@@ -225,8 +225,8 @@ def test_three_groups_in_two_loops(rows: int, turns: int, n: int) -> None:
     assert epilogues == [rows * turns] * 3
 
 
-AUX = """circular_buffer aux() stages 2 groups 2 consumers 1 in_flight 0
-circular_buffer aux2() stages 2 groups 2 consumers 1 in_flight 0
+AUX = """ring aux() stages 2 teams 2
+ring aux2() stages 2 teams 2
 """
 EPILOGUE = """for c in 0 .. 2 {
         wait_full aux, (t * 2 + wg) * 2 + c
@@ -251,7 +251,7 @@ def test_epilogues_that_consume_steps_take_turns_too() -> None:
 
 
 DEALT = """
-tile_queue queue stages 2 groups 2 consumers 1
+ring queue() stages 2 teams 2 remote
 roles {
   role compute warps 0 .. 8 as wg {
     for t in 0 .. tiles + 1 {

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from lowering.ground.errors import InternalError
-from lowering.kernel.nodes import Atom, FetchTiles, NextTile
+from lowering.kernel.kernel import MBarrierArray
+from lowering.kernel.nodes import Atom, FetchTiles, MBarrierArrive, MBarrierWait, NextTile
 from lowering.kernel.text import print_kernel
 from lowering.kernel.verify import verify
 from lowering.kernel.visit import walk
+from passes.allocate_mbarriers import allocate_mbarriers
 from passes.options import LoweringOptions
 from passes.queue_tiles import queue_tiles
 from tests.passes.texts import kernel, lowered, unchanged
 
 BEFORE = """
 param n: i32
-tile_queue queue stages 2 groups 2 consumers {consumers}
+shared queue_tile: s32[2][1]
+ring queue(queue_tile) stages 2{teams} remote
 roles {{
   role compute warps 0 .. 8 as wg {{
     for t in 0 .. n + 1 {{
@@ -40,12 +40,12 @@ roles {{
 }}
 cta.sync
 """
-COOPERATIVE = BEFORE.format(consumers=2, number="")
-PING_PONG = BEFORE.format(consumers=1, number=" * 2 + wg")
+COOPERATIVE = BEFORE.format(teams="", number="")
+PING_PONG = BEFORE.format(teams=" teams 2", number=" * 2 + wg")
 
 
 def test_cooperative(golden: object) -> None:
-    """Both compute warpgroups and the load warp read each entry: 9 warps release it."""
+    """Entries are steps of the ring, in all who read them."""
     assert lowered(queue_tiles, COOPERATIVE) == golden
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_left_of_the_queue() -> None:
     new = queue_tiles(kernel(COOPERATIVE), LoweringOptions())
     assert not any(isinstance(s, FetchTiles | NextTile) for s in walk(new.body))
     assert sum(isinstance(s, Atom) for s in walk(new.body)) == 1
-    assert new.tile_queues == ()
+    assert [r.name for r in new.rings] == ["queue"]
     assert queue_tiles(new, LoweringOptions()) == new
 
 
@@ -74,15 +74,17 @@ def test_a_kernel_without_a_queue_is_left_alone() -> None:
     assert unchanged(queue_tiles, "roles { role all warps 0 .. 4 { cta.sync } }")
 
 
-def test_a_queue_that_nobody_reads() -> None:
-    with pytest.raises(InternalError) as error:
-        lowered(queue_tiles, "tile_queue queue stages 2 groups 1 consumers 1 cta.sync")
-    assert error.value.why == "nobody reads queue"
-
-
-def test_an_entry_that_is_read_twice() -> None:
-    line = "      break n <= tile\n"
-    twice = COOPERATIVE.replace(line, line + "      again: i32 = next.tile queue, t\n")
-    with pytest.raises(InternalError) as error:
-        lowered(queue_tiles, twice)
-    assert error.value.why == "role compute reads an entry 2 times"
+def test_arrivals() -> None:
+    """Both compute warpgroups and the load warp read each entry: 9 warps release it; one of two
+    in ping-pong; in a cluster those of all CTAs, at the first.
+    """
+    for text, cluster, arrivals in ((COOPERATIVE, 1, 9), (PING_PONG, 1, 5), (PING_PONG, 2, 10)):
+        before = replace(kernel(text), cluster=cluster)
+        new = allocate_mbarriers(queue_tiles(before, LoweringOptions()), LoweringOptions())
+        assert verify(new) == []
+        assert new.mbarriers == (
+            MBarrierArray("queue_full", 2, 1), MBarrierArray("queue_empty", 2, arrivals),
+        )  # fmt: skip
+        orders = {s.order for s in walk(new.body) if isinstance(s, MBarrierArrive | MBarrierWait)}
+        scope = "cta" if cluster == 1 else "cluster"
+        assert orders == {f"acquire.{scope}", f"release.{scope}"}

@@ -84,7 +84,7 @@ SHARED_BY_TWO = """
 param k: i32
 tensormap A: bf16[512, 512]
 shared A_s: bf16[1][128x64]
-circular_buffer ring(A_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x2
+ring ring(A_s) stages 2 shares 2x2
 load.tile A_s[0, 0, 0], A[k, 0]
 """
 

@@ -17,7 +17,7 @@ HEAD = """
 param n: i32
 shared A_s: bf16[4][64x32] swizzle 64
 shared B_s: bf16[4][256x32] swizzle 64
-circular_buffer ring(A_s, B_s) stages 4 groups 1 consumers 1 in_flight {in_flight}
+ring ring(A_s, B_s) stages 4 in_flight {in_flight}
 """
 LOOP = """
 roles {
@@ -136,7 +136,9 @@ roles {
   }
 }
 """.replace("ACC", "accumulate=0 < k")
-    assert lowered(synchronize_wgmma, before(0)) == full(HEAD.format(in_flight=0) + after)
+    assert lowered(synchronize_wgmma, before(0)) == full(
+        HEAD.replace(" in_flight {in_flight}", "") + after
+    )
 
 
 @budget(40)
@@ -286,7 +288,7 @@ def test_a_product_onto_another() -> None:
 
 
 RELEASED = """
-circular_buffer slow(C_s) stages 2 groups 1 consumers 1 in_flight 0
+ring slow(C_s) stages 2
 """
 
 

@@ -57,7 +57,7 @@ def test_sections_become_roles() -> None:
 
 def test_a_kernel_that_loads_ahead_of_itself_is_left_alone() -> None:
     """``interleave_loads`` makes one role of it."""
-    buffer = "circular_buffer ring(A_s) stages 4 groups 2 consumers 2 in_flight 1 prefetch 2"
+    buffer = "ring ring(A_s) stages 4 in_flight 1 prefetch 2"
     assert unchanged(warp_specialize, BEFORE.replace("let n", f"{buffer}\nlet n"))
 
 
@@ -106,7 +106,7 @@ section load groups 1 {
 
 def test_what_says_which_tile_is_next_is_for_the_whole_warp() -> None:
     """Its loop may end there, for all lanes; what takes tiles has a thread of its own."""
-    queue = "tile_queue queue stages 2 groups 2 consumers 2\n"
+    queue = "shared word: s32[2][1]\nring queue(word) stages 2 remote\n"
     before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m\n"
                             "    break n <= t0\n    let row").replace(
         "section compute", "section load groups 1 {\n  fetch.tiles queue, n\n}\nsection compute"

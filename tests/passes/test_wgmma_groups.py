@@ -96,7 +96,7 @@ def test_a_that_is_not_made_for_the_product_alone(edit: tuple[str, str]) -> None
 def test_a_ring_that_only_threads_read_is_released_behind_the_groups() -> None:
     """The pieces are read in front of them; the other ring waits for the next step."""
     head = HEAD.format(in_flight=1).replace("ring(A_s, B_s)", "ring(B_s)")
-    head += "circular_buffer raw(A_s) stages 4 groups 1 consumers 1 in_flight 0\n"
+    head += "ring raw(A_s) stages 4\n"
     text = head + in_registers(1).removeprefix(HEAD.format(in_flight=1))
     text = text.replace("      acc1: frag", "      release raw, k\n      acc1: frag")
     lines = [line.strip() for line in lowered(synchronize_wgmma, text).splitlines()]

@@ -91,8 +91,7 @@ def test_less_is_loaded() -> None:
 
 def clip_all(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """What ``clip_boxes`` must not do."""
-    maps = tuple(replace(m, clipped=True) for m in kernel.tensor_maps)
-    return replace(kernel, tensor_maps=maps)
+    return kernel.redeclare(*(replace(m, clipped=True) for m in kernel.tensor_maps))
 
 
 def test_clipped_rows_of_k_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

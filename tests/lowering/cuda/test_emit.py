@@ -259,11 +259,11 @@ def test_malformed_kernel_is_rejected(body: str, why: str) -> None:
 
 def test_buffer_without_offset_is_rejected() -> None:
     k = copy_kernel()
-    bare = replace(k, shared=(replace(k.shared[0], offset=None),))
+    bare = k.redeclare(replace(k.shared[0], offset=None))
     assert refusal(bare) == "shared buffer tile has no offset"
-    odd = replace(k, shared=(replace(k.shared[0], offset=512),))
+    odd = k.redeclare(replace(k.shared[0], offset=512))
     assert refusal(odd) == "shared buffer tile is not aligned to its swizzle"
-    barrier = replace(k, mbarriers=(replace(k.mbarriers[0], offset=None),))
+    barrier = k.redeclare(replace(k.mbarriers[0], offset=None))
     assert refusal(barrier) == "mbarrier array full has no offset"
 
 

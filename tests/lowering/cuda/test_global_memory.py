@@ -131,7 +131,7 @@ def test_another_type_is_rejected() -> None:
     k = kernel("f32, 1x8", "f32[1, N]", "T[0, 0]")
     other = replace(k.globals[0], dtype=DType.F16)
     with pytest.raises(InternalError) as e:
-        emit_kernel(replace(k, globals=(other,)))
+        emit_kernel(k.redeclare(other))
     assert e.value.why == "frag.load_global of frag<f32, 1x8> and f16 elements"
 
 
@@ -231,5 +231,5 @@ def test_what_is_stored_is_not_const() -> None:
 def test_a_store_of_another_type_is_rejected() -> None:
     k = storing("bf16", "64x8", "")
     with pytest.raises(InternalError) as e:
-        emit_kernel(replace(k, globals=(replace(k.globals[0], dtype=DType.F32),)))
+        emit_kernel(k.redeclare(replace(k.globals[0], dtype=DType.F32)))
     assert e.value.why == "frag.store_global of frag<bf16, 64x8> and f32 elements"

@@ -68,8 +68,8 @@ def test_descriptor_has_the_innermost_dimension_first(driver: Driver) -> None:
 def test_a_clipped_box_has_no_more_rows_than_the_tensor(
     driver: Driver, rows: int, box: int
 ) -> None:
-    a, d = copy_kernel().tensor_maps
-    loaded = LoadedKernel(replace(copy_kernel(), tensor_maps=(replace(a, clipped=True), d)), b"")
+    a, _ = copy_kernel().tensor_maps
+    loaded = LoadedKernel(copy_kernel().redeclare(replace(a, clipped=True)), b"")
     go(loaded, Tensor(shape=(rows, 128)), Tensor(shape=(rows, 128)))
     assert [args[5] for args in driver.named("encode")] == [[64, box], [64, 64]]
 
@@ -351,7 +351,7 @@ def test_refusals_of_the_driver_are_named(driver: Driver) -> None:
 
 def test_too_much_shared_memory_is_rejected() -> None:
     k = copy_kernel()
-    big = replace(k, shared=(replace(k.shared[0], stages=30),))
+    big = k.redeclare(replace(k.shared[0], stages=30))
     with pytest.raises(InternalError) as e:
         LoadedKernel(big, b"")
     assert e.value.why == "245760 bytes of shared memory of 232448"
@@ -384,7 +384,7 @@ def test_strides_of_single_rows_and_columns_mean_nothing() -> None:
 
 
 def test_a_trace_buffer_is_a_pointer_behind_the_maps(driver: Driver) -> None:
-    kernel = replace(copy_kernel(), traces=(TraceBuffer("spans", 8, ("cta",)),))
+    kernel = copy_kernel().declare(TraceBuffer("spans", 8, ("cta",)))
     tensors = {"A": Tensor(), "D": Tensor(address=8192), "spans": Tensor(address=12288)}
     LoadedKernel(kernel, b"").launch(tensors, {"M": 100, "N": 128}, 2)  # type: ignore[arg-type]
     assert driver.params == [(b"map1", b"map2", 12288, 100)]

@@ -29,7 +29,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def test_counters_are_those_of_the_stream(driver: Driver) -> None:
     """Behind the other addresses, one array after the other; asked for by each launch."""
     counters = (CounterArray("next", Const(1)), CounterArray("parts", Var("M")))
-    kernel = replace(copy_kernel(), counters=counters)
+    kernel = copy_kernel().declare(*counters)
     asked: list[tuple[int, int, int, bool]] = []
 
     def workspace(*place: Any) -> Any:
@@ -52,12 +52,8 @@ def test_counters_are_those_of_the_stream(driver: Driver) -> None:
 
 def test_workspaces_stand_behind_the_counters(driver: Driver) -> None:
     """In memory of their own, which need not be zeros; the splits are the grid's z."""
-    kernel = replace(
-        copy_kernel(),
-        splits=3,
-        counters=(CounterArray("ready", Var("ctas")),),
-        workspaces=(Workspace("parts", 64, 16, Var("ctas") * Var("N")),),
-    )
+    storage = CounterArray("ready", Var("ctas")), Workspace("parts", 64, 16, Var("ctas") * Var("N"))
+    kernel = replace(copy_kernel(), splits=3).declare(*storage)
     asked: list[tuple[int, int, int, bool]] = []
 
     def workspace(stream: int, device: int, nbytes: int, zeroed: bool) -> Any:
@@ -73,10 +69,8 @@ def test_workspaces_stand_behind_the_counters(driver: Driver) -> None:
 
 
 def test_one_workspace_follows_the_other() -> None:
-    kernel = replace(
-        copy_kernel(),
-        workspaces=(Workspace("p", 64, 8, Var("ctas")), Workspace("q", 64, 16, Const(2))),
-    )
+    storage = Workspace("p", 64, 8, Var("ctas")), Workspace("q", 64, 16, Const(2))
+    kernel = copy_kernel().declare(*storage)
     needs = Needs.of(kernel, {"ctas": 3})
     assert (needs.counters, needs.workspaces, needs.total) == ((), (6144, 8192), 14336)
     assert needs.addresses(0, 1000) == [1000, 7144]
@@ -84,7 +78,7 @@ def test_one_workspace_follows_the_other() -> None:
 
 
 def test_counters_need_a_workspace(driver: Driver) -> None:
-    kernel = replace(copy_kernel(), counters=(CounterArray("next", Const(1)),))
+    kernel = copy_kernel().declare(CounterArray("next", Const(1)))
     tensors = {"A": Tensor(), "D": Tensor()}
     with pytest.raises(InternalError) as e:
         LoadedKernel(kernel, b"").launch(tensors, {"M": 1, "N": 8}, 2)  # type: ignore[arg-type]

@@ -12,21 +12,21 @@ from lowering.kernel.text import parse_kernel
 KERNEL = """
 kernel words threads 128 cluster 2 grid 2 {
   param n: i32
-  word tile[2] at 0
+  shared tile: s32[2][1] at 0
   elect {
     for rank in 0 .. 2 unroll {
-      st.word tile[rank], n
-      st.word tile[1], n + rank, cta=rank
+      st.word tile[rank, 0], n
+      st.word tile[1, 0], n + rank, cta=rank
     }
   }
   cluster.sync
   for t in 0 .. n carry (x: i32 = 0 -> last) {
-    found: i32 = ld.word tile[t % 2]
+    found: i32 = ld.word tile[t % 2, 0]
     break n <= found
     yield x + found
   }
   elect {
-    st.word tile[0], last
+    st.word tile[0, 0], last
   }
   cluster.sync
 }
@@ -44,4 +44,4 @@ def test_it_compiles() -> None:
 def test_words_without_a_place() -> None:
     with pytest.raises(InternalError) as error:
         emit_kernel(parse_kernel(KERNEL.replace(" at 0", "")))
-    assert error.value.why == "word array tile has no offset"
+    assert error.value.why == "shared buffer tile has no offset"

@@ -30,18 +30,18 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   shared D_s: f32[2][64x32] swizzle 128 at 65536
   shared Y_s: f32[2][2x4x32] swizzle 128
   shared V_s: f32[1][64]
+  shared tile: s32[2][1]
+  shared last: s32[1][1] at 81952
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
   named_barrier later[1] threads 64
-  circular_buffer ring(A_s) stages 4 groups 2 consumers 1 in_flight 1 prefetch 2
-  circular_buffer ring2(A_s, D_s) stages 2 groups 1 consumers 1 in_flight 0 shares 2x1 1x2
+  ring ring(A_s) stages 4 teams 2 in_flight 1 prefetch 2
+  ring ring2(A_s, D_s) stages 2 shares 2x1 1x2
+  ring queue(tile) stages 2 teams 2 remote
   trace spans[8](main_loop, cta)
   counter arrived[M]
   workspace parts: f32[ctas * 2][64x64]
-  word tile[2]
-  word last[1] at 81952
-  tile_queue queue stages 2 groups 2 consumers 1
   let n: i64 = ceildiv(K, 64:i64)
   let odd: pred = M % 2 == 1 and (true or false)
   let fill: i32 = min(M, 64) * 128 once
@@ -55,6 +55,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
     for m in 0 .. M step 2 {
       produce ring, m
       acquire ring, m
+      commit ring, m
+      commit queue, m, cta=1
       load.tile A_s[m % 4, 0, 0], A[m * 128, %ctaid.x]
       load.tile A_s[m % 4, 0, 0], X[2, m * 128, %ctaid.x]
     }
@@ -157,14 +159,14 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           fence.proxy.tensormap.release
           fence.proxy.tensormap.acquire E[before + 1]
           fence.proxy.tensormap.acquire Z
-          st.word tile[0], ticket
-          st.word tile[1], ticket + 1, cta=1
+          st.word tile[0, 0], ticket
+          st.word tile[1, 0], ticket + 1, cta=1
         }
       } else {
         cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
         cp.async.mbarrier.arrive.noinc full[1]
         cta.sync
-        found: i32 = ld.word tile[0]
+        found: i32 = ld.word tile[0, 0]
       }
     }
   }

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, ZERO, Const, Var
 from lowering.ground.types import FragmentType, Swizzle
-from lowering.kernel.kernel import CircularBuffer, Kernel, MBarrierArray, SharedBuffer
+from lowering.kernel.kernel import (
+    Kernel,
+    MBarrierArray,
+    NamedBarrierArray,
+    Ring,
+    SharedBuffer,
+)
 from lowering.kernel.nodes import GmemRef, SmemRef
 from lowering.kernel.text import parse_kernel
 from tests.lowering.kernel.samples import ALL_NODES
@@ -72,21 +81,42 @@ def test_lookups() -> None:
     assert [x.name for x in found] == ["D", "D_s", "empty", "turn", "ring2"]
 
 
+def test_storage_that_is_missing() -> None:
+    kernel = parse_kernel(ALL_NODES)
+    assert kernel.find(MBarrierArray, "D_s") is None
+    with pytest.raises(InternalError) as error:
+        kernel.mbarrier("D_s")
+    assert error.value.why == f"{kernel.name} has no MBarrierArray named D_s"
+
+
+def test_changes_of_storage() -> None:
+    """What is new stands behind its kind, what is changed in its place."""
+    a, b = MBarrierArray("a", 2, 1), MBarrierArray("b", 2, 1)
+    buffer, turn = SharedBuffer("s", DType.F16, 2, (8, 64)), NamedBarrierArray("t", 2, 256)
+    kernel = Kernel("k", 128, ONE, (), (buffer, a, turn), ())
+    assert kernel.declare(b).storage == (buffer, a, b, turn)
+    assert kernel.declare(b).mbarriers == (a, b)
+    moved = replace(a, offset=8)
+    assert kernel.redeclare(moved, b).storage == (buffer, moved, turn)
+    assert kernel.redeclare(MBarrierArray("s", 1, 1)) == kernel
+    assert kernel.undeclare(MBarrierArray).storage == (buffer, turn)
+
+
 def test_shared_bytes() -> None:
     """Up to the end of the last thing that has a place."""
     buffers = (
         SharedBuffer("a", DType.F16, 2, (8, 64), offset=1024),
         SharedBuffer("b", DType.F32, 1, (8, 8)),
     )
-    kernel = Kernel("k", 128, ONE, (), (), buffers, ())
+    kernel = Kernel("k", 128, ONE, (), buffers, ())
     assert kernel.shared_bytes == 3072
     assert parse_kernel(ALL_NODES).shared_bytes == 81956
-    bare = Kernel("k", 128, ONE, (), (), (), (), mbarriers=(MBarrierArray("b", 4, 1, 16),))
+    bare = Kernel("k", 128, ONE, (), (MBarrierArray("b", 4, 1, 16),), ())
     assert bare.shared_bytes == 48
 
 
 def test_shares_of_a_cluster() -> None:
-    alone = CircularBuffer("r", ("a", "b"), 4, 2, 2)
-    shared = CircularBuffer("r", ("a", "b"), 4, 2, 2, shares=((2, 1), (1, 2)))
+    alone = Ring("r", ("a", "b"), 4)
+    shared = Ring("r", ("a", "b"), 4, shares=((2, 1), (1, 2)))
     assert (alone.multicast, alone.share("b")) == (False, (1, 1))
     assert (shared.multicast, shared.share("a"), shared.share("b")) == (True, (2, 1), (1, 2))

@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from lowering.ground.expr import ZERO
-from lowering.kernel.nodes import CounterRef, GmemRef, PartialRef, SmemRef, Stmt, WordRef
+from lowering.kernel.nodes import CounterRef, GmemRef, PartialRef, SmemRef, Stmt
 from lowering.kernel.stage import Stage
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.traits import Memory
@@ -20,9 +20,7 @@ from tests.lowering.nest.kernels import final, tile_level
 
 ORDER = [run.__name__ for run in PASSES]
 SHARED = Memory.SHARED | Memory.SHARED_ASYNC
-TOUCHED = {
-    SmemRef: SHARED, WordRef: Memory.SHARED, GmemRef: Memory.GLOBAL, CounterRef: Memory.GLOBAL,
-}  # fmt: skip
+TOUCHED = {SmemRef: SHARED, GmemRef: Memory.GLOBAL, CounterRef: Memory.GLOBAL}
 
 
 @pytest.mark.parametrize("kind", NODE_KINDS)
@@ -61,7 +59,7 @@ kernel k threads 128 cluster 1 grid 1 {{
   tensormap A: bf16[M, M] box 64x64 swizzle 128
   shared S: bf16[2][64x64] swizzle 128 at 0
   mbarrier full[2] arrivals 1 at 16384
-  circular_buffer ring(S) stages 2 groups 1 consumers 1 in_flight 0
+  ring ring(S) stages 2
   roles {{ role all warps 0 .. 4 {{ {body} }} }}
 }}
 """
@@ -97,8 +95,8 @@ def test_a_stage_holds_its_nodes(body: str, stage: Stage, problems: list[str]) -
     [
         (" at 0", "", "S has no offset after allocate_shared"),
         (" at 16384", "", "full has no offset after allocate_shared"),
-        ("circular", "word w[1] circular", "w has no offset after allocate_shared"),
-        ("circular", "named_barrier n[1] threads 64 circular",
+        ("ring ring", "shared w: s32[1][1] ring ring", "w has no offset after allocate_shared"),
+        ("ring ring", "named_barrier n[1] threads 64 ring ring",
          "n has no base after allocate_named_barriers"),
     ],
 )  # fmt: skip

@@ -177,8 +177,7 @@ def test_body_is_refused(body: str, message: str) -> None:
         ("tensormap A: bf16[M, M] box M", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
         ("shared S: f16[1][M]", "line 3: found 'M', expected extents: N, ROWSxCOLS, ..."),
         ("mbarrier b[M] arrivals 1", "line 3: found 'M', expected an integer"),
-        ("circular_buffer r(S) stages 2 groups 1 in_flight 0",
-         "line 3: found 'in_flight', expected 'consumers'"),
+        ("ring r(S) teams 2", "line 3: found 'teams', expected 'stages'"),
     ],
 )  # fmt: skip
 def test_declaration_is_refused(declaration: str, message: str) -> None:

@@ -58,7 +58,7 @@ def test_well_formed() -> None:
         ("bar.sync turn[0]", "bar.sync order[0]",
          "no storage named order, in: bar.sync order[0]"),
         (LOAD, "prefetch.tensormap B", "no storage named B, in: prefetch.tensormap B"),
-        (CAST, "release ring, c", "no circular buffer named ring, in: release ring, c"),
+        (CAST, "release ring, c", "no ring named ring, in: release ring, c"),
         (CAST, "let t: i32 = c", "t is defined twice, in: let t: i32 = c"),
         ("for c in 0 .. 2 {", "for wg in 0 .. 2 { let c: i32 = wg",
          "wg is defined twice, in: for wg in 0 .. 2 {"),

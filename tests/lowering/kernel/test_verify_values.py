@@ -150,9 +150,10 @@ def test_broken(old: str, new: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("global scale: f32[M, 1]", "global A: f32[M, 1]", "A is declared twice, in: global A"),
+        ("global scale: f32[M, 1]", "global A: f32[M, 1]",
+         "A is declared twice, in: global A: f32[M, 1]"),
         ("global scale: f32[M, 1]", "global bias: f32[M, 1]",
-         "bias is declared twice, in: global bias"),
+         "bias is declared twice, in: global bias: f32[M, 1]"),
         ("align 4", "align 12", "align 12 is no power of two, in: global bias"),
         ("align 4", "align 0", "align 0 is no power of two, in: global bias"),
     ],

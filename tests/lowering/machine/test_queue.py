@@ -13,7 +13,7 @@ def run(body: str, cluster: int = 1, threads: int = 32) -> RunResult:
     text = f"""kernel k threads {threads} cluster {cluster} grid {cluster} {{
       param n: i32
       mbarrier there[2] arrivals 1 at 0
-      word tile[2] at 16
+      shared tile: s32[2][1] at 16
       named_barrier turn[1] id 1 threads 64
       {body}
     }}"""
@@ -27,10 +27,10 @@ def reads(found: RunResult) -> list[int]:
 
 def test_a_word_is_what_was_stored() -> None:
     body = """
-    elect { st.word tile[1], n - 2 st.word tile[0], n }
-    a: i32 = ld.word tile[1]
-    b: i32 = ld.word tile[a - 1]
-    c: i32 = ld.word tile[b - 3]
+    elect { st.word tile[1, 0], n - 2 st.word tile[0, 0], n }
+    a: i32 = ld.word tile[1, 0]
+    b: i32 = ld.word tile[a - 1, 0]
+    c: i32 = ld.word tile[b - 3, 0]
     """
     assert reads(run(body)) == [1, 0, 0]
 
@@ -42,13 +42,13 @@ def test_a_word_of_a_peer() -> None:
     cluster.sync
     if %cluster.ctarank == 0 {
       elect { for rank in 0 .. 2 unroll {
-        st.word tile[0], rank, cta=rank
+        st.word tile[0, 0], rank, cta=rank
         mbarrier.arrive there[0], cta=rank, order=release.cluster
       } }
     }
     mbarrier.wait there[0], 0, order=acquire.cluster
-    a: i32 = ld.word tile[0]
-    b: i32 = ld.word tile[a - %cluster.ctarank]
+    a: i32 = ld.word tile[0, 0]
+    b: i32 = ld.word tile[a - %cluster.ctarank, 0]
     cluster.sync
     """
     assert len(reads(run(body, cluster=2))) == 4
@@ -57,11 +57,11 @@ def test_a_word_of_a_peer() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("a: i32 = ld.word tile[0]", "tile[0] is read, but nobody has written it"),
-        ("a: i32 = ld.word tile[n]", "tile[3] lies outside tile[2]"),
-        ("st.word tile[0], 1", "a word is stored by 32 threads, not by one"),
-        ("elect { st.word tile[2], 1 }", "tile[2] lies outside tile[2]"),
-        ("elect { st.word tile[0], 1, cta=1 }", "rank 1 is not in a cluster of 1"),
+        ("a: i32 = ld.word tile[0, 0]", "tile[0, 0] is read, but nobody has written it"),
+        ("a: i32 = ld.word tile[n, 0]", "tile[3, 0] lies outside [2][1]"),
+        ("st.word tile[0, 0], 1", "a word is stored by 32 threads, not by one"),
+        ("elect { st.word tile[2, 0], 1 }", "tile[2, 0] lies outside [2][1]"),
+        ("elect { st.word tile[0, 0], 1, cta=1 }", "rank 1 is not in a cluster of 1"),
     ],
 )  # fmt: skip
 def test_faults(body: str, why: str) -> None:
@@ -72,23 +72,23 @@ def test_faults(body: str, why: str) -> None:
 
 def test_a_loop_that_ends_early_has_the_carried_values_of_its_last_trip() -> None:
     body = """
-    elect { st.word tile[0], 0 st.word tile[1], 1 }
+    elect { st.word tile[0, 0], 0 st.word tile[1, 0], 1 }
     for i in 0 .. 9 carry (x: i32 = 5 -> last) {
       break n <= i
-      a: i32 = ld.word tile[0]
+      a: i32 = ld.word tile[0, 0]
       break x == 99
       yield x - 1
     }
-    b: i32 = ld.word tile[last - 1]
+    b: i32 = ld.word tile[last - 1, 0]
     """
     assert reads(run(body)) == [0, 0, 0, 1]
 
 
 def test_a_loop_that_breaks_at_once() -> None:
     body = """
-    elect { st.word tile[0], 0 st.word tile[1], 1 }
+    elect { st.word tile[0, 0], 0 st.word tile[1, 0], 1 }
     for i in 0 .. 9 carry (x: i32 = 1 -> last) { break true yield x + 5 }
-    b: i32 = ld.word tile[last]
+    b: i32 = ld.word tile[last, 0]
     """
     assert reads(run(body)) == [1]
 

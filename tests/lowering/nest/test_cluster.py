@@ -38,7 +38,7 @@ def test_who_shares_a_tile(
 ) -> None:
     kernel = clustered(dims)
     assert kernel.cluster == size
-    assert [ring.shares for ring in kernel.circular_buffers] == [shares]
+    assert [ring.shares for ring in kernel.rings] == [shares]
 
 
 def test_a_tensor_shared_along_two_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,16 +51,17 @@ def test_both_sections_go_through_the_same_steps(
 ) -> None:
     """With the bounds that each computes; in ping-pong the groups' steps interleave."""
     kernel = tile_level(name)
-    (ring,) = kernel.circular_buffers
+    (ring,) = kernel.rings
+    groups = next(s.groups for s in kernel.body if isinstance(s, Section) and s.name == "compute")
     env = dict(zip("MNK", sizes, strict=True)) | {"%nctaid.x": ctas}
     if name == "non_persistent":
         ctas = env["%nctaid.x"] = evaluate(kernel.grid, env)
     for cta in range(ctas):
         filled = list(range(len(steps(name, "load", env | {"%ctaid.x": cta}, 0))))
         assert steps(name, "load", env | {"%ctaid.x": cta}, 0) == filled
-        read = [steps(name, "compute", env | {"%ctaid.x": cta}, g) for g in range(ring.groups)]
-        if ring.consumers == ring.groups:
-            assert read == [filled] * ring.groups
+        read = [steps(name, "compute", env | {"%ctaid.x": cta}, g) for g in range(groups)]
+        if ring.teams == 1:
+            assert read == [filled] * groups
         else:
             assert all(steps == sorted(steps) for steps in read)
             assert sorted(m for steps in read for m in steps) == filled

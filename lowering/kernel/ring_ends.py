@@ -1,0 +1,240 @@
+"""The two ends of a ring: which warps fill a step and how, and which read it and how.
+
+Nobody declares this. Who acquires a step fills it, with what it writes behind that; who waits for a
+step reads it. From this follow how many arrivals a phase of either barrier takes, and which proxies
+meet in the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import OPS, Binary, Const, Expr, Special, Var
+from lowering.kernel.kernel import Kernel, Ring
+from lowering.kernel.nodes import (
+    Acquire,
+    Body,
+    Commit,
+    CpAsync,
+    Elect,
+    For,
+    If,
+    Role,
+    Roles,
+    SmemRef,
+    Stmt,
+    WaitFull,
+)
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import bodies, operands, walk
+
+__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "entering", "stores"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What some warps of the CTA do for each step that they fill.
+
+    Args:
+        warps: their numbers.
+        announcements: threads that announce the bytes that TMA brings.
+        commits: arrivals behind stores, one a warp.
+        copies: arrivals behind ``cp.async``, one a thread.
+    """
+
+    warps: frozenset[int]
+    announcements: int = 0
+    commits: int = 0
+    copies: int = 0
+
+    @property
+    def arrivals(self) -> int:
+        """Arrivals for each step."""
+        return self.announcements + self.commits + self.copies
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Warps of the CTA that read steps.
+
+    Args:
+        warps: their numbers.
+        teams: of these warps, which take steps in turn.
+        proxies: through which they read, ``SHARED`` or ``SHARED_ASYNC`` or both.
+    """
+
+    warps: frozenset[int]
+    teams: int
+    proxies: Memory
+
+    @property
+    def arrivals(self) -> int:
+        """Arrivals for each step, one a warp."""
+        return len(self.warps) // self.teams
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Who fills and who reads the steps of a ring; ``readers`` by role."""
+
+    fills: tuple[Fill, ...]
+    readers: Mapping[str, tuple[Reader, ...]]
+
+    @property
+    def full(self) -> int:
+        """Arrivals that make a stage full."""
+        return sum(f.arrivals for f in self.fills)
+
+    @property
+    def empty(self) -> int:
+        """Arrivals of one CTA that make a stage empty."""
+        return sum(r.arrivals for readers in self.readers.values() for r in readers)
+
+    def reads(self, proxy: Memory, role: str | None = None) -> bool:
+        """Whether a role, or any, reads through a proxy."""
+        found = self.readers.values() if role is None else (self.readers.get(role, ()),)
+        return any(proxy & r.proxies for readers in found for r in readers)
+
+
+def ends_of(kernel: Kernel, ring: Ring) -> Ends:
+    """The ends of a ring whose steps are acquired and waited for, in roles.
+
+    Raises:
+        InternalError: nobody fills or reads it; warps fill their steps in several ways; a turn is
+            no whole number of warps.
+    """
+    roles = [r for s in kernel.body if isinstance(s, Roles) for r in s.roles]
+    fills = tuple(f for r in roles for f in _fills(ring, r))
+    readers = {r.name: found for r in roles if (found := tuple(_readers(ring, r)))}
+    for what, there in (("fills", fills), ("reads", readers)):
+        if not there:
+            raise InternalError("ring", f"nobody {what} {ring.name}")
+    return Ends(fills, readers)
+
+
+def stores(ring: Ring, body: Body) -> bool:
+    """Whether threads store into the ring's buffers, at any depth."""
+    return any(_writes(s, ring, Memory.SHARED) and not isinstance(s, CpAsync) for s in walk(body))
+
+
+def copies(ring: Ring, body: Body) -> bool:
+    """Whether ``cp.async`` writes into the ring's buffers, at any depth."""
+    return any(_writes(s, ring, Memory.SHARED) and isinstance(s, CpAsync) for s in walk(body))
+
+
+def announces(ring: Ring, stmt: Stmt) -> bool:
+    """Whether TMA writes into the ring's buffers."""
+    return _writes(stmt, ring, Memory.SHARED_ASYNC)
+
+
+def entering(stmt: If, warps: frozenset[int], role: Role, then: bool = True) -> frozenset[int]:
+    """Which warps of a role may execute the first branch of an ``if``, or the other one."""
+    return frozenset(w for w in warps if _enters(stmt.cond, w, role, then))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Statements in a row, who executes them, and whether a loop in the step does."""
+
+    body: Body
+    warps: frozenset[int]
+    one: bool = False
+    looped: bool = False
+
+
+def _fills(ring: Ring, role: Role) -> Iterator[Fill]:
+    found: dict[frozenset[int], Fill] = {}
+    for block in _blocks(_Block(role.body, frozenset(role.span)), role):
+        for n, stmt in enumerate(block.body):
+            if isinstance(stmt, Acquire) and stmt.ring == ring.name:
+                rest = _Block(block.body[n + 1 :], block.warps, block.one)
+                fill = _fill(ring, role, rest)
+                first = found.setdefault(block.warps, fill)
+                if fill != first or any(w & block.warps for w in found if w != block.warps):
+                    why = f"role {role.name} fills steps of {ring.name} in several ways"
+                    raise InternalError("ring", why)
+    yield from found.values()
+
+
+def _fill(ring: Ring, role: Role, rest: _Block) -> Fill:
+    """What is done between an ``acquire`` and the next one."""
+    stored, copied = stores(ring, rest.body), copies(ring, rest.body)
+    announcements = commits = landed = 0
+    for block in _blocks(rest, role, until=ring.name):
+        threads = len(block.warps) * (1 if block.one else 32)
+        if any(announces(ring, s) for s in block.body):
+            if block.looped:
+                raise InternalError("ring", f"role {role.name} loads {ring.name} in a loop")
+            announcements += threads
+        for stmt in block.body:
+            if isinstance(stmt, Commit) and stmt.ring == ring.name:
+                commits += len(block.warps) * stored
+                landed += threads * copied
+    return Fill(rest.warps, announcements, commits, landed)
+
+
+def _readers(ring: Ring, role: Role) -> Iterator[Reader]:
+    proxies = Memory.NONE
+    for stmt in walk(role.body):
+        if any(isinstance(x, SmemRef) and x.buffer in ring.buffers for x in operands(stmt)):
+            proxies |= stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
+    teams = ring.teams if role.group is not None else 1
+    found = {
+        block.warps
+        for block in _blocks(_Block(role.body, frozenset(role.span)), role)
+        if any(isinstance(s, WaitFull) and s.ring == ring.name for s in block.body)
+    }
+    for warps in sorted(found, key=min):
+        if len(warps) % teams:
+            why = f"{len(warps)} warps of role {role.name} are no {teams} teams, of {ring.name}"
+            raise InternalError("ring", why)
+        yield Reader(warps, teams, proxies)
+
+
+def _blocks(block: _Block, role: Role, until: str | None = None) -> Iterator[_Block]:
+    """The block and those in it; each up to the next ``acquire`` of a ring, where one is given."""
+    if until is not None:
+        stops = (n for n, s in enumerate(block.body) if isinstance(s, Acquire) and s.ring == until)
+        block = _Block(block.body[: next(stops, None)], block.warps, block.one, block.looped)
+    yield block
+    for stmt in block.body:
+        one, looped = block.one or isinstance(stmt, Elect), block.looped or isinstance(stmt, For)
+        for n, inner in enumerate(bodies(stmt)):
+            warps = block.warps
+            if isinstance(stmt, If):
+                warps = entering(stmt, warps, role, n == 0)
+            elif isinstance(stmt, Roles):
+                warps &= frozenset(stmt.roles[n].span)
+            yield from _blocks(_Block(inner, warps, one, looped), role, until)
+
+
+def _enters(cond: Expr, warp: int, role: Role, then: bool) -> bool:
+    """Whether a warp may find a condition true, or, of the other branch, false."""
+    known: dict[Expr, int] = {Special("warp"): warp, Special("warpgroup.warp"): warp % 4}
+    if role.group is not None:
+        known[role.group] = (warp - role.first_warp) // 4
+    value = _value(cond, known)
+    return value is None or bool(value) is then
+
+
+def _value(e: Expr, known: Mapping[Expr, int]) -> int | None:
+    """An expression's value as far as it is known."""
+    match e:
+        case Const(value):
+            return value
+        case Special() | Var():
+            return known.get(e)
+        case Binary(op, a, b):
+            left, right = _value(a, known), _value(b, known)
+            if op in ("and", "or") and int(op == "or") in (left, right):
+                return int(op == "or")
+            return None if left is None or right is None else OPS[op][0](left, right)
+    return None
+
+
+def _writes(stmt: Stmt, ring: Ring, through: Memory) -> bool:
+    if not stmt.TRAITS.writes & through:
+        return False
+    return any(isinstance(x, SmemRef) and x.buffer in ring.buffers for x in operands(stmt))
