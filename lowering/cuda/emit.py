@@ -17,6 +17,7 @@ from lowering.cuda import (
     partials,
     pointwise,
     queue,
+    reductions,
     scalar_memory,
     stamps,
 )
@@ -34,7 +35,7 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
-    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES,
+    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
 }  # fmt: skip
 
 

@@ -28,11 +28,14 @@ from lowering.kernel.nodes import (
     For,
     Frag,
     FragAddPartial,
+    FragBelow,
     FragCast,
     FragColumns,
     FragFill,
     FragLoadGlobal,
     FragPointwise,
+    FragReduce,
+    FragReduceFromShared,
     FragRows,
     FragUpdate,
     If,
@@ -149,7 +152,7 @@ class _Planner:
 
     def stmt(self, s: Stmt) -> None:
         match s:
-            case FragFill() | FragLoadGlobal() | LdMatrix() | LdShared():
+            case FragFill() | FragLoadGlobal() | LdMatrix() | LdShared() | FragBelow():
                 self.declare(s.out)
             case FragPointwise():
                 for arg in s.args:
@@ -173,7 +176,10 @@ class _Planner:
             case FragRows():
                 source = self.read(s.value, s.OP)
                 self.define(s.out, source.rows(s.start, s.out.type))
-            case Wgmma() | WgmmaWait() | FragAddPartial():
+            case FragReduce():
+                self.read(s.value, s.OP)
+                self.consume(s.acc, s.out, s.OP)
+            case Wgmma() | WgmmaWait() | FragAddPartial() | FragReduceFromShared():
                 if isinstance(s, Wgmma) and isinstance(s.a, Frag):
                     self.read(s.a, s.OP)
                 self.consume(s.acc, s.out, s.OP)

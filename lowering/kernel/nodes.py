@@ -68,6 +68,13 @@ from lowering.kernel.operands import (
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.reduction import (
+    FragBelow,
+    FragRedGlobal,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+)
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
@@ -125,11 +132,16 @@ __all__ = [
     "For",
     "Frag",
     "FragAddPartial",
+    "FragBelow",
     "FragCast",
     "FragColumns",
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragRedGlobal",
+    "FragReduce",
+    "FragReduceFromShared",
+    "FragReduceToShared",
     "FragRows",
     "FragStoreGlobal",
     "FragStorePartial",
