@@ -34,9 +34,11 @@ from lowering.kernel.nodes import (
     FragFill,
     FragLoadGlobal,
     FragPointwise,
+    FragRandom,
     FragReduce,
     FragReduceFromShared,
     FragRows,
+    FragShuffle,
     FragUpdate,
     If,
     LdMatrix,
@@ -152,7 +154,12 @@ class _Planner:
 
     def stmt(self, s: Stmt) -> None:
         match s:
-            case FragFill() | FragLoadGlobal() | LdMatrix() | LdShared() | FragBelow():
+            case FragFill() | FragBelow() | FragRandom():
+                self.declare(s.out)
+            case FragLoadGlobal() | LdMatrix() | LdShared():
+                self.declare(s.out)
+            case FragShuffle():
+                self.read(s.value, s.OP)
                 self.declare(s.out)
             case FragPointwise():
                 for arg in s.args:

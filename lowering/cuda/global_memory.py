@@ -151,7 +151,7 @@ class _Stores(Elements):
     ) -> None:  # fmt: skip
         super().__init__(e, value.type, ref, tensor, rows, const="")
         self.value, self.function = value, function
-        self.pairs = tensor.pairs and value.type.cols > 1 and function.startswith("ptx")
+        self.pairs = tensor.pairs and value.type.group[1] == 2 and function.startswith("ptx")
         self.tests += _owner(e, value.type)
 
     def group(self, block: int) -> None:

@@ -68,6 +68,7 @@ from lowering.kernel.operands import (
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.random import FragRandom
 from lowering.kernel.reduction import (
     FragBelow,
     FragRedGlobal,
@@ -76,6 +77,7 @@ from lowering.kernel.reduction import (
     FragReduceToShared,
 )
 from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.shuffle import FragShuffle
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
     Acquire,
@@ -138,11 +140,13 @@ __all__ = [
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragRandom",
     "FragRedGlobal",
     "FragReduce",
     "FragReduceFromShared",
     "FragReduceToShared",
     "FragRows",
+    "FragShuffle",
     "FragStoreGlobal",
     "FragStorePartial",
     "FragUpdate",

@@ -40,6 +40,7 @@ from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
 from lowering.kernel.verify_cp_async import cp_async_rules
+from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
 from lowering.kernel.verify_memory import memory_rules
 from lowering.kernel.verify_reduction import reduction_rules
@@ -118,6 +119,7 @@ class _Verifier:
         yield from memory_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
         yield from reduction_rules(self.kernel, stmt)
+        yield from fragment_rules(stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

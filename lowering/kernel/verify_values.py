@@ -24,6 +24,7 @@ from lowering.kernel.nodes import (
     FragBelow,
     FragLoadGlobal,
     FragPointwise,
+    FragRandom,
     FragRedGlobal,
     FragStoreGlobal,
     FragStorePartial,
@@ -80,6 +81,8 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         case FragBelow(out):
             yield from _shape(out)
             return
+        case FragRandom(out):
+            yield from _shape(out)
         case FragLoadGlobal(out, src):
             yield from _shape(out)
             yield from _elements(kernel, out, src.map)

@@ -63,6 +63,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
         case (
             nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
             | nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f)
+            | nodes.FragShuffle(value=f) | nodes.FragRandom(out=f)
             | nodes.FragReduce(value=f) | nodes.FragReduceToShared(value=f)
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4

@@ -133,6 +133,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       start: frag<f32, 1x32> = frag.fill 0.0
       by_column: frag<f32, 1x32> = frag.reduce_from_shared sum, start, R_s[0, 0, 0], 8
       frag.red_global add, sums[0, 32], by_column, any_order=true
+      noise: frag<f32, 64x32> = frag.random K, n, M * 4, K
+      wider: frag<f32, 64x32, span 4> = frag.shuffle noise
       frag.red_global max, sums[0, 32], by_row, limit=M, index=near
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
