@@ -17,7 +17,10 @@ from lowering.cuda import (
     partials,
     pointwise,
     queue,
+    random,
+    reductions,
     scalar_memory,
+    shuffles,
     stamps,
 )
 from lowering.cuda.copies import copy_function
@@ -34,7 +37,8 @@ __all__ = ["device_header", "emit_cuda", "emit_kernel"]
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
-    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES,
+    **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
+    **random.RULES, **shuffles.RULES,
 }  # fmt: skip
 
 

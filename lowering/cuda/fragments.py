@@ -28,12 +28,17 @@ from lowering.kernel.nodes import (
     For,
     Frag,
     FragAddPartial,
+    FragBelow,
     FragCast,
     FragColumns,
     FragFill,
     FragLoadGlobal,
     FragPointwise,
+    FragRandom,
+    FragReduce,
+    FragReduceFromShared,
     FragRows,
+    FragShuffle,
     FragUpdate,
     If,
     LdMatrix,
@@ -149,7 +154,12 @@ class _Planner:
 
     def stmt(self, s: Stmt) -> None:
         match s:
-            case FragFill() | FragLoadGlobal() | LdMatrix() | LdShared():
+            case FragFill() | FragBelow() | FragRandom():
+                self.declare(s.out)
+            case FragLoadGlobal() | LdMatrix() | LdShared():
+                self.declare(s.out)
+            case FragShuffle():
+                self.read(s.value, s.OP)
                 self.declare(s.out)
             case FragPointwise():
                 for arg in s.args:
@@ -173,7 +183,10 @@ class _Planner:
             case FragRows():
                 source = self.read(s.value, s.OP)
                 self.define(s.out, source.rows(s.start, s.out.type))
-            case Wgmma() | WgmmaWait() | FragAddPartial():
+            case FragReduce():
+                self.read(s.value, s.OP)
+                self.consume(s.acc, s.out, s.OP)
+            case Wgmma() | WgmmaWait() | FragAddPartial() | FragReduceFromShared():
                 if isinstance(s, Wgmma) and isinstance(s.a, Frag):
                     self.read(s.a, s.OP)
                 self.consume(s.acc, s.out, s.OP)

@@ -9,12 +9,20 @@ from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
 from lowering.ground.errors import InternalError
+from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
-from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef, Stmt
+from lowering.kernel.nodes import (
+    Frag,
+    FragLoadGlobal,
+    FragRedGlobal,
+    FragStoreGlobal,
+    GmemRef,
+    Stmt,
+)
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import walk
 
-__all__ = ["RULES", "parameters"]
+__all__ = ["RULES", "parameters", "red_function"]
 
 
 def parameters(e: Emitter) -> Iterator[str]:
@@ -42,10 +50,15 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
                 loads.group(block)
 
 
-def _store_global(e: Emitter, s: FragStoreGlobal) -> None:
+def _store_global(e: Emitter, s: FragStoreGlobal | FragRedGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
-        stores = _Stores(e, s.value, s.dst, tensor, Rows(s.limit, s.index))
+        rows = Rows(s.limit, s.index)
+        if isinstance(s, FragRedGlobal):
+            e.functions[f"red_global_{s.op}_f32"] = red_function(s.op)
+            stores = _Stores(e, s.value, s.dst, tensor, rows, f"red_global_{s.op}")
+        else:
+            stores = _Stores(e, s.value, s.dst, tensor, rows)
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):
                 stores.group(block)
@@ -130,33 +143,82 @@ class _Loads(Elements):
 
 
 class _Stores(Elements):
-    """The stores of one group of 8 columns in one block of 64 rows, of a whole tile."""
+    """The stores, or the operations ``red``, of one group of 8 columns in one block of 64 rows."""
 
     def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
-    ) -> None:
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows,
+        function: str = "ptx::st_global",
+    ) -> None:  # fmt: skip
         super().__init__(e, value.type, ref, tensor, rows, const="")
-        self.value = value
+        self.value, self.function = value, function
+        self.pairs = tensor.pairs and value.type.group[1] == 2 and function.startswith("ptx")
+        self.tests += _owner(e, value.type)
 
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""
-        for row in (0, 1):
-            low, _ = self.e.element(self.value, block, row, 0)
-            high, _ = self.e.element(self.value, block, row, 1)
-            wide = moved(self.value.type.dtype) == "f32"
-            if self.g.pairs:
-                values = (low, high) if wide else (low,)
+        rows, cols = self.value.type.group
+        wide = moved(self.value.type.dtype) == "f32"
+        for row in range(rows):
+            places = [self.e.element(self.value, block, row, col) for col in range(cols)]
+            if self.pairs:
+                values = [register for register, _ in places[: 2 if wide else 1]]
                 self.store("v2_f32" if wide else "b32", block, row, 0, *values)
-            else:
-                form = "f32" if wide else "b16"
-                self.store(form, block, row, 0, low)
-                self.store(form, block, row, 1, high if wide else f"{high} >> 16")
+                continue
+            for col, (register, half) in enumerate(places):
+                value = f"{register} >> 16" if half else register
+                self.store("f32" if wide else "b16", block, row, col, value)
 
     def store(self, form: str, block: int, row: int, col: int, *values: str) -> None:
         where, inside = self.place(block, row, col)
-        self.e.out.call(f"ptx::st_global_{form}", where, *values, inside)
+        self.e.out.call(f"{self.function}_{form}", where, *values, inside)
+
+
+def _owner(e: Emitter, kind: FragmentType) -> list[str]:
+    """Conditions that the executing thread stores its elements: of a row or column that several
+    threads hold, the first one does.
+    """
+    warp = f"{e.special('warpgroup.warp')} == 0" if kind.rows == 1 else ""
+    if kind.cols == 1:
+        lane = f"{e.special('lane')} == 0" if warp else f"({e.special('lane')} & 3) == 0"
+    else:
+        lane = f"{e.special('lane')} < 4" if warp else ""
+    return [test for test in (warp, lane) if test]
+
+
+_RED_F32 = """\
+__device__ __forceinline__ void red_global_add_f32(float* at, float value, bool inside) {
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p red.relaxed.gpu.global.add.f32 [%0], %1;\\n}" ::"l"(at),
+      "f"(value), "r"(int(inside))
+      : "memory");
+}"""
+
+_RED_BITS = """\
+// As integers fp32 numbers are in order where the sign is clear, and in reverse where it is set.
+__device__ __forceinline__ void red_global_{op}_f32(float* at, float value, bool inside) {{
+  const int bits = value != value ? {nan} : __float_as_int(value);
+  asm volatile(
+      "{{\\n .reg .pred p, q;\\n setp.ne.b32 p, %2, 0;\\n"
+      " setp.ge.and.s32 q, %1, 0, p;\\n setp.lt.and.s32 p, %1, 0, p;\\n"
+      " @q red.relaxed.gpu.global.{op}.s32 [%0], %1;\\n"
+      " @p red.relaxed.gpu.global.{other}.u32 [%0], %1;\\n}}" ::"l"(at),
+      "r"(bits), "r"(int(inside))
+      : "memory");
+}}"""
+
+
+def red_function(op: str) -> str:
+    """The device function that wraps ``red.global`` of fp32.
+
+    A NaN is made the one that wins against every number and is beaten by none.
+    """
+    if op == "add":
+        return _RED_F32
+    other, nan = ("min", "0x7fffffff") if op == "max" else ("max", "-1")
+    return _RED_BITS.format(op=op, other=other, nan=nan)
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    FragLoadGlobal: _load_global, FragStoreGlobal: _store_global,
+    FragLoadGlobal: _load_global, FragStoreGlobal: _store_global, FragRedGlobal: _store_global,
 }  # fmt: skip

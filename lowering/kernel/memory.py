@@ -69,7 +69,8 @@ class StoreTile(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class FragStoreGlobal(Stmt):
-    """``value``, a whole tile, to global memory at ``dst``, by ordinary stores (``st.global``).
+    """``value`` to global memory at ``dst``, by ordinary stores (``st.global``): a tile, or with
+    rows or cols of 1 a vector or scalar, of which one lane of the warpgroup stores each element.
 
     Elements out of bounds are not written, nor are rows of ``value`` from ``limit`` on (TMA cannot
     end at a row that is known at run time only). With ``index``, a column of s32, row ``r`` goes

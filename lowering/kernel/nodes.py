@@ -67,8 +67,17 @@ from lowering.kernel.operands import (
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
 from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.random import FragRandom
+from lowering.kernel.reduction import (
+    FragBelow,
+    FragRedGlobal,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+)
 from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
 from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.shuffle import FragShuffle
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
     BarArrive,
@@ -121,12 +130,19 @@ __all__ = [
     "For",
     "Frag",
     "FragAddPartial",
+    "FragBelow",
     "FragCast",
     "FragColumns",
     "FragFill",
     "FragLoadGlobal",
     "FragPointwise",
+    "FragRandom",
+    "FragRedGlobal",
+    "FragReduce",
+    "FragReduceFromShared",
+    "FragReduceToShared",
     "FragRows",
+    "FragShuffle",
     "FragStoreGlobal",
     "FragStorePartial",
     "FragUpdate",

@@ -39,8 +39,10 @@ from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
 from lowering.kernel.verify_cp_async import cp_async_rules
+from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
 from lowering.kernel.verify_memory import memory_rules
+from lowering.kernel.verify_reduction import reduction_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
@@ -114,6 +116,8 @@ class _Verifier:
         yield from map_rules(self.kernel, stmt)
         yield from memory_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
+        yield from reduction_rules(self.kernel, stmt)
+        yield from fragment_rules(stmt)
         inside = dict(scope)
         if isinstance(stmt, Let):
             yield from self.define(scope, stmt.var.name, stmt.var.type)

@@ -21,8 +21,11 @@ from lowering.kernel.nodes import (
     Atom,
     Frag,
     FragAddPartial,
+    FragBelow,
     FragLoadGlobal,
     FragPointwise,
+    FragRandom,
+    FragRedGlobal,
     FragStoreGlobal,
     FragStorePartial,
     FragUpdate,
@@ -77,12 +80,15 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                 yield f"{out.name} is {out.type}, it takes the registers of {acc.type}"
             yield from _pointwise(FragPointwise(out, op, (acc, *args)))
             return
+        case FragBelow(out):
+            yield from _shape(out)
+            return
+        case FragRandom(out):
+            yield from _shape(out)
         case FragLoadGlobal(out, src):
             yield from _shape(out)
             yield from _elements(kernel, out, src.map)
-        case FragStoreGlobal(dst, value):
-            if value.type.rows == 1 or value.type.cols == 1:
-                yield f"{stmt.OP} takes whole tiles, not {value.type.rows}x{value.type.cols}"
+        case FragStoreGlobal(dst, value) | FragRedGlobal(dst=dst, value=value):
             yield from _elements(kernel, value, dst.map)
         case FragStorePartial(dst, value):
             yield from _partial(kernel, value, dst.array)

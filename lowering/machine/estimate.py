@@ -62,7 +62,9 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
             return prod(kernel.tensor_map(ref.map).box)
         case (
             nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
-            | nodes.FragStoreGlobal(value=f)
+            | nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f)
+            | nodes.FragShuffle(value=f) | nodes.FragRandom(out=f)
+            | nodes.FragReduce(value=f) | nodes.FragReduceToShared(value=f)
         ):  # fmt: skip
             return f.type.rows * f.type.cols // 4
         case (

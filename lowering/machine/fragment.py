@@ -8,6 +8,7 @@ of fewer than 32 bits are raw bits (``held_type``), predicates bool.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from lowering.ground.types import FragmentType
 
 __all__ = [
     "Array", "block_to_lanes", "convert", "element_index", "element_rows_cols", "filled",
-    "held_type", "lane_rows", "lanes_to_block", "row_lanes", "to_float32",
+    "greater", "held_type", "lane_rows", "lanes_to_block", "less", "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -136,3 +137,19 @@ def from_float32(data: Array, dtype: DType) -> Array:
 def _no_arithmetic(dtype: DType) -> UnsupportedError:
     known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32))
     return UnsupportedError(f"arithmetic on {dtype.value} on the machine", known)
+
+
+def _bits(a: Array, b: Array, op: Callable[[Array, Array], Array]) -> Array:
+    """A bitwise operation of two arrays of float32."""
+    pair = (np.ascontiguousarray(x, np.float32).view(np.uint32) for x in np.broadcast_arrays(a, b))
+    return op(*pair).view(np.float32)
+
+
+def greater(a: Array, b: Array) -> Array:
+    """``max.NaN.f32``: NaN if either is, +0 rather than -0."""
+    return np.where(a == b, _bits(a, b, np.bitwise_and), np.maximum(a, b))
+
+
+def less(a: Array, b: Array) -> Array:
+    """``min.NaN.f32``: NaN if either is, -0 rather than +0."""
+    return np.where(a == b, _bits(a, b, np.bitwise_or), np.minimum(a, b))

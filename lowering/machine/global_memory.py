@@ -10,16 +10,30 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
-from lowering.kernel.nodes import Frag, FragLoadGlobal, FragStoreGlobal, GmemRef
+from lowering.kernel.nodes import Frag, FragLoadGlobal, FragRedGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_index, held_type
+from lowering.machine.fragment import Array, element_index, greater, held_type, less
 from lowering.machine.program import Program, Run
+from lowering.machine.scheduler import PAUSE, Steps
 from lowering.machine.state import Registers, Warp
 
 __all__ = [
-    "frag_load_global", "frag_store_global", "gather", "global_array", "rows_of",
-    "tensor_place",
+    "frag_load_global", "frag_red_global", "frag_store_global", "gather", "global_array",
+    "rows_of", "tensor_place",
 ]  # fmt: skip
+
+
+def _add_ftz(a: Array, b: Array) -> Array:
+    """``red.global.add.f32``: subnormal numbers are zeros of their sign, in and out."""
+
+    def flushed(x: Array) -> Array:
+        tiny: Array = np.abs(x) < np.finfo(np.float32).tiny
+        return np.where(tiny, np.copysign(np.float32(0), x), x)
+
+    return flushed(flushed(a) + flushed(b))
+
+
+_RED = {"add": _add_ftz, "max": greater, "min": less}
 
 
 def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> Array:
@@ -76,7 +90,7 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
         data = warp.read(stmt.value)
-        inside = _inside(array, rows, cols)
+        inside = _stored(stmt.value.type, warp, array, rows, cols)
         at = (np.broadcast_to(index, data.shape)[inside] for index in (rows, cols))
         array[tuple(at)] = data[inside]
         warp.cta.cluster.counts["store bytes"] += int(inside.sum()) * array.itemsize
@@ -84,15 +98,49 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
     return run
 
 
+def frag_red_global(stmt: FragRedGlobal, program: Program) -> Run:
+    """``frag.red_global``: warps in the order of the scheduler, a warp's elements in any order."""
+    where, op = _place(stmt, stmt.dst, stmt.value.type, program), _RED[stmt.op]
+
+    def run(warp: Warp) -> Steps:
+        array, rows, cols = where(warp)
+        data = warp.read(stmt.value)
+        inside = _stored(stmt.value.type, warp, array, rows, cols)
+        down, right = (np.broadcast_to(index, data.shape)[inside] for index in (rows, cols))
+        values, left = data[inside], np.arange(inside.sum())
+        while left.size:  # rows by index may name a place more than once
+            _, first = np.unique(down[left] * array.shape[1] + right[left], return_index=True)
+            now = left[first]
+            at = down[now], right[now]
+            array[at] = op(array[at], values[now])
+            left = np.delete(left, first)
+        warp.record(stmt.OP, stmt.dst.map, -1)
+        return PAUSE
+
+    return run
+
+
+def _stored(type_: FragmentType, warp: Warp, array: Array, rows: Array, cols: Array) -> Array:
+    """Which of a warp's elements it stores: those in bounds that no other lane stores."""
+    lane = np.arange(32).reshape(32, 1, 1, 1, 1)
+    mine = (type_.cols > 1) | (lane % 4 == 0)
+    if type_.rows == 1:
+        mine = mine & (lane < 4) & (warp.index % 4 == 0)
+    inside: Array = np.broadcast_to(_inside(array, rows, cols) & mine, (32, *type_.held))
+    return inside
+
+
 def _place(
-    stmt: FragLoadGlobal | FragStoreGlobal, ref: GmemRef, type_: FragmentType, program: Program
-) -> Callable[[Warp], tuple[Array, Array, Array]]:
+    stmt: FragLoadGlobal | FragStoreGlobal | FragRedGlobal, ref: GmemRef, type_: FragmentType,
+    program: Program,
+) -> Callable[[Warp], tuple[Array, Array, Array]]:  # fmt: skip
     """A function that gives the matrix, the rows and the columns of a warp's elements.
 
     A row from the limit on or with a negative index is -1. It raises FaultError where two columns
     would be accessed at once from an odd one on.
     """
-    pairs = program.kernel.global_tensor(ref.map).pairs and type_.cols > 1
+    single = type_.cols == 1 or isinstance(stmt, FragRedGlobal)
+    pairs = program.kernel.global_tensor(ref.map).pairs and not single
     where = tensor_place(stmt.OP, ref, program)
     behind = rows_of(stmt.limit, stmt.index, type_, program)
 

@@ -96,6 +96,19 @@ class SharedMemory:
         self._stored.add(address)
         self.generic.view(np.int32)[address // 4] = value
 
+    def read_floats(self, addresses: Array) -> Array:
+        """Generic proxy: fp32 at byte addresses, multiples of 4."""
+        try:
+            found: Array = self.generic.view(np.float32)[addresses // 4]
+        except IndexError:
+            raise self._outside(int(addresses.max())) from None
+        return found
+
+    def write_floats(self, addresses: Array, data: Array) -> None:
+        """Generic proxy: fp32 at byte addresses, multiples of 4."""
+        self._check(addresses // 16)
+        self.generic.view(np.float32)[addresses // 4] = data
+
     def publish(self, words: Array) -> None:
         """Make generic writes of these words visible to the async proxy."""
         self.asynchronous[words] = self.generic[words]

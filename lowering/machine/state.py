@@ -14,6 +14,7 @@ from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
+from lowering.machine.handed import Handed
 from lowering.machine.memory import SharedMemory
 from lowering.machine.scalars import Env
 from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
@@ -280,6 +281,7 @@ class Warp:
 class Cta:
     """A CTA: its shared memory, barriers and registers.
 
+    ``handed`` has what warps handed to each other through a buffer (``lowering.machine.handed``);
     ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
     says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs`` which warp
     was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the statement.
@@ -305,6 +307,7 @@ class Cta:
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
         self.agreed: dict[tuple[int, int], int] = {}
+        self.handed: dict[str, Handed] = {}
 
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""

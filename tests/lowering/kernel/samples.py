@@ -32,6 +32,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   shared V_s: f32[1][64]
   shared tile: s32[2][1]
   shared last: s32[1][1] at 81952
+  shared R_s: f32[1][8x32]
   mbarrier full[4] arrivals 1
   mbarrier empty[4] arrivals 8 at 81920
   named_barrier turn[2] id 1 threads 256
@@ -127,6 +128,16 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       near: frag<s32, 64x1> = frag.load_global order[0, 0], limit=count
       taken: frag<f32, 64x32> = frag.load_global sums[0, 0], limit=count - seen, index=near
       frag.store_global sums[0, 32], taken, limit=count, index=near
+      below: frag<pred, 64x1> = frag.below M - 64
+      first: frag<f32, 64x1> = frag.fill 0.0
+      by_row: frag<f32, 64x1> = frag.reduce max, first, part
+      frag.reduce_to_shared sum, R_s[0, wg * 4, 0], part
+      start: frag<f32, 1x32> = frag.fill 0.0
+      by_column: frag<f32, 1x32> = frag.reduce_from_shared sum, start, R_s[0, 0, 0], 8
+      frag.red_global add, sums[0, 32], by_column, any_order=true
+      noise: frag<f32, 64x32> = frag.random K, n, M * 4, K
+      wider: frag<f32, 64x32, span 4> = frag.shuffle noise
+      frag.red_global max, sums[0, 32], by_row, limit=M, index=near
       elect {
         tma.store D[0, 32], D_s[0, 0, 0]
         tma.store D[0, 32], D_s[0, 0, 0], cache=evict_first

@@ -94,8 +94,6 @@ def test_well_formed() -> None:
         (KEPT, "frag.store_global A[0, 0], x",
          "A is a tensor map, frag.store_global takes a global"),
         (KEPT, "frag.store_global out[0, 0], old", "old is bf16, out holds f32"),
-        (KEPT, "frag.store_global out[0, 0], column",
-         "frag.store_global takes whole tiles, not 64x1"),
         (KEPT, "frag.store_global out[0, 0], low",
          "low is a predicate, which only frag.pointwise takes and gives"),
         (LOAD, "frag.store_global out[0, 0], x", "frag.store_global under elect"),

@@ -1,0 +1,190 @@
+"""Rules for reductions: in registers, by shuffles, and through shared memory.
+
+The order of operations is that of the nodes' docstrings, which the machine follows too; sums are
+``__fadd_rn``, which no compiler contracts with the product in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from lowering.cuda.emitter import Emitter, Rule
+from lowering.ground.expr import ZERO, Expr, Special
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import (
+    FragBelow,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+    SmemRef,
+    Stmt,
+)
+
+__all__ = ["RULES"]
+
+_OPS = {"sum": "__fadd_rn", "max": "ptx::max_nan", "min": "ptx::min_nan"}
+
+_ST_SHARED = """\
+__device__ __forceinline__ void st_shared_f32(unsigned dst, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(dst), "f"(value) : "memory");
+}"""
+
+_LD_SHARED = """\
+__device__ __forceinline__ float ld_shared_f32(unsigned src) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(src) : "memory");
+  return value;
+}"""
+
+
+def _fold(op: str, values: Iterable[str]) -> str:
+    """All of them, one after the other."""
+    return reduce(lambda a, b: f"{_OPS[op]}({a}, {b})", values)
+
+
+def _butterfly(e: Emitter, op: str, name: str, *distances: int) -> None:
+    """Put what lanes have in ``name`` together, for one distance after the other."""
+    for distance in distances:
+        other = f"__shfl_xor_sync(0xffffffffu, {name}, {distance})"
+        e.out.line(f"{name} = {_OPS[op]}({name}, {other});")
+
+
+def _reduce(e: Emitter, s: FragReduce) -> None:
+    """Blocks of rows that fall together are a chain; each chain has a block of ``out``."""
+    kind, out = s.value.type, s.out.type
+    blocks = range(kind.blocks)
+    chains = [[b] for b in blocks] if out.rows == kind.rows else [list(blocks)]
+    for block, chain in enumerate(chains):
+        if out.cols == kind.cols:
+            with e.groups(kind.groups):
+                for row, col in _group(kind):
+                    values = [e.element(s.value, b, row, col)[0] for b in chain]
+                    _onto(e, s, (block, row, col), _fold(s.op, values))
+        else:
+            _columns(e, s, block, chain)
+
+
+def _group(kind: FragmentType) -> list[tuple[int, int]]:
+    rows, cols = kind.group
+    return [(row, col) for row in range(rows) for col in range(cols)]
+
+
+def _onto(
+    e: Emitter, s: FragReduce | FragReduceFromShared, at: tuple[int, int, int], value: str
+) -> None:
+    """The accumulator's element, in front of a value."""
+    register = e.element(s.out, *at)[0]
+    e.out.line(f"{register} = {_fold(s.op, (register, value))};")
+
+
+def _columns(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> None:
+    """Groups of columns fall together, and with one column in the end also what is in a group."""
+    kind, whole = s.value.type, s.out.type.cols == 1
+    rows, cols = kind.group
+    with e.out.block(""):
+        name = e.names.fresh("fold")
+        e.out.line(f"float {name}[{rows * cols}];")
+        for b in chain:
+            with e.groups(kind.groups):
+                for i, (row, col) in enumerate(_group(kind)):
+                    value, so_far = e.element(s.value, b, row, col)[0], f"{name}[{i}]"
+                    text = _fold(s.op, (so_far, value))
+                    if b == chain[0]:
+                        text = f"r == 0 ? {value} : {text}"
+                    e.out.line(f"{so_far} = {text};")
+        for row in range(rows if whole else 0):
+            first = f"{name}[{row * cols}]"
+            values = [f"{name}[{row * cols + col}]" for col in range(cols)]
+            e.out.line(f"{first} = {_fold(s.op, values)};")
+            _butterfly(e, s.op, first, 1, 2)
+        with e.groups(1):
+            for row, col in [(row, 0) for row in range(rows)] if whole else _group(kind):
+                _onto(e, s, (block, row, col), f"{name}[{row * cols + col}]")
+
+
+# --- rows of all warps ----------------------------------------------------------------------------
+
+
+def _place(e: Emitter, ref: SmemRef, kind: FragmentType, row: Expr = ZERO) -> tuple[str, int]:
+    """Define the address of the thread's first column, ``row`` rows below ``ref``; its name, and
+    the bytes from one row to the next.
+    """
+    width = e.buffer(ref.buffer).cols * 4
+    offset = row * width + ref.col * 4
+    if kind.cols > 1:
+        offset = offset + Special("lane") % 4 * 8
+    name = e.names.fresh("at")
+    e.out.line(f"const unsigned {name} = {e.sum(e.line_address(ref), offset)};")
+    return name, width
+
+
+def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
+    kind = s.value.type
+    rows, cols = kind.group
+    with e.out.block(""):
+        at, _ = _place(e, s.dst, kind, Special("warpgroup.warp"))
+        lane = e.special("lane")
+        with e.groups(kind.groups):
+            names = [e.names.fresh("fold") for _ in range(cols)]
+            for col, name in enumerate(names):
+                halves = [
+                    _fold(s.op, (e.element(s.value, b, row, col)[0] for b in range(kind.blocks)))
+                    for row in range(rows)
+                ]
+                e.out.line(f"float {name} = {_fold(s.op, halves)};")
+                _butterfly(e, s.op, name, 4, 8, 16)
+            if cols == 1:
+                e.functions["st_shared_f32"] = _ST_SHARED
+                e.out.line(f"if ({lane} == 0) st_shared_f32({at}, {names[0]});")
+            else:
+                e.out.line(f"if ({lane} < 4) ptx::st_shared_v2({at} + r * 32, {', '.join(names)});")
+
+
+def _from_shared(e: Emitter, s: FragReduceFromShared) -> None:
+    kind = s.out.type
+    _, cols = kind.group
+    with e.out.block(""):
+        at, width = _place(e, s.src, kind)
+        line = e.names.fresh("line")
+        with e.groups(kind.groups):
+            folds = [e.names.fresh("fold") for _ in range(cols)]
+            names = [e.names.fresh("next") for _ in range(cols)]
+            e.out.line(f"float {', '.join(folds + names)};")
+            e.out.line("#pragma unroll")
+            with e.out.block(f"for (int {line} = 0; {line} < {s.rows}; ++{line})"):
+                where = f"{at} + {line} * {width}"
+                if cols == 1:
+                    e.functions["ld_shared_f32"] = _LD_SHARED
+                    e.out.line(f"{names[0]} = ld_shared_f32({where});")
+                else:
+                    e.out.line(f"ptx::ld_shared_v2({where} + r * 32, {', '.join(names)});")
+                for fold, name in zip(folds, names, strict=True):
+                    e.out.line(f"{fold} = {line} == 0 ? {name} : {_fold(s.op, (fold, name))};")
+            for col, fold in enumerate(folds):
+                _onto(e, s, (0, 0, col), fold)
+
+
+def _below(e: Emitter, s: FragBelow) -> None:
+    """Each thread's first row or column is taken from the limit once."""
+    e.declare(s.out)
+    kind, layout = s.out.type, s.out.type.layout
+    warp, lane = Special("warpgroup.warp"), Special("lane")
+    with e.out.block(""):
+        first = layout.row(warp, lane, 0, 0) if kind.cols == 1 else layout.column(lane, 0, 0)
+        left = e.names.fresh("left")
+        e.out.line(f"const int {left} = {e.arg(s.limit - first)};")
+        for block in range(kind.blocks):
+            with e.groups(kind.groups):
+                for row, col in _group(kind):
+                    at = str(layout.row(0, 0, block, row))
+                    if kind.rows == 1:
+                        at = f"{layout.columns} * r" + f" + {col}" * (col > 0)
+                    register = e.element(s.out, block, row, col)[0]
+                    e.out.line(f"{register} = {at} < {left};")
+
+
+RULES: Mapping[type[Stmt], Rule] = {
+    FragReduce: _reduce, FragReduceToShared: _to_shared, FragReduceFromShared: _from_shared,
+    FragBelow: _below,
+}  # fmt: skip

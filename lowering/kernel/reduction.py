@@ -1,0 +1,130 @@
+"""Reductions of fragments: in a thread, over the lanes of a warp, over warps, over CTAs.
+
+A loop over chunks carries ``acc``. Every order of operations is fixed and is the one in which the
+machine computes, so that fp32 sums are the same bits there, on the GPU, and in every launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lowering.ground.expr import Expr
+from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
+from lowering.kernel.traits import Memory, Threads, Traits
+
+__all__ = [
+    "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal", "FragReduce",
+    "FragReduceFromShared", "FragReduceToShared",
+]  # fmt: skip
+
+REDUCTIONS = ("sum", "max", "min")
+"""Of fp32. ``max`` and ``min`` are NaN if any element is; +0 counts as greater than -0."""
+
+RED_OPS = ("add", "max", "min")
+"""PTX's operations of ``red``, here all of fp32."""
+
+WARP_ROWS = 4
+"""Rows that the warps of a warpgroup store on the way from one to the other, one each."""
+
+
+@dataclass(frozen=True, slots=True)
+class FragReduce(Stmt):
+    """``out = op(acc, value)``, where ``acc`` has as many rows and columns as ``value``, or fewer.
+
+    Rows are all of ``value``'s, or 64: then blocks of 64 rows fall together. Columns are all, or
+    those of one group: then groups fall together, in the thread that holds them; or 1: all columns
+    of a row fall together. Other rows and columns keep their places. Consumes ``acc``.
+
+    Order: a thread's elements that fall together from block to block and within each from group
+    to group, then from the first neighbouring column to the last; then the sums of four lanes of a
+    row, each with that of the lane ``l ^ 1`` and then of ``l ^ 2`` (``shfl.sync.bfly``), which
+    gives all four the same bits. ``acc`` comes in front of that total.
+
+    ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in the accumulator's layout. All rows
+    together are further warps' as well: see ``frag.reduce_to_shared``.
+    """
+
+    OP: ClassVar[str] = "frag.reduce"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, consumes=("acc",))
+    out: Frag
+    op: str
+    acc: Frag
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragReduceToShared(Stmt):
+    """Each warp's rows of ``value`` as one row to shared memory: warp ``w`` of the warpgroup to
+    row ``dst.row + w``, from column ``dst.col`` on, which is even unless there is only one.
+
+    Order: a thread's elements of a column from block to block, then the two halves of a block;
+    then eight lanes of a column, each with that of the lane ``l ^ 4``, of ``l ^ 8``, of ``l ^ 16``.
+
+    By ordinary stores (``st.shared``, generic proxy), each element by one lane. The buffer is f32
+    without a swizzle; a barrier of all warps that read the rows stands behind it, and one between
+    their reading and the next store to the same place.
+    """
+
+    OP: ClassVar[str] = "frag.reduce_to_shared"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.SHARED)
+    op: str
+    dst: SmemRef
+    value: Frag
+
+
+@dataclass(frozen=True, slots=True)
+class FragReduceFromShared(Stmt):
+    """``out = op(acc, rows)``: ``rows`` rows of shared memory from ``src`` on, the first one first,
+    then ``acc`` in front of their total. Consumes ``acc``, of one row.
+
+    What ``frag.reduce_to_shared`` of one warpgroup or of several stored, 4 rows each, behind a
+    barrier. Every warp that executes it gets the same bits.
+    """
+
+    OP: ClassVar[str] = "frag.reduce_from_shared"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARPGROUP, reads=Memory.SHARED, consumes=("acc",)
+    )
+    out: Frag
+    op: str
+    acc: Frag
+    src: SmemRef
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FragBelow(Stmt):
+    """Which rows of a tile (``out`` of one column) or which columns (of one row) are below
+    ``limit``, counted from its first: what ``frag.pointwise where`` keeps of a tile at an edge.
+    """
+
+    OP: ClassVar[str] = "frag.below"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP)
+    out: Frag
+    limit: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FragRedGlobal(Stmt):
+    """``red.relaxed.gpu.global``: each element of ``value`` onto the one at its place in ``dst``,
+    which other CTAs may do meanwhile.
+
+    ``op`` is one of ``RED_OPS``. ``max`` and ``min`` of fp32 are integer operations, on the bits as
+    s32 where the sign is clear and as u32 where it is set. Any order gives the same bits, NaN if an
+    element is, as long as the tensor holds no NaN when the grid starts. ``add`` rounds in the
+    order in which CTAs come, which differs from launch to launch, and takes subnormal numbers as
+    zeros: only with ``any_order``, which says that this is meant.
+
+    Bounds, ``limit`` and ``index`` are those of ``frag.store_global``; no thread of the kernel
+    reads the tensor. Vectors and single values count once for each warpgroup.
+    """
+
+    OP: ClassVar[str] = "frag.red_global"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.GLOBAL, plain=True)
+    op: str
+    dst: GmemRef
+    value: Frag
+    limit: Expr | None = None
+    index: Frag | None = None
+    any_order: bool = False

@@ -1,0 +1,98 @@
+"""Which fragments are reduced to which, and through which shared memory. Part of ``verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ground.dtypes import DType
+from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS
+from lowering.ground.types import FragmentType, Swizzle
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import (
+    Frag,
+    FragBelow,
+    FragRedGlobal,
+    FragReduce,
+    FragReduceFromShared,
+    FragReduceToShared,
+    SmemRef,
+    Stmt,
+)
+from lowering.kernel.reduction import RED_OPS, REDUCTIONS, WARP_ROWS
+
+__all__ = ["reduction_rules"]
+
+
+def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that one statement breaks."""
+    match stmt:
+        case FragReduce(out, op, acc, value):
+            yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _values(out, acc, value)
+            yield from _takes_over(out, acc)
+            yield from _folds(value.type, acc.type)
+        case FragReduceToShared(op, dst, value):
+            yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _values(value)
+            if value.type.rows == 1:
+                yield f"{value.name} has one row, {stmt.OP} takes whole groups of {BLOCK_ROWS}"
+            yield from _through(kernel, dst, WARP_ROWS, value.type.cols)
+        case FragReduceFromShared(out, op, acc, src, rows):
+            yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _values(out, acc)
+            yield from _takes_over(out, acc)
+            if acc.type.rows != 1:
+                yield f"{acc.name} has {acc.type.rows} rows, {stmt.OP} gives one"
+            if rows < 1:
+                yield f"{stmt.OP} of {rows} rows"
+            yield from _through(kernel, src, rows, acc.type.cols)
+        case FragRedGlobal(op, _, value):
+            yield from _op(stmt.OP, op, RED_OPS)
+            yield from _values(value)
+            if (op == "add") is not stmt.any_order:
+                why = "adds in the order in which CTAs come: any_order=true says that it may"
+                yield f"{stmt.OP} {why}" if op == "add" else f"{op} is the same in any order"
+        case FragBelow(out):
+            kind = out.type
+            if kind.dtype is not DType.PRED or (kind.rows == 1) == (kind.cols == 1):
+                yield f"{stmt.OP} gives a row or a column of pred, not {kind}"
+
+
+def _op(what: str, op: str, legal: tuple[str, ...]) -> Iterator[str]:
+    if op not in legal:
+        yield f"no {what} named {op}, but {', '.join(legal)}"
+
+
+def _values(*values: Frag) -> Iterator[str]:
+    for value in values:
+        if value.type.dtype is not DType.F32 or value.type.layout != ACCUMULATOR:
+            yield f"{value.name} is {value.type}, reductions take f32 in an accumulator's layout"
+
+
+def _takes_over(out: Frag, acc: Frag) -> Iterator[str]:
+    if out.type != acc.type:
+        yield f"{out.name} is {out.type}, it takes over {acc.name}, {acc.type}"
+
+
+def _folds(value: FragmentType, acc: FragmentType) -> Iterator[str]:
+    """What falls together within a warp: blocks of rows, groups of columns, all columns."""
+    rows = (value.rows,) if value.rows == 1 else (value.rows, BLOCK_ROWS)
+    cols = (value.cols, 1) if value.cols == 1 else (value.cols, value.layout.columns, 1)
+    if acc.rows not in rows or acc.cols not in cols:
+        legal = [" or ".join(map(str, dict.fromkeys(n))) for n in (rows, cols)]
+        yield (
+            f"a tile of {value.rows}x{value.cols} is reduced to {legal[0]} rows and {legal[1]} "
+            f"columns, not to {acc.rows}x{acc.cols}"
+        )
+
+
+def _through(kernel: Kernel, ref: SmemRef, rows: int, cols: int) -> Iterator[str]:
+    """The rows fit into a plain buffer of f32."""
+    b = next((b for b in kernel.shared if b.name == ref.buffer), None)
+    if b is None:
+        return
+    if b.dtype is not DType.F32 or b.swizzle is not Swizzle.NONE:
+        kind = f"{b.dtype.value}, swizzle {b.swizzle.value}"
+        yield f"{b.name} is {kind}; rows go through f32 without a swizzle"
+    if rows > b.rows or cols > b.cols:
+        yield f"{rows} rows of {cols} do not fit into {b.name} of {b.rows}x{b.cols}"
