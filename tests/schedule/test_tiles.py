@@ -96,7 +96,14 @@ def test_all_tiles_of_a_linear() -> None:
     assert len(found) == len(TILE_M) * len(TILE_N) * len(TILE_K) * len(PARTITIONS)
     assert all(c.params.register_pair or c.params.num_registers is None for c in found if c.legal)
     pairs = {(c.warpgroups, c.params.num_registers) for c in found if c.legal}
-    assert pairs == {(1, None), (2, (40, 232)), (2, (24, 240)), (3, (40, 152)), (4, (40, 104)), (4, (32, 112))}
+    assert pairs == {
+        (1, None),
+        (2, (40, 232)),
+        (2, (24, 240)),
+        (3, (40, 152)),
+        (4, (40, 104)),
+        (4, (32, 112)),
+    }
 
 
 @pytest.mark.parametrize(

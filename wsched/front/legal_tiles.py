@@ -21,7 +21,8 @@ def legal_tiles(
 
     Tiles have 64 to 256 rows in steps of 64, 8 to 256 columns in steps of 8 and a K of 32, 64 or
     128; one to three compute warpgroups share them, or two take turns. Two of them, or four, also
-    lie side by side, with twice as many columns. What is legal compiles without spills; ``wsched.compile(definition, inputs, params=choice.params)`` makes the kernel.
+    lie side by side, with twice as many columns. What is legal compiles without spills;
+    ``wsched.compile(definition, inputs, params=choice.params)`` makes the kernel.
 
     Args:
         definition: live, or a text: its types, layouts and epilogue decide what fits. By default a
