@@ -28,6 +28,7 @@ from math import gcd
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ZERO, Const, Expr, Special
+from lowering.ground.poly import poly
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import Body, LoadTile, MmaTile, SmemRef, Stmt, TmaLoad, Wgmma
@@ -55,8 +56,9 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tma.load A_s[0, 0, 64], A[row, k + 64]
 
     Raises:
-        ScheduleError: rows of the tile are no multiple of 32 bytes, or the tile cannot be cut into
-            slices for the CTAs that share it.
+        ScheduleError: rows of the tile are no multiple of 32 bytes, the tile cannot be cut into
+            slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
+            inside a swizzle span.
     """
     buffers: dict[str, SharedBuffer] = {}
     maps: dict[str, TensorMap] = {}
@@ -64,6 +66,12 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
     operands = {x.buffer for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
     n_major = {s.b.buffer for s in products if s.trans_b}
+    by_columns = [
+        ref
+        for s in products
+        for ref, columns in ((s.a, s.trans_a), (s.b, s.trans_b))
+        if columns and isinstance(ref, SmemRef)
+    ]
     for load in walk(kernel.body):
         if isinstance(load, LoadTile):
             buffer = kernel.buffer(load.dst.buffer)
@@ -79,6 +87,8 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             maps[name] = kernel.tensor_map(name).boxed(
                 _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
             )
+    for ref in by_columns:
+        _require_whole_spans(ref, buffers.get(ref.buffer, kernel.buffer(ref.buffer)))
     kernel = kernel.redeclare(*buffers.values(), *maps.values())
     return replace(kernel, body=rewrite(kernel.body, lambda s: _boxes(kernel, s)))
 
@@ -112,6 +122,18 @@ def store_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:
     if cols * dtype.bytes == ptx.TMA_STRIDE_ALIGN:
         return Swizzle.NONE
     return widest_swizzle(name, dtype, cols)
+
+
+def _require_whole_spans(ref: SmemRef, buffer: SharedBuffer) -> None:
+    """An MN-major operand is read span by span, from the beginning of one."""
+    span = buffer.box_cols
+    if any(factor % span for _, factor in poly(ref.coords[-1]).terms):
+        raise ScheduleError(
+            "swizzle",
+            f"a wgmma that reads {buffer.name} from column {ref.coords[-1]} on",
+            f"it is stored by columns in swizzle spans of {span}, and an operand begins with one",
+            (f"parts of a multiple of {span} columns",),
+        )
 
 
 def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:

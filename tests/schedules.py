@@ -94,8 +94,9 @@ def cooperative(
     persistent: bool = True,
     epilogue_stages: int = 1,
     cluster: tuple[int, int] = (1, 1),
+    across: int = 1,
 ) -> MatmulParams:
-    """``groups`` warpgroups share a tile of ``m x n x k``, ``m / groups`` rows each."""
+    """``groups`` warpgroups share a tile of ``m x n x k``, ``across`` of them side by side."""
     strategy = TilingStrategy
     return MatmulParams(
         tiling_strategy=(
@@ -105,8 +106,10 @@ def cooperative(
         circular_buffer_options=CircularBufferOptions(
             smem_circular_buffer_stage=stages, smem_circular_buffer_prefetch_gap=in_flight + 1
         ),
-        tile_sizes=MatMulTileOptions(GemmTile(m, n, k), GemmTile(m // groups, n, k)),
-        mma_macro=MmaMacro(64, n, 16),
+        tile_sizes=MatMulTileOptions(
+            GemmTile(m, n, k), GemmTile(m * across // groups, n // across, k)
+        ),
+        mma_macro=MmaMacro(64, n // across, 16),
         grid_traversal_factor=traversal,
         num_registers=registers,
         wgmma_in_flight=in_flight,
@@ -184,6 +187,9 @@ SCHEDULES: dict[str, MatmulParams] = {
     "coop_1_group_2_rows": cooperative(128, 128, groups=1, registers=None),
     "coop_256x128": cooperative(256, 128),
     "coop_3_groups": cooperative(192, 128, groups=3, registers=(32, 160)),
+    "across_128x256": cooperative(128, 256, across=2, stages=3),
+    "across_128x384": cooperative(128, 384, across=2, stages=3, registers=(24, 240)),
+    "across_2x2": cooperative(128, 256, groups=4, across=2, registers=(40, 104)),
     "coop_24_240": cooperative(128, 256, registers=(24, 240)),
     "coop_no_setmaxnreg": cooperative(128, 128, registers=None),
     "tile_per_cta": cooperative(128, 128, persistent=False),
@@ -191,6 +197,8 @@ SCHEDULES: dict[str, MatmulParams] = {
     "cluster_2x1": cooperative(128, 256, cluster=(2, 1), traversal=(8, 1)),
     "cluster_1x2": cooperative(128, 128, cluster=(1, 2)),
     "cluster_2x2": cooperative(128, 128, cluster=(2, 2), in_flight=0),
+    "cluster_4x1": cooperative(128, 128, cluster=(4, 1), traversal=(8, 1)),
+    "cluster_1x4_across": cooperative(64, 256, across=2, cluster=(1, 4)),
     "cluster_tile_per_cta": cooperative(128, 64, cluster=(2, 1), persistent=False),
     "cluster_pingpong": ping_pong(128, 128, cluster=(2, 1), traversal=(8, 1)),
     "pipelined": pipelined(cooperative(128, 128)),
@@ -199,6 +207,9 @@ SCHEDULES: dict[str, MatmulParams] = {
     "pipelined_tile_per_cta": pipelined(cooperative(128, 64, stages=3, persistent=False)),
     "pingpong_128x128": ping_pong(128, 128),
     "pingpong_64x256": ping_pong(64, 256),
+    "across_pipelined": pipelined(cooperative(128, 128, across=2)),
+    "split_across": split_k(cooperative(64, 256, across=2), 3),
+    "stream_k_across": stream_k(cooperative(128, 128, across=2)),
     "pingpong_64x128": ping_pong(64, 128, stages=7, epilogue_stages=2),
     "dynamic": dynamic(cooperative(128, 256, traversal=(8, 1))),
     "dynamic_1_group": dynamic(cooperative(64, 128, groups=1, stages=6, registers=None)),

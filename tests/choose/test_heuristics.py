@@ -42,7 +42,7 @@ def test_every_tile_is_a_candidate_once_for_each_cluster() -> None:
     found = [c.params for c in candidates(problem(8192, 8192, 8192))]
     alone = [p for p in found if p.cluster_dims == ClusterDims(1, 1)]
     assert len(alone) == len(TILES)
-    keys = [(p.output_tile, p.warpgroups, p.ping_pong, p.cluster_dims) for p in found]
+    keys = [(p.tile_sizes, p.ping_pong, p.cluster_dims) for p in found]
     assert len(set(keys)) == len(keys)
 
 

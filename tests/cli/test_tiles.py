@@ -48,15 +48,15 @@ def test_tiles_as_json(file: Path) -> None:
     assert [c for c in whole if c["legal"]] == legal
     assert all((c["params"] is None) == bool(c["reason"]) for c in whole)
     first = legal[0]
-    assert (first["m"], first["n"], first["k"], first["warpgroups"]) == (64, 16, 32, 1)
-    assert MatmulParams.from_dict(first["params"]).tile_sizes.cta_tile.n == 16
+    assert (first["m"], first["n"], first["k"], first["warpgroups"]) == (64, 8, 32, 1)
+    assert MatmulParams.from_dict(first["params"]).tile_sizes.cta_tile.n == 8
 
 
 def test_tiles_with_parameters_of_their_own(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "params.json"
     path.write_text('{"cluster_dims": {"m": 2}}')
     text = printed(file, "--params", path)
-    assert "24x32: the tile's n 24, loaded by 2 CTAs together: each would load 12 rows" in text
+    assert "8x32: the tile's n 8, loaded by 2 CTAs together: each would load 4 rows" in text
 
 
 def test_tiles_of_what_is_not_scheduled(tmp_path: Path) -> None:

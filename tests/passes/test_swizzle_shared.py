@@ -226,3 +226,20 @@ shared A_s: bf16[1][2x64x64] swizzle 128
 tma.load A_s[0, 0, 0, 0], A[1, b, 64, 0]
 tma.load A_s[0, 1, 0, 0], A[1, b + 1, 64, 0]
 """)
+
+
+@pytest.mark.parametrize(("first", "legal"), [("64", True), ("g * 128", True), ("g * 80", False)])
+def test_parts_of_an_n_major_tile_begin_with_a_span(first: str, legal: bool) -> None:
+    text = N_MAJOR.replace("tensormap A", "param g: i32\ntensormap A", 1)
+    text = text.replace("B_s[0, 0, 0], 64", f"B_s[0, 0, {first}], 64").replace("64x160", "64x192")
+    text = text.replace("frag<f32, 64x192>", "frag<f32, 64x64>")
+    if legal:
+        assert f"B_s[0, 0, {first}], 64" in lowered(swizzle_shared, text)
+        return
+    with pytest.raises(ScheduleError) as error:
+        lowered(swizzle_shared, text)
+    assert str(error.value) == (
+        "ScheduleError[swizzle]: a wgmma that reads B_s from column g * 80 on: it is stored by "
+        "columns in swizzle spans of 64, and an operand begins with one\n  legal here: "
+        "parts of a multiple of 64 columns"
+    )

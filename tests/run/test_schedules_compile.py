@@ -16,7 +16,7 @@ from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import walk
 from lowering.nest.queue import STAGES
 from lowering.target.hopper import HOPPER
-from lowering.target.ptx import MBARRIER_BYTES
+from lowering.target.ptx import MBARRIER_BYTES, TMA_BOX_MAX
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
@@ -107,9 +107,10 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     assert counts["HGMMA"] == warp.warp_tile.m // 64 * tile.k // 16
     # Pipelined kernels load in two places: ahead of the first tile, and one step per k step.
     places = 1 if bf16.params.warp_specialized else 2
-    assert counts["UTMALDG"] == places * 2 * max(tile.k // 64, 1)
-    assert counts["UTMASTG"] == tile.n // chunk
-    assert counts["STSM"] == warp.warp_tile.m // 64 * tile.n // min(chunk, 16)
+    boxes = sum(-(-size // TMA_BOX_MAX) for size in (tile.m, tile.n))
+    assert counts["UTMALDG"] == places * boxes * max(tile.k // 64, 1)
+    assert counts["UTMASTG"] == warp.warp_tile.n // chunk
+    assert counts["STSM"] == warp.warp_tile.m // 64 * warp.warp_tile.n // min(chunk, 16)
     assert not {"LDL", "STL", "CALL"} & set(counts)
     # A prefetch of each descriptor; a wait for earlier grids in each role, and its trigger.
     assert counts["UTMACCTL"] == 3

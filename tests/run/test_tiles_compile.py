@@ -18,10 +18,10 @@ from wsched.schedule.matmul.tiles import TileChoice, tile_choice
 
 FACTORS = {
     "m": (64, 128, 192, 256),
-    "n": (16, 24, 64, 80, 128, 192, 256),
+    "n": (8, 16, 24, 64, 80, 128, 192, 256, 320, 384),
     "k": (32, 64, 128),
-    "way": ((1, False), (2, False), (3, False), (2, True)),
-    "cluster": ((1, 1), (2, 1), (1, 2), (2, 2)),
+    "way": ((1, False), (2, False), (3, False), (2, False, 2), (4, False, 2), (2, True)),
+    "cluster": ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4)),
     "in_flight": (1, 0, 2),
     "operand": ("BFloat16", "Half"),
     "a": ("K", "M"),
@@ -94,7 +94,17 @@ IMPOSSIBLE = {
     (("m", 256), ("way", (3, False))),  # warp tiles of whole wgmmas
     (("m", 192), ("n", 256)), (("m", 256), ("n", 256)), (("n", 256), ("way", (3, False))),
     # accumulators
-    (("n", 24), ("b", "N")),  # the narrowest swizzle
+    *((("n", n), ("way", (groups, False))) for n in (320, 384) for groups in (1, 2, 3)),
+    *((("n", n), ("way", (2, True))) for n in (320, 384)),  # wgmma has 256 columns
+    *((("m", m), ("n", n)) for m in (192, 256) for n in (320, 384)),
+    *((("n", n), ("way", (4, False, 2))) for n in (320, 384)),  # accumulators
+    (("n", 384), ("k", 128)),  # shared memory
+    (("m", 64), ("way", (4, False, 2))), (("m", 192), ("way", (4, False, 2))),
+    *((("n", n), ("way", (groups, False, 2))) for n in (8, 24) for groups in (2, 4)),
+    # warp tiles of whole wgmmas, side by side
+    (("n", 8), ("cluster", (4, 1))), (("n", 24), ("cluster", (4, 1))),  # slices of whole swizzles
+    (("n", 8), ("b", "N")), (("n", 24), ("b", "N")),  # the narrowest swizzle
+    (("n", 320), ("b", "N")),  # swizzle spans of one warp tile
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
 from wsched.schedule.matmul.tiles import tile_choice
 
 TILES = [
-    # m, n, k, (groups, ping-pong), layout, result, cluster
+    # m, n, k, (groups, ping-pong, side by side), layout, result, cluster
     (192, 96, 32, (3, False), "tn", "bf16", (1, 1)),
     (192, 136, 64, (2, True), "nn", "f32", (1, 1)),
     (128, 24, 64, (2, False), "tn", "bf16", (1, 1)),
@@ -25,12 +25,20 @@ TILES = [
     (64, 64, 128, (1, False), "nt", "f32", (1, 2)),
     (64, 72, 16, (1, False), "tn", "bf16", (1, 1)),
     (64, 32, 96, (1, False), "nt", "bf16", (1, 1)),
+    (64, 8, 64, (1, False), "tn", "f32", (1, 1)),
+    (64, 8, 64, (2, True), "tn", "bf16", (1, 1)),
+    (128, 320, 64, (2, False, 2), "tn", "bf16", (1, 1)),
+    (128, 288, 32, (2, False, 2), "tn", "f32", (2, 1)),
+    (128, 384, 64, (2, False, 2), "nt", "bf16", (1, 2)),
+    (192, 192, 64, (3, False), "tn", "bf16", (1, 1)),
+    (128, 128, 64, (4, False, 2), "tt", "bf16", (4, 1)),
+    (64, 128, 64, (2, False, 2), "nn", "bf16", (1, 4)),
 ]
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_integers_are_exact(
-    tile: tuple[int, int, int, tuple[int, bool], str, str, tuple[int, int]],
+    tile: tuple[int, int, int, tuple[int, bool] | tuple[int, bool, int], str, str, tuple[int, int]],
 ) -> None:
     m, n, k, way, layout, result, cluster = tile
     fusion = import_fusion(definition("bf16", result, layout=layout))

@@ -20,6 +20,7 @@ from wsched.schedule import ClusterDims, GemmTile, MatmulParams, plan
 from wsched.schedule.matmul.limits import register_candidates, settled
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import (
+    PARTITIONS,
     TILE_K,
     TILE_M,
     TILE_N,
@@ -43,9 +44,15 @@ BASE = MatmulParams()
 
 
 def choice(
-    m: int, n: int, k: int, groups: int, ping_pong: bool = False, fusion: str = "plain"
+    m: int,
+    n: int,
+    k: int,
+    groups: int,
+    ping_pong: bool = False,
+    across: int = 1,
+    fusion: str = "plain",
 ) -> TileChoice:
-    return tile_choice(FUSIONS[fusion], BASE, GemmTile(m, n, k), groups, ping_pong)
+    return tile_choice(FUSIONS[fusion], BASE, GemmTile(m, n, k), groups, ping_pong, across)
 
 
 def agrees(fusion: Fusion, found: TileChoice) -> None:
@@ -66,8 +73,8 @@ def agrees(fusion: Fusion, found: TileChoice) -> None:
     st.sampled_from(TILE_M),
     st.sampled_from(TILE_N),
     st.sampled_from(TILE_K),
-    st.sampled_from([(1, False), (2, False), (3, False), (2, True), (3, True)]),
-    st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 4)]),
+    st.sampled_from(PARTITIONS),
+    st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 4), (4, 1), (1, 4)]),
     st.integers(0, 2),
 )
 def test_the_scheduler_agrees(
@@ -75,20 +82,28 @@ def test_the_scheduler_agrees(
     m: int,
     n: int,
     k: int,
-    way: tuple[int, bool],
+    way: tuple[int, bool, int],
     cluster: tuple[int, int],
     in_flight: int,
 ) -> None:
     base = replace(BASE, cluster_dims=ClusterDims(*cluster), wgmma_in_flight=in_flight)
-    agrees(FUSIONS[name], tile_choice(FUSIONS[name], base, GemmTile(m, n, k), *way))
+    tile = GemmTile(m, n * way[-1], k)
+    agrees(FUSIONS[name], tile_choice(FUSIONS[name], base, tile, *way))
 
 
 def test_all_tiles_of_a_linear() -> None:
     found = list(tile_choices(FUSIONS["plain"], BASE))
-    assert len(found) == len(TILE_M) * len(TILE_N) * len(TILE_K) * 5
+    assert len(found) == len(TILE_M) * len(TILE_N) * len(TILE_K) * len(PARTITIONS)
     assert all(c.params.register_pair or c.params.num_registers is None for c in found if c.legal)
     pairs = {(c.warpgroups, c.params.num_registers) for c in found if c.legal}
-    assert pairs == {(1, None), (2, (40, 232)), (2, (24, 240)), (3, (40, 152))}
+    assert pairs == {
+        (1, None),
+        (2, (40, 232)),
+        (2, (24, 240)),
+        (3, (40, 152)),
+        (4, (40, 104)),
+        (4, (32, 112)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,6 +129,16 @@ def test_all_tiles_of_a_linear() -> None:
             "2 stages of 114 KiB + epilogue 4 KiB + barriers 1 KiB = 233 KiB, limit 227 KiB",
         ),
         (
+            choice(128, 320, 64, 2, across=2, fusion="fp32"),
+            "the warp tile's n 160 is no multiple of 64: side by side in an N-major operand each "
+            "begins with a swizzle span of 128 bytes",
+        ),
+        (
+            choice(128, 320, 64, 4, across=2),
+            "Hopper_64_160_16 has 80 accumulators a thread, but 640 threads start with 96 "
+            "registers, 32 of them for other use",
+        ),
+        (
             choice(64, 24, 64, 1, fusion="fp32"),
             "the tile's n 24 is no multiple of 16: an N-major operand is stored in swizzle spans "
             "of at least 32 bytes",
@@ -122,7 +147,8 @@ def test_all_tiles_of_a_linear() -> None:
 )
 def test_reasons(found: TileChoice, reason: str) -> None:
     assert found.reason == reason
-    assert str(found).endswith(f"{found.warpgroups} compute: {reason}")
+    beside = f", {found.across} side by side" if found.across > 1 else ""
+    assert str(found).endswith(f"{found.warpgroups} compute{beside}: {reason}")
 
 
 def test_reasons_of_a_cluster() -> None:

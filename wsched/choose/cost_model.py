@@ -214,13 +214,13 @@ def _combine(params: MatmulParams, parts: int) -> float:
 def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str]:
     """Cycles of a step of the k loop of a kernel with so many CTAs, and what takes them."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
-    blocks = tile.m // 64
+    blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
     tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
     n = stored_columns(tile.n, 2) if problem.n_major else tile.n
     stage = (tile.m + n) * tile.k * 2
-    smem = ((64 + tile.n) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    smem = ((64 + columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
     rate = FILL_BYTES[params.programmatic_dependent_launch]
     low, high = (share * problem.sms for share in CROWDED_SHARE)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lowering.ground.errors import ScheduleError
 from wsched.choose.cost_model import Cost, cost
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, demands
 from wsched.choose.tuned.lookup import lookup
+from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     ClusterDims,
     GemmTile,
@@ -36,6 +38,7 @@ class Tile:
         warpgroups: that compute.
         ping_pong: whether each has tiles of its own.
         k: columns of a step.
+        across: warpgroups that lie side by side along N.
     """
 
     m: int
@@ -43,21 +46,26 @@ class Tile:
     warpgroups: int
     ping_pong: bool = False
     k: int = 64
+    across: int = 1
 
 
 TILES = (
-    *(Tile(128, n, 2, ping_pong=True) for n in (96, 128, 160, 192)),
-    *(Tile(64, n, 2, ping_pong=True) for n in (64, 96, 128, 160, 192)),
-    *(Tile(128, n, 2) for n in (96, 128, 160, 192, 256)),
-    Tile(256, 128, 2),
-    *(Tile(64, n, 1, k=128) for n in (16, 32, 64)),
-    *(Tile(64, n, 1) for n in (128, 256)),
+    *(Tile(128, n, 2, ping_pong=True) for n in range(64, 193, 16)),
+    *(Tile(64, n, 2, ping_pong=True) for n in range(48, 257, 16)),
+    *(Tile(128, n, 2) for n in range(64, 257, 16)),
+    *(Tile(128, n, 2, across=2) for n in (288, 320, 352, 384)),
+    *(Tile(192, n, 3) for n in range(64, 193, 16)),
+    *(Tile(256, n, 2) for n in range(64, 193, 16)),
+    *(Tile(64, n, 1, k=128) for n in (16, 24, 32, 48, 64)),
+    *(Tile(64, n, 1) for n in range(64, 257, 16)),
+    *(Tile(64, n, 2, across=2) for n in (288, 320, 352, 384)),
     Tile(128, 128, 1),
 )
-"""Of ``legal_tiles()`` those that were fastest somewhere (60 shapes of model layers, H200)."""
+"""Of ``legal_tiles()`` every way to share a tile, with columns so close that tiles and SMs come out
+even for some of them; K as a rule one swizzle span, two for few columns."""
 
-CLUSTERS = (ClusterDims(1, 1), ClusterDims(2, 1), ClusterDims(1, 2))
-"""CTAs along M and N. Larger ones were never faster, and none of tiles below ``CLUSTERED``."""
+CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
+"""CTAs along M and N. None of tiles below ``CLUSTERED``."""
 
 CLUSTERED = 128 * 128
 
@@ -72,10 +80,6 @@ TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read
 again: row-major order lost a quarter of the speed at 8192x28672x4096; 4 and 16 were as fast as 8
 within what repeats differ by."""
-
-ACCUMULATORS, ACCUMULATORS_BESIDE_WORK = 192, 160
-"""Most registers of a thread for accumulators; with more ptxas spills. An epilogue that does more
-than cast needs some of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,48 +120,63 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     Of a batch-invariant problem those that sum along K in the one fixed order.
     """
     found: list[Candidate] = []
+    alike = replace(problem, m=1, n=problem.n % 16 + 16, k=1, batch=1)
     for tile in TILES:
-        params = _fitting(problem, tile)
-        if params is None:
-            continue
-        for cluster in CLUSTERS:
-            if _spans(problem, tile, cluster):
-                whole = _launched(problem, [replace(params, cluster_dims=cluster)])
-                parts = [] if problem.batch_invariant else _parted(problem, whole)
-                found += [whole, *([_launched(problem, parts)] if parts else [])]
+        for cluster, ways in _launches(alike, tile).items():
+            if not _spans(problem, tile, cluster):
+                continue
+            whole = _fastest(problem, ways)
+            found.append(whole)
+            if not problem.batch_invariant and (parts := _parted(problem, whole)):
+                found.append(_fastest(problem, parts))
     return tuple(sorted(found, key=lambda c: c.cost.us))
 
 
-def _launched(problem: Problem, ways: list[MatmulParams]) -> Candidate:
-    """The fastest of some parameters, launched dependently or not; of equals the first."""
-    tried = (
-        replace(params, programmatic_dependent_launch=dependent)
-        for params in ways
-        for dependent in (True, False)
-    )
-    return min((Candidate(p, cost(problem, p)) for p in tried), key=lambda c: c.cost.us)
+@lru_cache(maxsize=4096)
+def _launches(problem: Problem, tile: Tile) -> dict[ClusterDims, list[MatmulParams]]:
+    """The legal parameters of a tile by cluster, launched dependently and not.
+
+    Of the extents only the alignment of ``n`` counts.
+    """
+    made = _fitting(problem, tile)
+    alone = [] if made is None else [replace(made, cluster_dims=cluster) for cluster in CLUSTERS]
+    return {
+        p.cluster_dims: [replace(p, programmatic_dependent_launch=x) for x in (True, False)]
+        for p in alone
+        if _legal(problem, p)
+    }
+
+
+def _legal(problem: Problem, params: MatmulParams) -> bool:
+    try:
+        require_legal_for(demands(problem), params)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _fastest(problem: Problem, ways: list[MatmulParams]) -> Candidate:
+    """The parameters with the least cost; of equals the first."""
+    return min((Candidate(p, cost(problem, p)) for p in ways), key=lambda c: c.cost.us)
 
 
 def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     """The same with K in parts, where all parts have a place at the same time."""
     steps = -(-problem.k // whole.params.output_tile.k)
     return [
-        replace(whole.params, splitk_factor=parts)
+        replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
         for parts in SPLITS
         if whole.cost.tiles * parts <= problem.sms and steps >= parts * LEAST_STEPS
+        for dependent in (True, False)
     ]
 
 
 def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
-    """The parameters of a tile; None where its accumulators leave the epilogue no registers.
+    """The parameters of a tile; None where shared memory has no room for enough stages.
 
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    rows = tile.m if tile.ping_pong else tile.m // tile.warpgroups
-    most = ACCUMULATORS_BESIDE_WORK if problem.work else ACCUMULATORS
-    if rows * tile.n > most * 128:
-        return None
     by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
     made = (_params(way, tile) for way in ways)
@@ -173,7 +192,9 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
     )
-    made = with_tile(base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong)
+    made = with_tile(
+        base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
+    )
     inputs = problem.inputs or ()
     return fit_stages(made, problem.operand, problem.results, inputs, n_major=problem.n_major)
 

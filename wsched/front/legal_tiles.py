@@ -19,9 +19,10 @@ def legal_tiles(
 ) -> tuple[TileChoice, ...]:
     """Every tile in every partition, with complete parameters or the reason against it.
 
-    Tiles have 64 to 256 rows in steps of 64, 16 to 256 columns in steps of 8 and a K of 32, 64 or
-    128; one to three compute warpgroups share them, or two take turns. What is legal compiles
-    without spills; ``wsched.compile(definition, inputs, params=choice.params)`` makes the kernel.
+    Tiles have 64 to 256 rows in steps of 64, 8 to 256 columns in steps of 8 and a K of 32, 64 or
+    128; one to three compute warpgroups share them, or two take turns. Two of them, or four, also
+    lie side by side, with twice as many columns. What is legal compiles without spills;
+    ``wsched.compile(definition, inputs, params=choice.params)`` makes the kernel.
 
     Args:
         definition: live, or a text: its types, layouts and epilogue decide what fits. By default a
@@ -41,8 +42,8 @@ def to_dict(choice: TileChoice) -> dict[str, Any]:
     tile = choice.tile
     return {
         "m": tile.m, "n": tile.n, "k": tile.k, "warpgroups": choice.warpgroups,
-        "ping_pong": choice.ping_pong, "legal": choice.legal, "reason": choice.reason,
-        "params": choice.params.to_dict() if choice.legal else None,
+        "across": choice.across, "ping_pong": choice.ping_pong, "legal": choice.legal,
+        "reason": choice.reason, "params": choice.params.to_dict() if choice.legal else None,
     }  # fmt: skip
 
 
@@ -56,14 +57,15 @@ def tiles_table(choices: Sequence[TileChoice], legal_only: bool) -> str:
     rows = [("way", "groups", "M", *(f"N at K={k}" for k in TILE_K), "why not others")]
     merged: dict[tuple[str, ...], list[str]] = {}
     by_row = sorted(choices, key=_row)  # stable: N and K stay in order
-    for (ping_pong, groups, m), of_row in groupby(by_row, key=_row):
+    for (ping_pong, across, groups, m), of_row in groupby(by_row, key=_row):
         found = list(of_row)
         if legal_only and not any(c.legal for c in found):
             continue
         cells = (_ranges([c.tile.n for c in found if c.tile.k == k and c.legal]) for k in TILE_K)
         why = "; ".join(_first_reasons(found))
         way = "ping-pong" if ping_pong else "cooperative"
-        merged.setdefault((way, str(groups), *cells, why), []).append(str(m))
+        shown = f"{groups // across}x{across}" if across > 1 else str(groups)
+        merged.setdefault((way, shown, *cells, why), []).append(str(m))
     rows += [(*key[:2], " ".join(sizes), *key[2:]) for key, sizes in merged.items()]
     if legal_only:
         rows = [row[:-1] for row in rows]
@@ -72,8 +74,8 @@ def tiles_table(choices: Sequence[TileChoice], legal_only: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _row(choice: TileChoice) -> tuple[bool, int, int]:
-    return choice.ping_pong, choice.warpgroups, choice.tile.m
+def _row(choice: TileChoice) -> tuple[bool, int, int, int]:
+    return choice.ping_pong, choice.across, choice.warpgroups, choice.tile.m
 
 
 def _ranges(columns: Sequence[int]) -> str:

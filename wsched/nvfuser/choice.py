@@ -3,7 +3,7 @@
 nvFuser's kernel differs from wsched's where it counts: it drains the tensor core after every k
 step, no main loop hides its epilogue, it loads what a cluster could share twice, it is not launched
 dependently, and rounds the tile grid up to the traversal. So the costs are its own
-(:func:`ranked`), while the question and the tiles are those of ``wsched.choose.heuristics``.
+(:func:`ranked`), while the question is that of ``wsched.choose.heuristics``.
 
 Ping-pong is never chosen: nvFuser's kernel has a race and gave wrong results
 (design/performance.md). Neither is one tile per CTA, whose prologue is not hidden.
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.cost_model import FLOPS_PER_CYCLE, GHZ
-from wsched.choose.heuristics import TILES, Tile
+from wsched.choose.heuristics import Tile
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.limits import STMATRIX, most_stages
@@ -49,6 +49,15 @@ MOST_ACCUMULATORS = 160
 """Registers of a thread for accumulators; beside them nvFuser's 64-bit indices need many."""
 
 USUAL = Tile(128, 256, 2)
+
+TILES = (
+    *(Tile(128, n, 2) for n in (96, 128, 160, 192, 256)),
+    Tile(256, 128, 2),
+    *(Tile(64, n, 1, k=128) for n in (16, 32, 64)),
+    *(Tile(64, n, 1) for n in (128, 256)),
+    Tile(128, 128, 1),
+)
+"""Those that were fastest somewhere in wsched's kernels (60 shapes of model layers, H200)."""
 
 GAIN = 0.03
 """Share of the time that another tile than nvFuser's has to win by: the model is not better."""
@@ -139,10 +148,9 @@ def candidates(
     smem_epilogue: bool,
 ) -> tuple[Candidate, ...]:
     """Tiles for which registers and shared memory have room, with the stages that fit."""
-    tiles = [t for t in TILES if not t.ping_pong]
-    deep = [replace(t, k=128) for t in tiles if t.k == 64]
+    deep = [replace(t, k=128) for t in TILES if t.k == 64]
     made = []
-    for tile in (*tiles, *deep):
+    for tile in (*TILES, *deep):
         base = MatmulParams(use_smem_epilogue=smem_epilogue)
         params = with_tile(base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, False)
         stages = most_stages(params, operand, results, matrices)

@@ -16,6 +16,7 @@ from wsched.schedule import CircularBufferingStrategy, MatmulParams, plan_matmul
 SMALL: dict[str, MatmulParams] = {
     "cooperative": cooperative(128, 128, stages=3),
     "ping_pong": ping_pong(64, 128, stages=3),
+    "side_by_side": cooperative(64, 256, stages=3, across=2),
     "non_persistent": cooperative(128, 128, stages=3, persistent=False),
     "pipelined": replace(
         cooperative(128, 128, stages=3, registers=None),

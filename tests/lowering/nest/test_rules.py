@@ -74,7 +74,7 @@ def test_another_m_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_instruction_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     def accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
-        matmul._split_rows(s, tv, params)
+        matmul._split_tile(s, tv, params)
 
     error = refusal(monkeypatch, _schedule_accumulator=accumulator)
     assert error.what == "Mi 64 [Serial], Ni 256 [Serial], Ki 64 [Serial] inside a k slice"

@@ -34,11 +34,12 @@ BARRIER_BYTES = 1024
 
 
 def chunk_columns(params: MatmulParams, *types: DataType) -> int:
-    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the tile.
+    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the warp
+    tile.
 
     ``types`` are those of the results and of the inputs that TMA loads for it.
     """
-    return gcd(params.output_tile.n, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
+    return gcd(params.tile_sizes.warp_tile.n, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
 
 
 def shared_bytes(
@@ -161,7 +162,13 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
             f"{compute}"
         )
-    chunks = tile.n // chunk_columns(params, *demands.results, *demands.loaded(params))
+    warp = params.tile_sizes.warp_tile
+    if demands.n_major and params.across > 1 and warp.n % (span := ptx.WIDEST_SWIZZLE // size):
+        reasons.append(
+            f"the warp tile's n {warp.n} is no multiple of {span}: side by side in an N-major "
+            f"operand each begins with a swizzle span of {ptx.WIDEST_SWIZZLE} bytes"
+        )
+    chunks = warp.n // chunk_columns(params, *demands.results, *demands.loaded(params))
     if chunks % params.epilogue_stages:
         reasons.append(
             f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
@@ -229,11 +236,6 @@ def _refuse_unsupported(params: MatmulParams) -> None:
     if params.ping_pong and min(tiles.warp_tile.m, tiles.warp_tile.n) > 0 and params.warpgroups > 2:
         what = f"ping-pong over {params.warpgroups} compute warpgroups"
         raise UnsupportedError(what, "two warpgroups")
-    if not params.ping_pong and tiles.cta_tile.n > tiles.warp_tile.n > 0:
-        raise UnsupportedError(
-            f"a warp tile {tiles.warp_tile} that splits N of the CTA tile {tiles.cta_tile}",
-            "warp tiles as wide as the CTA tile",
-        )
 
 
 def _tile_reasons(params: MatmulParams) -> Reasons:
@@ -247,12 +249,6 @@ def _tile_reasons(params: MatmulParams) -> Reasons:
     ]
     if cta.k != warp.k:
         reasons.append(f"the warp tile's k {warp.k} differs from the CTA tile's {cta.k}")
-    tile = params.output_tile
-    reasons += [
-        f"a TMA box has at most {ptx.TMA_BOX_MAX} rows, the tile's {axis} is {size}"
-        for axis, size in (("m", tile.m), ("n", tile.n))
-        if size > ptx.TMA_BOX_MAX
-    ]
     return reasons
 
 

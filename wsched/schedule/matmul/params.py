@@ -172,7 +172,8 @@ class MatmulParams(Checked):
         circular_buffering_strategy: warp-specialized or pipelined loads.
         cta_order: order of the tile grid.
         circular_buffer_options: stages and prefetch.
-        tile_sizes: tiles of a CTA and of a warpgroup.
+        tile_sizes: tiles of a CTA and of a warpgroup; warp tiles lie below each other along M and
+            side by side along N, as many as make up the CTA's.
         mma_macro: the wgmma.
         grid_traversal_factor: (G, 1): G indices of the slower dimension (rows, or columns with
             ``ColumnMajor``) are visited as a group, the last group may be narrower.
@@ -261,9 +262,11 @@ class MatmulParams(Checked):
     @property
     def loads_epilogue_inputs(self) -> bool:
         """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
-        a tile are added up, since only one of the CTAs computes the epilogue.
+        a tile are added up, since only one of the CTAs computes the epilogue, and not with
+        warpgroups side by side, since a step of their ring is a chunk of columns for all.
         """
-        return self.warp_specialized and self.epilogue_input_stages > 0 and not self.combines
+        loads = self.warp_specialized and self.epilogue_input_stages > 0
+        return loads and not self.combines and self.across == 1
 
     @property
     def register_pair(self) -> tuple[int, int] | None:
@@ -291,6 +294,11 @@ class MatmulParams(Checked):
         """Number of compute warpgroups."""
         cta, warp = self.tile_sizes.cta_tile, self.tile_sizes.warp_tile
         return (cta.m // warp.m) * (cta.n // warp.n)
+
+    @property
+    def across(self) -> int:
+        """Number of compute warpgroups that share a tile side by side along N."""
+        return self.output_tile.n // self.tile_sizes.warp_tile.n
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain data: enums by name, tiles as dicts."""

@@ -249,13 +249,26 @@ def _step_through(
     s.circular_buffer(tv, stages, prefetch, kind)
 
 
-def _split_rows(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """Give each warpgroup its rows: ``group`` before the first loop that is not of the tile."""
+def _split_tile(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Give each warpgroup its warp tile: ``group``, and with several side by side ``across``,
+    before the first loop that is not of the tile.
+    """
+    warp = params.tile_sizes.warp_tile
     if not params.ping_pong:
         rows = s.axis(tv, "Mi")
-        s.split(tv, rows, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
+        s.split(tv, rows, warp.m, labels=("group", "Mi"))
         s.reorder(tv, {rows: _tile_loops(params)})
     s.parallelize(tv, s.axis(tv, "group"), ParallelType.TIDy)
+    if params.across > 1:
+        columns = s.axis(tv, "Ni")
+        s.split(tv, columns, warp.n, labels=("across", "Ni"))
+        s.reorder(tv, {columns: _tile_loops(params) + 1})
+        s.parallelize(tv, s.axis(tv, "across"), ParallelType.TIDz)
+
+
+def _innermost_group(s: Schedule, tv: str) -> int:
+    """The last of the loops that run on warpgroups."""
+    return max(s.axis(tv, "group"), s.axis(tv, "across"))
 
 
 def _tile_loops(params: MatmulParams) -> int:
@@ -268,8 +281,8 @@ def _tile_loops(params: MatmulParams) -> int:
 
 
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """``[cta, (tile), group, k, k16, m64 | M, N, K]``, the last three one wgmma."""
-    _split_rows(s, tv, params)
+    """``[cta, (tile), group, (across), k, k16, m64 | M, N, K]``, the last three one wgmma."""
+    _split_tile(s, tv, params)
     k = s.target.mma.k(the_matmul(s.fusion).a.dtype.element)
     s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
     s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
@@ -280,10 +293,10 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
-    """``[cta, (tile), group, chunk | ...]``: a TMA box, or m64 fragments of registers."""
-    _split_rows(s, tv, params)
+    """``[cta, (tile), group, (across), chunk | ...]``: a TMA box, or m64 fragments of registers."""
+    _split_tile(s, tv, params)
     _split_columns(s, tv, params)
-    s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "group") + 1})
+    s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
     if not boxed:
         s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
     for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
@@ -291,7 +304,7 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) 
 
 
 def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """The tile's columns into chunks, the same for all that the epilogue reads and writes."""
+    """The warp tile's columns into chunks, the same for all that the epilogue reads and writes."""
     types = (*(b.dtype for b in s.fusion.outputs), *loaded_types(s.fusion, params))
     s.split(tv, s.axis(tv, "Ni"), chunk_columns(params, *types), labels=("chunk", "N"))
 
@@ -303,4 +316,4 @@ def _inline(s: Schedule, names: _Names) -> None:
         if readers:
             by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
             s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
-    s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+    s.inline_at(names.acc, _innermost_group(s, names.acc) + 1)

@@ -33,10 +33,14 @@ __all__ = [
 ]  # fmt: skip
 
 TILE_M = (64, 128, 192, 256)
-TILE_N = tuple(range(16, 257, 8))
+TILE_N = tuple(range(8, 257, 8))
 TILE_K = (32, 64, 128)
-PARTITIONS = ((1, False), (2, False), (3, False), (2, True), (3, True))
-"""(compute warpgroups, whether each has tiles of its own) of what is enumerated."""
+PARTITIONS = (
+    (1, False, 1), (2, False, 1), (3, False, 1), (2, False, 2), (4, False, 2), (2, True, 1),
+    (3, True, 1),
+)  # fmt: skip
+"""(compute warpgroups, whether each has tiles of its own, how many lie side by side along N) of
+what is enumerated."""
 
 MAX_STAGES = 8
 """More do not hide more."""
@@ -52,6 +56,7 @@ class TileChoice:
         tile: the output tile: the CTA's, in ping-pong a warpgroup's.
         warpgroups: number of compute warpgroups.
         ping_pong: whether each of them has tiles of its own, else they share each tile.
+        across: how many of them lie side by side along N.
         params: complete parameters with this tile, and as many stages as fit.
         reason: why they are refused, in the words of the error; empty where they are legal.
     """
@@ -59,6 +64,7 @@ class TileChoice:
     tile: GemmTile
     warpgroups: int
     ping_pong: bool
+    across: int
     params: MatmulParams
     reason: str = ""
 
@@ -69,13 +75,15 @@ class TileChoice:
 
     def __str__(self) -> str:
         way = "ping-pong" if self.ping_pong else "cooperative"
-        return f"{self.tile} {way}, {self.warpgroups} compute: {self.reason or 'legal'}"
+        beside = f", {self.across} side by side" if self.across > 1 else ""
+        return f"{self.tile} {way}, {self.warpgroups} compute{beside}: {self.reason or 'legal'}"
 
 
 def tile_choices(
     fusion: Fusion, base: MatmulParams, target: Target = DEFAULT
 ) -> Iterator[TileChoice]:
-    """Every tile of :data:`TILE_M` x :data:`TILE_N` x :data:`TILE_K` in every partition.
+    """Every tile of :data:`TILE_M` x :data:`TILE_N` x :data:`TILE_K` in every partition; N is that
+    of a warp tile.
 
     Args:
         fusion: unscheduled; its types, layouts and epilogue decide what fits.
@@ -83,7 +91,9 @@ def tile_choices(
         target: the GPU that they are for.
     """
     for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
-        yield tile_choice(fusion, base, GemmTile(m, n, k), *partition, target)
+        yield tile_choice(
+            fusion, base, GemmTile(m, n * partition[-1], k), *partition, target=target
+        )
 
 
 def tile_choice(
@@ -92,14 +102,16 @@ def tile_choice(
     tile: GemmTile,
     warpgroups: int,
     ping_pong: bool,
+    across: int = 1,
     target: Target = DEFAULT,
 ) -> TileChoice:
     """One of :func:`tile_choices`, of any size."""
-    params = _with_most_stages(fusion, with_tile(base, tile, warpgroups, ping_pong), target)
+    shared = with_tile(base, tile, warpgroups, ping_pong, across)
+    params = _with_most_stages(fusion, shared, target)
     reason = _reason(fusion, params, target)
     if not reason:
         params = settled(fusion, params, target)
-    return TileChoice(tile, warpgroups, ping_pong, params, reason)
+    return TileChoice(tile, warpgroups, ping_pong, across, params, reason)
 
 
 def _reason(fusion: Fusion, params: MatmulParams, target: Target) -> str:
@@ -113,17 +125,27 @@ def _reason(fusion: Fusion, params: MatmulParams, target: Target) -> str:
 
 
 def with_tile(
-    params: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool
+    params: MatmulParams, tile: GemmTile, warpgroups: int, ping_pong: bool, across: int = 1
 ) -> MatmulParams:
-    """``params`` with another output tile: of each warpgroup in ping-pong, else of the CTA."""
-    rows = tile.m if ping_pong else tile.m // warpgroups
+    """``params`` with another output tile.
+
+    Args:
+        params: the rest.
+        tile: of each warpgroup in ping-pong, else of the CTA.
+        warpgroups: how many compute.
+        ping_pong: whether each of them has tiles of its own.
+        across: how many lie side by side along N where they share a tile, a divisor of
+            ``warpgroups``.
+    """
+    below = warpgroups // across
+    warp = tile if ping_pong else replace(tile, m=tile.m // below, n=tile.n // across)
     return replace(
         params,
         buffering_loop_level=BufferingLoopLevel(int(ping_pong)),
         tile_sizes=MatMulTileOptions(
-            replace(tile, m=tile.m * warpgroups if ping_pong else tile.m), replace(tile, m=rows)
+            replace(tile, m=tile.m * warpgroups if ping_pong else tile.m), warp
         ),
-        mma_macro=MmaMacro(n=tile.n),
+        mma_macro=MmaMacro(n=warp.n),
     )
 
 
@@ -161,7 +183,7 @@ def fit_stages(
         n_major: whether B is N-major.
         target: the GPU that it is for.
     """
-    chunks = params.output_tile.n // chunk_columns(params, *results, *inputs)
+    chunks = params.tile_sizes.warp_tile.n // chunk_columns(params, *results, *inputs)
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(tried, operand, *results, inputs=inputs, n_major=n_major)
