@@ -68,7 +68,7 @@ def result_types(node: Node, operands: Known, real: bool) -> list[DataType | Non
     if node.op == "topk":
         found[1:] = [DataType.Int] * (count - 1)
     if node.op == "welford":
-        found[2:] = [DataType.Int] * (count - 2)
+        found[2:] = [DataType.Index] * (count - 2)
     if node.op in ("sum", "prod") and kinds and kinds[0] in _INTEGERS:
         return [DataType.Int]
     return found

@@ -25,6 +25,9 @@ _ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": add, "sub": sub, "mul": mul, "div": floordiv,
 }  # fmt: skip
 
+_MAKES = ("full", "iota", "normal", "uniform")
+"""What makes a tensor from numbers."""
+
 _BY_ZERO = "div", Const(0)
 
 
@@ -65,11 +68,7 @@ class _Inference:
             known = tuple(e for e in found if e is not None)
             if len(known) == len(found):
                 self.lists[node.results[0]] = known
-        elif (
-            any(isinstance(v, Ref) and v.name in self.types for v in node.values)
-            or (node.op in SHAPES and not node.refs)
-            or (node.op in SHAPES and node.op in ("full", "iota", "normal", "uniform"))
-        ):
+        elif node.op in _MAKES or any(self._tensor(v) is not None for v in node.values):
             self._computed(node)
         else:
             self._number(node)
@@ -102,8 +101,9 @@ class _Inference:
         """A size; None if it is not known."""
         if isinstance(value, Ref):
             return self.numbers.get(value.name)
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        return Const(int(value)) if whole and not isinstance(value, bool) else None
+        if isinstance(value, float) and value.is_integer():
+            return Const(int(value))
+        return Const(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
     def sizes(self, value: Value) -> tuple[Expr | None, ...] | None:
         """A list of sizes; None if not even its length is known."""

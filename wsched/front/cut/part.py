@@ -62,7 +62,8 @@ def _in_rows(graph: Graph, nodes: tuple[Node, ...], names: list[str]) -> tuple[N
     def renamed(value: Value) -> Value:
         if isinstance(value, tuple):
             return tuple(map(renamed, value))
-        return Ref(value.name + _AS_MADE) if _is_named(value, names) else value
+        moved = isinstance(value, Ref) and value.name in names
+        return Ref(f"{value}{_AS_MADE}") if moved else value
 
     found = []
     for node in nodes:
@@ -77,10 +78,6 @@ def _in_rows(graph: Graph, nodes: tuple[Node, ...], names: list[str]) -> tuple[N
                 source = (Ref(name + _AS_MADE),)
                 found.append(Node("stride_order", (name,), source, (order,), node.line))
     return tuple(found)
-
-
-def _is_named(value: Value, names: list[str]) -> bool:
-    return isinstance(value, Ref) and value.name in names
 
 
 def _declared(name: str, tensor: TensorType, line: int) -> Node:
