@@ -19,12 +19,12 @@ from wsched.front.cut.tensors import Tensors
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
-from wsched.fusion import DataType
+from wsched.fusion import DataType, Fusion
 from wsched.run.arguments import reads_in_place
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 
-__all__ = ["Call", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
+__all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,21 @@ class SegmentsCost:
         return max(self.gpu_us, self.host_us)
 
 
-Planned = tuple[Problem, tuple[Copy, ...], bool]
-"""What a kernel is planned for, the copies it needs, whether a call is packed once for all."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a kernel is made for.
+
+    Args:
+        fusion: with the operands in memory as they are.
+        problem: what the heuristic plans for.
+        copied: operands that need copies.
+        packed: whether a call is packed once for all.
+    """
+
+    fusion: Fusion
+    problem: Problem
+    copied: tuple[Copy, ...] = ()
+    packed: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ class Sizes:
             raise UnsupportedError("a dimension of size 0", "at least one element")
         extents = Extents(found["M"], found["N"], found["K"], found["B"])
         numbers = any(not b.axes for b in fusion.inputs)
-        return extents.problem(fusion, self.sms), (), not numbers
+        return Planned(fusion, extents.problem(fusion, self.sms), (), not numbers)
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,8 @@ class Call(Sizes):
         if self.gpu is not None:
             gpu = self.gpu
             problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
-        return problem, copies(fusion, inputs), reads_in_place(fusion, inputs)
+        in_place = reads_in_place(fusion, inputs)
+        return Planned(fusion, problem, copies(fusion, inputs), in_place)
 
 
 def _bytes(kind: DataType | None) -> int:
@@ -128,9 +142,9 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
         UnsupportedError, ScheduleError: a kernel or a size that there is none for.
     """
     if segment.matmul:
-        problem, needed, packed = call.planned(segment)
-        host = COPY_HOST_US * len(needed) + (CALL_HOST_US if packed else PACK_HOST_US)
-        return SegmentsCost(ranked(problem)[0][0] + copies_us(needed), host)
+        p = call.planned(segment)
+        host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
+        return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
 
@@ -141,8 +155,8 @@ def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
     count = 0
     for segment in segments:
         if segment.matmul:
-            problem, needed, _ = call.planned(segment)
-            matmul += cublas_us(problem, needed)
+            planned = call.planned(segment)
+            matmul += cublas_us(planned.problem, planned.copied)
             count += 1
         else:
             matmul_us, kernels_us, kernels = _rest(segment, call)

@@ -27,8 +27,8 @@ __all__ = ["Made", "Rest", "Run", "make"]
 Rest = Callable[[Segment], Function]
 """How a segment runs that is not wsched's."""
 
-Run = Callable[[Sequence[Any], Key], "list[torch.Tensor]"]
-"""Runs a definition on its inputs, whose class is known."""
+Run = Callable[[Sequence[Any], Key | None], "list[torch.Tensor]"]
+"""Runs a definition on its inputs of one class, by their class; None keeps nothing by it."""
 
 
 @dataclass(frozen=True, slots=True)

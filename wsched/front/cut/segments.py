@@ -89,6 +89,10 @@ class Cutter:
         """The matmuls that results depend on."""
         return tuple(self.graph.nodes[i] for i in self.graph.matmuls)
 
+    def alone(self) -> tuple[Kernel | UnsupportedError, ...]:
+        """For each matmul a kernel of it alone, or why there is none."""
+        return tuple(self._kernel(i, frozenset(), Take.NONE) for i in self.graph.matmuls)
+
     def all(self, take: Take) -> Cut:
         """The cut in which each matmul takes the same; see :meth:`cut`."""
         return self.cut((take,) * len(self.graph.matmuls))
