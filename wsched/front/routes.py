@@ -55,7 +55,7 @@ def routes(
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
         try:
-            last = yield cut_route(recorded, inputs, tuple(refusals))
+            last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs))
             refusals.append(Refusal(CUT, str(last)))
         except (UnsupportedError, ScheduleError) as e:
             refusals.append(Refusal(CUT, str(e)))

@@ -123,20 +123,49 @@ class Graph:
     def free(self) -> frozenset[int]:
         """What every segment that needs it does for itself, so that it never lies in memory.
 
-        Numbers, casts of inputs, views of operands, broadcasts; and a 16-bit tensor as fp32, which
-        is read as it is by whoever needs it.
+        Numbers, casts of inputs, transposed operands, broadcasts; and a 16-bit tensor as fp32,
+        which is read as it is by whoever needs it. What a matmul takes for an operand lies in
+        memory.
         """
         found: set[int] = set()
+        transposed, made = self._operand_views
         for i, node in enumerate(self.nodes):
-            if self.is_given(i) or self.is_output(i):
+            if self.is_given(i) or self.is_output(i) or i in made:
                 continue
             of_inputs = all(self.is_given(j) or j in found for j in self.operands(i))
             number = node.results[0] not in self.types
             cheap = node.op in _CHEAP or node.op in _LAYOUT
             spreads = node.op in _SPREADS
-            if (of_inputs and (number or cheap)) or spreads or self._widens(node):
+            if (
+                (of_inputs and (number or cheap))
+                or spreads
+                or self._widens(node)
+                or i in transposed
+            ):
                 found.add(i)
         return frozenset(found)
+
+    @cached_property
+    def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Transpositions between an operand and its matmul, and the operands before them."""
+        views, made = set[int](), set[int]()
+        for i in self.matmuls:
+            for name in self.nodes[i].refs[:2]:
+                j = self.home[name]
+                while self._transposes(self.nodes[j]) and not self.is_output(j):
+                    views.add(j)
+                    j = self.operands(j)[0]
+                made.add(j)
+        return frozenset(views), frozenset(made)
+
+    def _transposes(self, node: Node) -> bool:
+        """Whether an operation exchanges the last two dimensions, or moves nothing."""
+        dims = self.types[node.results[0]].dims if node.results[0] in self.types else None
+        if node.op != "permute" or dims is None or len(dims) < 2:
+            return node.op == "stride_order"
+        rows = tuple(range(len(dims)))
+        wanted = (*rows[:-2], rows[-1], rows[-2])
+        return wanted == node.get("dims", (*node.operands[1:], None)[0])
 
     def _widens(self, node: Node) -> bool:
         wide, narrow = (self.types.types.get(n) for n in (node.results[0], *node.refs, "")[:2])

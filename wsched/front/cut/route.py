@@ -70,7 +70,7 @@ def chosen_cut(
 
 
 def cut_route(
-    definition: Definition, inputs: Sequence[Any], refusals: tuple[Refusal, ...]
+    definition: Definition, inputs: Sequence[Any], refusals: tuple[Refusal, ...], on_gpu: bool
 ) -> Route:
     """The route of a cut definition for inputs of one class; its kernels are compiled.
 
@@ -78,6 +78,7 @@ def cut_route(
         definition: as recorded.
         inputs: of the class.
         refusals: the routes before this one.
+        on_gpu: whether nvFuser may run the rest, which it does on GPUs only.
 
     Raises:
         InputError: the inputs do not fit the definition.
@@ -86,7 +87,7 @@ def cut_route(
     """
     cutter = cutter_of(definition)
     chosen, call = chosen_cut(cutter, inputs)
-    on_gpu, runs = device_of(inputs).type == "cuda", dict[Segment, str]()
+    runs: dict[Segment, str] = {}
 
     def rest(segment: Segment) -> Function:
         runs[segment], function = rest_by(segment, on_gpu)
