@@ -110,7 +110,7 @@ def test_the_parts_are_made_once_for_a_class(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_shape_of_its_own_is_another_class() -> None:
     feature = FEATURES["gated"]
     text = feature.text.replace("shape=[24, 16]", "shape=[-1, 16]")
-    x, *weights = inputs_of(feature)
+    _, *weights = inputs_of(feature)
     for rows in (24, 7, 40):
         given = torch.randint(-1, 2, (rows, 16)).bfloat16()
         (found,) = wsched.execute(text, [given, *weights])
