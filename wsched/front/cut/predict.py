@@ -20,6 +20,7 @@ from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
+from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
 from wsched.run.arguments import reads_in_place
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
@@ -83,12 +84,12 @@ class Sizes:
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned where everything lies row by row."""
         fusion = import_fusion(segment.definition)
-        found = dict.fromkeys("BMNK", 1)
+        found = dict.fromkeys(EXTENTS, 1)
         for name, binding in zip(segment.inputs, fusion.inputs, strict=True):
             found |= dict(zip(binding.axes, self.shape(name), strict=True))
         if 0 in found.values():
             raise UnsupportedError("a dimension of size 0", "at least one element")
-        extents = Extents(found["M"], found["N"], found["K"], found["B"])
+        extents = Extents(*(found[n] for n in (ROWS, COLS, SUMMED, BATCH)))
         numbers = any(not b.axes for b in fusion.inputs)
         return Planned(fusion, extents.problem(fusion, self.sms), (), not numbers)
 
