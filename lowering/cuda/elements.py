@@ -37,12 +37,12 @@ def value(dtype: DType, register: str, part: int = 0) -> str:
         return register
     if dtype is DType.S32:
         return f"__int2float_rn({register})"
-    return f"ptx::cvt_f32_{_convertible(dtype)}<{part}>({register})"
+    return f"ptx::cvt_f32_{_convertible(dtype, DType.S32)}<{part}>({register})"
 
 
-def _convertible(dtype: DType) -> str:
+def _convertible(dtype: DType, *more: DType) -> str:
     if dtype not in _PAIRS:
-        known = ", ".join(d.value for d in (*_PAIRS, DType.F32, DType.S32))
+        known = ", ".join(d.value for d in (*_PAIRS, DType.F32, *more))
         raise UnsupportedError(f"arithmetic on {dtype.value} in CUDA", known)
     return dtype.ptx
 

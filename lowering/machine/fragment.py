@@ -121,7 +121,7 @@ def to_float32(data: Array, dtype: DType) -> Array:
         return data.view(np.float16).astype(np.float32)
     if dtype is DType.S32:
         return data.astype(np.float32)
-    raise _no_arithmetic(dtype)
+    raise _no_arithmetic(dtype, DType.S32)
 
 
 def operand_values(data: Array, dtype: DType) -> Array:
@@ -164,8 +164,8 @@ def from_float32(data: Array, dtype: DType) -> Array:
     return np.where(np.isnan(data), 0x7FFF, rounded).astype(np.uint16)
 
 
-def _no_arithmetic(dtype: DType) -> UnsupportedError:
-    known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32, DType.S32))
+def _no_arithmetic(dtype: DType, *more: DType) -> UnsupportedError:
+    known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32, *more))
     return UnsupportedError(f"arithmetic on {dtype.value} on the machine", known)
 
 

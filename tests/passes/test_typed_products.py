@@ -11,13 +11,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowering.cuda.sass import disassemble
 from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.sass import disassemble
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.layouts import operand_layout
 from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
 from lowering.target.hopper import WGMMA
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
@@ -86,27 +87,56 @@ FORM = """
   two{n}: frag<{acc}, 64x{n}, async> = wgmma one{n}, left, B[0, 0, 0]
   wgmma.commit
   sum{n}: frag<{acc}, 64x{n}> = wgmma.wait two{n}, 0
-  frag.store_global out{n}[0, 0], sum{n}
+  wide{n}: frag<f32, 64x{n}> = frag.cast sum{n}
+  frag.store_global out{n}[0, 0], wide{n}
 """
 
 
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_instructions(types: tuple[DType, DType, DType]) -> None:
+    """A from shared memory and from registers, with a few of the legal N."""
     a, b, acc = types
-    form = WGMMA.form(*types)
-    left = f"frag<{a.value}, 64x{WGMMA.k(a)}, span {operand_layout(a).span}>"
-    ns = (8, 24, 96, 256)
-    body = ["kernel k threads 128 cluster 1 grid 1 {",
-            *(f"global out{n}: {acc.value}[64, {n}]" for n in ns),
+    widths, k = (8, 24, 96, 256), WGMMA.k(a)
+    left = f"frag<{a.value}, 64x{k}, span {operand_layout(a).span}>"
+    lines = [
+        "kernel k threads 128 cluster 1 grid 1 {",
+        *(f"global out{n}: f32[64, {n}]" for n in widths),
         f"shared A: {a.value}[1][64x{128 // a.bytes}] swizzle 128 at 0",
         f"shared B: {b.value}[1][256x{128 // b.bytes}] swizzle 128 at 8192",
         f"left: {left} = ldmatrix A[0, 0, 0]",
+        *(FORM.format(n=n, acc=acc.value) for n in widths),
+        "}",
     ]
-    for n in ns:
-        body.append(FORM.format(n=n, acc=acc.value))
-    k = parse_kernel("\n".join([*body, "}"]))
-    from lowering.kernel.verify import verify
-    assert verify(k)==[]
-    sass = disassemble(compile_cubin(emit_cuda(k)).cubin)
-    print([l for l in sass.splitlines() if "GMMA" in l])
-    assert 0
+    kernel = parse_kernel("\n".join(lines))
+    assert verify(kernel) == []
+    sass = disassemble(compile_cubin(emit_cuda(kernel)).cubin)
+    found = re.findall(r"[HQI]GMMA\.(\S+) R\d+, (R\d+|gdesc)", sass)
+    names = [acc] if acc is not DType.S32 else []
+    names += [d for d in ((a, b) if a.bits == 8 else (a,)) if d is not DType.F16]
+    tail = "".join(f".{d.value.upper()}" for d in names)
+    assert [(form, first == "gdesc") for form, first in found] == [
+        (f"64x{n}x{k}{tail}", shared) for n in widths for shared in (True, False)
+    ]
+
+
+def test_an_n_that_only_floats_have() -> None:
+    source = typed(DType.S8, DType.S8, DType.S32).replace("96", "40")
+    with pytest.raises(ScheduleError) as error:
+        run_passes(parse_kernel(source), LoweringOptions())
+    assert str(error.value) == (
+        "ScheduleError[wgmma]: a warp tile of 64x40x128: wgmma multiplies 64xNx32, N 8, 24, or a "
+        "multiple of 16 from 16 to 256\n"
+        "  legal here: M a multiple of 64; N 8, 24, or a multiple of 16 from 16 to 256; "
+        "K a multiple of 32"
+    )
+
+
+def test_results_that_stmatrix_does_not_store() -> None:
+    source = typed(DType.E4M3, DType.E4M3, DType.F32)
+    source = source.replace("D: f32", "D: e4m3").replace("frag.columns total, chunk * 32", "X")
+    source = source.replace("part: frag<f32, 64x32> = X", "part: frag<e4m3, 64x32> = frag.fill 0.0")
+    with pytest.raises(UnsupportedError) as error:
+        run_passes(parse_kernel(source), LoweringOptions())
+    assert str(error.value) == (
+        "a TMA store of e4m3 is not supported; supported: 16-bit and 32-bit types"
+    )
