@@ -13,13 +13,15 @@ clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes o
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
-there the zeros are needed, and its boxes stay whole. So do boxes of several matrices, whose lines
-would move, and of one dimension, which have no rows; those of a list of tensors, whose
-descriptors have one box; and of descriptors in device memory, which may change.
+there the zeros are needed, and its boxes stay whole. So do those of what threads read where threads
+store an operand and its rows of K may be rows of theirs; boxes of several matrices, whose lines
+would move, and of one dimension, which have no rows; those of a list of tensors, whose descriptors
+have one box; and of descriptors in device memory, which may change.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
-buffer whose rows are K, its box is not one matrix, or it is one of a list or in device memory.
+buffer whose rows are K, or may be, its box is not one matrix, or it is one of a list or in device
+memory.
 
 After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) and ``expect_tx``
 (bytes).
@@ -27,11 +29,20 @@ After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import MmaTile, SmemRef, TmaLoad
+from lowering.kernel.nodes import (
+    LdMatrix,
+    LdShared,
+    MmaTile,
+    SmemRef,
+    StMatrix,
+    Stmt,
+    TmaLoad,
+)
 from lowering.kernel.visit import walk
 from passes.options import LoweringOptions
 
@@ -55,12 +66,16 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tensormap B: bf16[K, N] box 64x64 swizzle 128
         ...
     """
-    rows_are_k = {
-        ref.buffer
+    operands = {
+        ref.buffer: transposed
         for mma in walk(kernel.body) if isinstance(mma, MmaTile)
         for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
-        if transposed and isinstance(ref, SmemRef)
+        if isinstance(ref, SmemRef)
     }  # fmt: skip
+    rows_are_k = {name for name, transposed in operands.items() if transposed}
+    if any(_stores_rows_of_k(s, operands) for s in walk(kernel.body)):
+        reads = (s for s in walk(kernel.body) if isinstance(s, LdMatrix | LdShared))
+        rows_are_k |= {s.src.buffer for s in reads}
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
@@ -68,3 +83,12 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     clipped = {load.src.map for load in loads} - whole
     maps = (replace(m, clipped=True) for m in kernel.tensor_maps if m.name in clipped)
     return kernel.redeclare(*maps)
+
+
+def _stores_rows_of_k(stmt: Stmt, operands: Mapping[str, bool]) -> bool:
+    """Whether threads store a fragment whose rows are K of an operand, of 16 bits as all operands
+    whose own rows may be K; ``operands`` says of each buffer whether they are.
+    """
+    if not isinstance(stmt, StMatrix) or stmt.dst.buffer not in operands:
+        return False
+    return operands[stmt.dst.buffer] is not stmt.trans

@@ -10,7 +10,8 @@ A box is of one matrix, so a tile of several (three dimensions and more) is load
 An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
 last box brings columns of the next tile, too, which nothing reads.
 
-Requires: ``load.tile`` into shared buffers without a swizzle.
+Requires: ``load.tile`` into shared buffers without a swizzle. Operands that threads fill may have
+one.
 Guarantees: each buffer has the widest swizzle its rows allow (none only where wgmma does not read
 it), each tensor map a box that
 TMA accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
@@ -87,6 +88,11 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             maps[name] = kernel.tensor_map(name).boxed(
                 _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
             )
+    for name in sorted(operands - buffers.keys()):  # what threads fill
+        buffer = kernel.buffer(name)
+        if buffer.swizzle is Swizzle.NONE:
+            swizzle = widest_swizzle(name, buffer.dtype, buffer.cols)
+            buffers[name] = replace(buffer, swizzle=swizzle)
     for ref in by_columns:
         _require_whole_spans(ref, buffers.get(ref.buffer, kernel.buffer(ref.buffer)))
     kernel = kernel.redeclare(*buffers.values(), *maps.values())

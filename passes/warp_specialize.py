@@ -1,9 +1,11 @@
-"""Turn the load and compute sections into roles of their own warps.
+"""Turn sections into roles of their own warps.
 
-Requires: one ``compute`` section and up to four ``load`` sections at the top level. A kernel whose
-consumers load for themselves (``interleave_loads``) stays as it is.
-Guarantees: one ``roles`` statement; compute warpgroups first, then one load warpgroup, of which a
-single warp runs the load loop and a single elected thread of it issues copies.
+Requires: up to four ``load`` sections at the top level, and others with names of their own, of
+which a matmul has one, ``compute``. A kernel whose consumers load for themselves
+(``interleave_loads``) stays as it is.
+Guarantees: one ``roles`` statement; the warpgroups of the other sections first, in their order,
+then one load warpgroup: a warp for each load section, of which a single elected thread issues
+copies.
 
 First of all passes, because every later one asks "which role am I in?".
 """
@@ -46,40 +48,47 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Raises:
         ScheduleError: more warpgroups than a CTA can have.
-        InternalError: the sections are not one load and one compute.
+        InternalError: sections that do not load are missing or share a name, or those that load are
+            none or more than a warpgroup has warps.
     """
     if any(ring.prefetch for ring in kernel.rings):
         return kernel
-    sections = [s for s in kernel.body if isinstance(s, Section)]
-    loads = [s for s in sections if s.name == "load"]
-    if not 1 <= len(loads) <= WARPS or sorted(s.name for s in sections)[: -len(loads)] != [
-        "compute"
-    ]:
-        names = [s.name for s in sections]
-        raise InternalError("warp_specialize", f"sections are {sorted(names)}")
-    compute = next(s for s in sections if s.name == "compute")
-    threads = (compute.groups + 1) * ptx.WARPGROUP
+    parts, loads = _parts(kernel)
+    groups = sum(s.groups for s in parts)
+    threads = (groups + 1) * ptx.WARPGROUP
     if threads > (limit := kernel.target.max_threads):
         most = limit // ptx.WARPGROUP - 1
         raise ScheduleError(
             "threads",
-            f"parallelize(TIDy) over {compute.groups} compute warpgroups",
+            f"parallelize(TIDy) over {groups} compute warpgroups",
             f"with the load warpgroup the CTA has {threads} threads, limit {limit}",
             (f"at most {most} compute warpgroups",),
         )
-    warps = WARPS * compute.groups
+    roles: list[Role] = []
+    first = 0
+    for part in parts:
+        warps = WARPS * part.groups
+        roles.append(Role(part.name, first, warps, part.body, part.group, part.registers))
+        first += warps
     by_warp = (
         If(Special("warpgroup.warp").eq(warp), _elected(load.body))
         for warp, load in enumerate(loads)
     )
-    roles = Roles(
-        (
-            Role("compute", 0, warps, compute.body, compute.group, compute.registers),
-            Role("load", warps, WARPS, tuple(by_warp), registers=loads[0].registers),
-        )
-    )
+    roles.append(Role("load", first, WARPS, tuple(by_warp), registers=loads[0].registers))
     body = [s for s in kernel.body if not isinstance(s, Section)]
-    return replace(kernel, threads=threads, body=(*body, roles))
+    return replace(kernel, threads=threads, body=(*body, Roles(tuple(roles))))
+
+
+def _parts(kernel: Kernel) -> tuple[list[Section], list[Section]]:
+    """The sections of whole warpgroups, and those that load."""
+    sections = [s for s in kernel.body if isinstance(s, Section)]
+    loads = [s for s in sections if s.name == "load"]
+    parts = [s for s in sections if s.name != "load"]
+    names = {s.name for s in parts}
+    if not names or len(names) < len(parts) or not 1 <= len(loads) <= WARPS:
+        found = sorted(s.name for s in sections)
+        raise InternalError("warp_specialize", f"sections are {found}")
+    return parts, loads
 
 
 def _elected(body: Body) -> Body:

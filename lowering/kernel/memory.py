@@ -172,7 +172,6 @@ class StMatrix(Stmt):
     TRAITS: ClassVar[Traits] = Traits(
         threads=Threads.WARPGROUP,
         writes=Memory.SHARED,
-        since="chunk_epilogue",
     )
     dst: SmemRef
     value: Frag
@@ -187,7 +186,6 @@ class StShared(Stmt):
     TRAITS: ClassVar[Traits] = Traits(
         threads=Threads.WARPGROUP,
         writes=Memory.SHARED,
-        since="chunk_epilogue",
     )
     dst: SmemRef
     value: Frag

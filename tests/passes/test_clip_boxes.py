@@ -61,6 +61,33 @@ def test_one_tensor_whose_rows_are_m_and_k() -> None:
     assert lowered(clip_boxes, text) == full(clipped(text, "R"))
 
 
+REWRITTEN = """
+shared T_s: bf16[1][64x64] swizzle 128
+tma.load A_s[0, 0, 0], A[0, 0]
+tma.load B_s[0, 0, 0], B[0, 0]
+a: frag<bf16, 64x64> = ldmatrix A_s[0, 0, 0]
+stmatrix T_s[0, 0, 0], a
+acc: frag<f32, 64x64> = frag.fill 0.0
+out: frag<f32, 64x64> = mma.tile acc, T_s[0, 0, 0], B_s[0, 0, 0], 64, true
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "product", "names"),
+    [
+        ("a", "true", "AB"), ("a, trans=true", "true", "B"),
+        ("a", "true, trans_a=true", "B"), ("a, trans=true", "true, trans_a=true", "AB"),
+    ],
+)  # fmt: skip
+def test_what_threads_read_and_store_as_an_operand(store: str, product: str, names: str) -> None:
+    """Its rows are K where either is transposed, not both."""
+    _, declaration, body = REWRITTEN.split("\n", 2)
+    body = body.replace("T_s[0, 0, 0], a\n", f"T_s[0, 0, 0], {store}\n")
+    body = body.replace("64, true", f"64, {product}")
+    text = f"{MAPS}{declaration}\n{body}"
+    assert lowered(clip_boxes, text) == full(clipped(text, *names))
+
+
 def test_without_loads_nothing_changes() -> None:
     assert unchanged(clip_boxes, "tensormap D: bf16[512, 512] box 64x64\ncta.sync")
 

@@ -77,16 +77,33 @@ def test_too_many_threads() -> None:
         ("cta.sync", "[]"),
         ("section load groups 1 { cta.sync }", "['load']"),
         (AFTER, "[]"),
-        (BEFORE + "section tail groups 1 { }", "['compute', 'load', 'tail']"),
+        (BEFORE + "section compute groups 1 { }", "['compute', 'compute', 'load']"),
+        (BEFORE.partition("section")[0] + "section compute groups 1 { }", "['compute']"),
+        (BEFORE + 4 * "section load groups 1 { }", str(["compute", *["load"] * 5])),
     ],
 )
-def test_sections_other_than_one_load_and_one_compute(text: str, sections: str) -> None:
+def test_sections_that_are_no_roles(text: str, sections: str) -> None:
     with pytest.raises(InternalError) as error:
         lowered(warp_specialize, text)
     assert str(error.value) == (
         f"warp_specialize: sections are {sections}\n"
         "This is a defect of wsched, please report it with the dump."
     )
+
+
+def test_sections_between_load_and_compute() -> None:
+    """Each has warpgroups of its own, with registers and an index of its own, in their order."""
+    second = "section convert groups 1 as cg registers 96 {\n  cta.sync\n}\n"
+    text = lowered(warp_specialize, BEFORE + second, threads=384)
+    heads = [line.strip() for line in text.splitlines() if line.strip().startswith("role ")]
+    assert heads == [
+        "role compute warps 0 .. 8 as wg {",
+        "role convert warps 8 .. 12 as cg registers 96 {",
+        "role load warps 12 .. 16 {",
+    ]
+    with pytest.raises(ScheduleError) as error:
+        lowered(warp_specialize, BEFORE.replace("groups 2", "groups 7") + second)
+    assert error.value.wrote == "parallelize(TIDy) over 8 compute warpgroups"
 
 
 def test_each_load_section_has_a_warp() -> None:
