@@ -11,6 +11,7 @@ from wsched.fusion import (
     DataType,
     Fusion,
     PointwiseOp,
+    Product,
     Role,
     TensorBinding,
     TensorView,
@@ -145,13 +146,7 @@ class Problem:
         size = {d: extents[str(d.extent)] for d in product.dims}
         m, n, k = size[product.rows], size[product.cols], prod(size[d] for d in product.of(Role.K))
         batch = prod(size[d] for d in product.outer)
-        rows = (k, m) if product.m_major else (m, k), (k, n) if product.n_major else (n, k)
-        align_a, align_b = (
-            min((aligned or {}).get(t.name, _dense(t, batch * count, length)) for t in operands)
-            for operands, (count, length) in zip(
-                zip(*((p.a, p.b) for p in made), strict=True), rows, strict=True
-            )
-        )
+        align_a, align_b = _aligned(made, (m, n, k, batch), aligned or {})
         return cls(
             m,
             n,
@@ -193,6 +188,18 @@ class Problem:
         """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
         found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
         return next(found, None)
+
+
+def _aligned(
+    made: tuple[Product, ...], sizes: tuple[int, int, int, int], known: Mapping[str, int]
+) -> tuple[int, int]:
+    """The least alignment of the rows of the As and of the Bs, for M, N, K and the batch."""
+    m, n, k, batch = sizes
+    a = (k, m) if made[0].m_major else (m, k)
+    b = (k, n) if made[0].n_major else (n, k)
+    left = (known.get(p.a.name, _dense(p.a, batch * a[0], a[1])) for p in made)
+    right = (known.get(p.b.name, _dense(p.b, batch * b[0], b[1])) for p in made)
+    return min(left), min(right)
 
 
 def _dense(operand: TensorView, rows: int, length: int) -> int:

@@ -61,8 +61,7 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                if params.cluster_dims.m * params.cluster_dims.n > 1
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
-    found += _load_choices(params, problem)
-    found += _store_choices(params, problem)
+    found += [*_load_choices(params, problem), *_store_choices(params, problem)]
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"
         found.append(Choice("batch_invariant", "True", why))
