@@ -24,7 +24,7 @@ from lowering.nest.roles import Warpgroups
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.tile import tile_of
-from lowering.nest.work import InTurn
+from lowering.nest.work import WorkLoops
 from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
@@ -39,7 +39,7 @@ def compute_section(
     plan: Plan,
     part: Part,
     rings: Mapping[str, tuple[str, LoadRelation]],
-    work: InTurn,
+    work: WorkLoops,
     accumulators: tuple[Accumulator, ...],
     partials: PartialResults | None,
 ) -> Section:
@@ -74,7 +74,7 @@ class _Walk:
 
     plan: Plan
     rings: Mapping[str, tuple[str, LoadRelation]]
-    work: InTurn
+    work: WorkLoops
     accumulators: tuple[Accumulator, ...]
     partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)

@@ -7,66 +7,97 @@ queue.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
-from lowering.kernel.kernel import Ring, SharedBuffer
+from lowering.kernel.kernel import Ring, SharedBuffer, Storage
 from lowering.kernel.nodes import Body, Break, FetchTiles, NextTile, Section
 from lowering.nest.counter import Counter
+from lowering.nest.in_turn import LoopsInTurn
 from lowering.nest.scope import Shared
-from lowering.nest.work import Head, InTurn
-from wsched.fusion import Split
-from wsched.schedule.proof.graph import Group, TransformGraph
+from lowering.nest.work import Head, LoadNest
+from wsched.fusion import IterDomain
+from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 
-__all__ = ["FromQueue"]
+__all__ = ["LoopsFromQueue"]
 
 STAGES = 2
 """Entries of a queue: one for the tile that is loaded while another is computed, and one that is on
 its way. More would claim tiles earlier than they are needed."""
 
 
-@dataclass(frozen=True)
-class FromQueue(InTurn):
-    """Tiles from a queue; the loops over a CTA's tiles end when it says so.
+@dataclass(frozen=True, slots=True)
+class LoopsFromQueue:
+    """Loops over a CTA's tiles that end when the queue says so, all others as in turn.
 
     Args:
-        queue: the ring of its entries.
+        inner: loops in turn.
+        first: the outermost one, over the tiles.
+        queue: the ring of the queue's entries.
         word: the ring's buffer.
         group: loops whose index an entry is.
         tiles: how many tiles there are.
     """
 
+    inner: LoopsInTurn
+    first: LoadLoop
     queue: Ring
     word: SharedBuffer
     group: Group
     tiles: Expr
 
     @staticmethod
-    def of(
-        relation: LoadRelation, counters: tuple[Counter, ...], graph: TransformGraph, shared: Shared
-    ) -> FromQueue:
-        """The queue of a schedule whose tiles are dealt out at run time."""
-        group = next(
-            s.inputs[0] for s in graph.steps
-            if isinstance(s.transform, Split) and s.transform.dynamic
-        )  # fmt: skip
+    def of(inner: LoopsInTurn, relation: LoadRelation, group: Group) -> LoopsFromQueue:
+        """The loops of tiles ``group``, which are dealt out at run time.
+
+        Args:
+            inner: the loops that there would be in turn.
+            relation: of the operands.
+            group: what is dealt out.
+        """
+        shared = inner.shared
         name, teams = shared.namer.new("queue"), relation.roles // relation.consumers
         word = SharedBuffer(shared.namer.new(f"{name}_tile"), DType.S32, 1, (1,))
         queue = Ring(name, (word.name,), STAGES, teams, remote=True)
         tiles = shared.apply(group.extent)
-        return FromQueue(relation, counters, graph, shared, queue, word, group, tiles)
+        return LoopsFromQueue(inner, relation.nest[0], queue, word, group, tiles)
+
+    @property
+    def shared(self) -> Shared:
+        """Names that all sections use."""
+        return self.inner.shared
+
+    @property
+    def counters(self) -> tuple[Counter, ...]:
+        """What the compute side's loops count."""
+        return self.inner.counters
+
+    def on_ctas(self, d: IterDomain) -> Expr:
+        """The CTA's number."""
+        return self.inner.on_ctas(d)
 
     def loop(self, counter: Counter, turn: Expr) -> Head:
         """A loop in turn, or the one that asks the queue."""
-        head = super().loop(counter, turn)
-        first = counter.loop == self.operands.nest[0]
+        head = self.inner.loop(counter, turn)
+        first = counter.loop == self.first
         return self._dealt(head, head.known[counter.loop.group]) if first else head
 
-    def _load_loop(self, relation: LoadRelation, loop: LoadLoop) -> Head:
-        head = super()._load_loop(relation, loop)
-        return self._dealt(head, head.var) if loop == relation.nest[0] else head
+    def step(self, relation: LoadRelation, found: Mapping[Group, Expr]) -> Expr | None:
+        """The step of the CTA's tile, whichever that is."""
+        return self.inner.step(relation, found)
+
+    def ordinal(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """How many tiles the CTA had before."""
+        return self.inner.ordinal(known)
+
+    def loads(self, relation: LoadRelation) -> LoadNest:
+        """Loops in turn, the outermost of which asks the queue."""
+        nest = self.inner.loads(relation)
+        head, *others = nest.heads
+        return replace(nest, heads=(self._dealt(head, head.var), *others))
 
     def _dealt(self, head: Head, number: Expr) -> Head:
         """A loop over a CTA's tiles, which ends before its bound: one for each, one for the end."""
@@ -75,6 +106,11 @@ class FromQueue(InTurn):
         known = {**head.known, self.group: tile}
         return replace(head, stop=self.tiles + 1, known=known, entry=entry, defined=(tile,))
 
-    def fetch_section(self, registers: int | None) -> Section:
-        """What takes tiles, a load section of its own."""
-        return Section("load", (FetchTiles(self.queue.name, self.tiles),), registers=registers)
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """The queue."""
+        return self.word, self.queue
+
+    def sections(self, registers: int | None) -> tuple[Section, ...]:
+        """What takes tiles."""
+        return (Section("load", (FetchTiles(self.queue.name, self.tiles),), registers=registers),)

@@ -18,7 +18,14 @@ from tests.schedule.fusions import (
     tiled,
 )
 from wsched.fusion import ParallelType
-from wsched.schedule import ClusterDims, TilingStrategy, load_relation, schedule_matmul
+from wsched.schedule import (
+    ClusterDims,
+    FromQueue,
+    InTurn,
+    TilingStrategy,
+    load_relation,
+    schedule_matmul,
+)
 
 
 def test_cooperative() -> None:
@@ -113,8 +120,8 @@ def test_tiles_that_are_dealt_out() -> None:
         strategy = TilingStrategy.DistributeTilesDynamically
         static = load_relation(schedule_matmul(linear(), base))
         r = load_relation(schedule_matmul(linear(), replace(base, tiling_strategy=strategy)))
-        assert (r.dynamic, static.dynamic) == (True, False)
+        assert (type(r.work), type(static.work)) == (FromQueue, InTurn)
         assert r.tail is not None and static.tail is not None
-        assert r.tail == replace(static.tail, dynamic=True)
+        assert r.tail == static.tail
         assert (str(r.tail.item), str(r.tail.steps)) == (item, "ceildiv(K, 64)")
         assert str(r).splitlines()[-1] == (f"  while dealt[{item}] < {r.tail.extent}")

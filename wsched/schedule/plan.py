@@ -31,6 +31,7 @@ from wsched.schedule.proof.nest import (
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.work import Work
 
 __all__ = ["Edge", "Part", "Plan", "plan"]
 
@@ -81,6 +82,11 @@ class Plan:
     def operands(self) -> LoadRelation:
         """The relation between the operands' loads and the mma."""
         return self.edges[0].relation
+
+    @property
+    def work(self) -> Work:
+        """Where tiles come from: of the operands' edge, whose tiles all others have to run."""
+        return self.operands.work
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:
