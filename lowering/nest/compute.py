@@ -20,7 +20,6 @@ from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
-from lowering.nest.roles import Warpgroups
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.tile import tile_of
@@ -88,7 +87,7 @@ class _Walk:
         self.scopes = Scopes(self.work.shared)
         self.accumulator = self.accumulators[0]
         self.registers = Registers(self.namer)
-        self.warpgroups = Warpgroups.of(self.accumulator.tensor)
+        self.warpgroups = self.plan.warpgroups
         self.counters = {
             self.graph.group(s.domain): c for c in self.work.counters for s in (*c.serial, *c.roles)
         }

@@ -98,7 +98,7 @@ def partial_results(
     """
     if relation.work.slots is None:
         return None
-    slots, pieces = _on_host(relation.work.slots), relation.consumers
+    slots, pieces = _on_host(relation.work.slots), relation.warpgroups.taking
     workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
     flags = CounterArray(namer.new("ready"), slots * pieces)
     return PartialResults(relation.work, workspace, flags, pieces)

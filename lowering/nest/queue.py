@@ -59,7 +59,7 @@ class LoopsFromQueue:
             group: what is dealt out.
         """
         shared = inner.shared
-        name, teams = shared.namer.new("queue"), relation.roles // relation.consumers
+        name, teams = shared.namer.new("queue"), relation.warpgroups.teams
         word = SharedBuffer(shared.namer.new(f"{name}_tile"), DType.S32, 1, (1,))
         queue = Ring(name, (word.name,), STAGES, teams, remote=True)
         tiles = shared.apply(group.extent)

@@ -30,7 +30,7 @@ from wsched.schedule import (
 
 def test_cooperative() -> None:
     r = load_relation(schedule_matmul(linear(), COOPERATIVE))
-    assert (r.loads, r.compute, r.roles) == (LOADS, "T4", 2)
+    assert (r.loads, r.compute, r.warpgroups.count) == (LOADS, "T4", 2)
     assert (r.cooperative, r.warp_specialized, r.role) == (True, True, None)
     assert [(s.domain.label, str(s.coefficient)) for s in r.steps] == [
         ("tile", "ceildiv(K, 64)"),
@@ -45,7 +45,7 @@ def test_cooperative() -> None:
 
 def test_ping_pong() -> None:
     r = load_relation(schedule_matmul(linear(), PING_PONG))
-    assert (r.cooperative, r.roles) == (False, 2)
+    assert (r.cooperative, r.warpgroups.count) == (False, 2)
     assert [(s.domain.label, str(s.coefficient), s.role) for s in r.steps] == [
         ("tile", "ceildiv(K, 64) * 2", False),
         ("group", "ceildiv(K, 64)", True),
@@ -82,7 +82,7 @@ def test_non_persistent() -> None:
 
 def test_pipelined() -> None:
     r = load_relation(schedule_matmul(linear(), CLASSES["pipelined"]))
-    assert (r.warp_specialized, r.cooperative, r.roles) == (False, True, 2)
+    assert (r.warp_specialized, r.cooperative, r.warpgroups.count) == (False, True, 2)
 
 
 def test_cluster() -> None:

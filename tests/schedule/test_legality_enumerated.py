@@ -212,5 +212,5 @@ def test_ping_pong_with_any_number_of_groups_is_legal(
     plan = Plan(factor if load_splits else 1, factor, 1, 1, order, order, True, strided)
     f = schedule(plan)
     relation = load_relation(f)
-    assert relation.roles == factor
+    assert relation.warpgroups.count == factor
     assert all(holds(f, env, relation) for env in PROBLEMS)

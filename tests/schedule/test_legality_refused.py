@@ -276,7 +276,7 @@ def test_register_pair(
 
 @pytest.mark.parametrize(("groups", "pair"), [(2, (40, 232)), (2, (24, 240)), (4, (40, 104))])
 def test_register_pairs_that_fit(groups: int, pair: tuple[int, int]) -> None:
-    assert load_relation(with_registers(groups, pair)).roles >= groups
+    assert load_relation(with_registers(groups, pair)).warpgroups.count >= groups
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from wsched.schedule.proof.nest import (
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Work
 
 __all__ = ["Edge", "Part", "Plan", "plan"]
@@ -87,6 +88,11 @@ class Plan:
     def work(self) -> Work:
         """Where tiles come from: of the operands' edge, whose tiles all others have to run."""
         return self.operands.work
+
+    @property
+    def warpgroups(self) -> Warpgroups:
+        """Those that compute the tiles."""
+        return self.operands.warpgroups
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:

@@ -35,7 +35,7 @@ from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
-from wsched.schedule.proof.roles import check_turns, consumers, count_roles
+from wsched.schedule.proof.roles import check_turns, find_warpgroups
 from wsched.schedule.proof.share import Proved, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
 from wsched.schedule.proof.stage import check_bystanders
@@ -114,7 +114,7 @@ def _relation(
     outside = _outside(loops) if tiles is None else tiles.outside
     if main is not None and tiles is not None:
         _check_tiles(sides, main, loops, tiles)
-    roles = count_roles(sides, loops)
+    warpgroups = find_warpgroups(sides, loops)
     check_turns(sides, found, (*above, *below), outside)
     return LoadRelation(
         loads=tuple(t.name for t in sides.ring),
@@ -127,9 +127,8 @@ def _relation(
         outside=outside,
         steps=tuple(sorted(loops, key=lambda s: compute.loop.index(s.domain))),
         buffer=sides.buffer,
-        roles=roles,
-        consumers=consumers(sides, loops),
-        work=share.work(Proved(nest, found, above, below, entry, outside, roles)),
+        warpgroups=warpgroups,
+        work=share.work(Proved(nest, found, above, below, entry, outside, warpgroups)),
         entry=entry,
     )
 

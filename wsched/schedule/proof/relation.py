@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lowering.ground.expr import Expr, Var
 from wsched.fusion import CircularBuffer, IterDomain, WarpSpecialized
 from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Tail, Work
 
 __all__ = ["LoadLoop", "LoadRelation", "StepLoop"]
@@ -74,8 +75,7 @@ class LoadRelation:
             run within one of them.
         steps: the same loops as ``digits``, in the order of compute's nest, outermost first.
         buffer: stages, prefetch and type, the same for all loads.
-        roles: number of compute warpgroups.
-        consumers: how many of them take each step.
+        warpgroups: those that compute, and how many of them take each step.
         work: where tiles come from, and how many load steps that is.
         entry: what must hold for a role to have anything to compute, over its variable; None where
             it always has or its loops' bounds say so.
@@ -91,8 +91,7 @@ class LoadRelation:
     outside: int
     steps: tuple[StepLoop, ...]
     buffer: CircularBuffer
-    roles: int
-    consumers: int
+    warpgroups: Warpgroups
     work: Work
     entry: Expr | None = None
 
@@ -134,10 +133,10 @@ class LoadRelation:
         return self.work.most_steps
 
     def __str__(self) -> str:
-        loads = ", ".join(self.loads)
+        loads, taking = ", ".join(self.loads), self.warpgroups.taking
         kind = "every compute warpgroup" if self.cooperative else "one compute warpgroup"
-        if not self.cooperative and self.consumers > 1:
-            kind = f"{self.consumers} compute warpgroups"
+        if not self.cooperative and taking > 1:
+            kind = f"{taking} compute warpgroups"
         lines = [
             f"{loads}: {self.work.counted(self.loop.label)} = {self.index}",
             *(
@@ -145,7 +144,7 @@ class LoadRelation:
                 for s in self.steps
             ),
             *([f"  each step is read by {' and '.join(self.readers)}"] if self.readers[1:] else []),
-            f"  each step is consumed by {kind} of {self.roles}",
+            f"  each step is consumed by {kind} of {self.warpgroups.count}",
             *self._ends(),
             *self.work.share(self.loop.label),
         ]

@@ -21,6 +21,7 @@ from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
 from wsched.schedule.proof.stage import check_cta_loops
 from wsched.schedule.proof.trim import Trimmed, find_tail
+from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Work
 
 __all__ = ["Proved", "Share", "find_share"]
@@ -37,7 +38,7 @@ class Proved:
         below: what else ends compute's.
         entry: what must hold for a role to have anything to compute, None if it always has.
         outside: how many of ``digits`` choose the tile.
-        roles: number of compute warpgroups.
+        warpgroups: that compute.
     """
 
     nest: Sequence[LoadLoop]
@@ -46,7 +47,7 @@ class Proved:
     below: Sequence[Guard]
     entry: Expr | None
     outside: int
-    roles: int
+    warpgroups: Warpgroups
 
 
 class Share(Protocol):
@@ -212,4 +213,4 @@ class _PartOfSteps:
 
     def work(self, proved: Proved) -> Work:
         """The interval."""
-        return OfInterval(self.interval, proved.roles)
+        return OfInterval(self.interval, proved.warpgroups.count)
