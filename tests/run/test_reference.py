@@ -80,4 +80,6 @@ def test_a_product_of_something_computed() -> None:
     inputs = [np.zeros([shapes[x] for x in b.axes], np.float32) for b in fusion.inputs]
     with pytest.raises(UnsupportedError) as error:
         multiplied(fusion, inputs, np.einsum)
-    assert (error.value.what, error.value.supported) == ("", "matrix products of inputs")
+    assert (error.value.what, error.value.supported) == (
+        "T10 = mma(T9, T5), of T7, which is computed", "matrix products of inputs",
+    )  # fmt: skip

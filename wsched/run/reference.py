@@ -19,6 +19,7 @@ from wsched.fusion import (
     DataType,
     Fusion,
     FusionExpr,
+    LoadStoreOp,
     MmaOp,
     PointwiseOp,
     Product,
@@ -122,17 +123,26 @@ def multiplied(
         UnsupportedError: one of something that is no input.
     """
     given = {b.tensor: (b, x) for b, x in zip(fusion.inputs, inputs, strict=True)}
-    found = {}
-    for p in products(fusion):
-        for operand in (p.a, p.b):
-            if operand.name not in given:
+    found = products(fusion)
+    for p in found:
+        for operand in (_copied(fusion, p.mma.a), _copied(fusion, p.mma.b)):
+            if operand not in given:
                 raise UnsupportedError(
-                    f"{p.mma.output} = {p.mma}, of {operand.name}, which is computed",
+                    f"{p.mma.output} = {p.mma}, of {operand}, which is computed",
                     "matrix products of inputs",
                 )
+    made = {}
+    for p in found:
         (a, x), (b, y) = given[p.a.name], given[p.b.name]
-        found[p.mma.output] = einsum(_formula(p, a.axes, b.axes), x, y)
-    return found
+        made[p.mma.output] = einsum(_formula(p, a.axes, b.axes), x, y)
+    return made
+
+
+def _copied(fusion: Fusion, name: str) -> str:
+    """What a tensor is a copy or view of."""
+    while isinstance(e := fusion.definition(name), BroadcastOp | LoadStoreOp):
+        name = e.input
+    return name
 
 
 def _formula(product: Product, a: tuple[str, ...], b: tuple[str, ...]) -> str:
