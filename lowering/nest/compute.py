@@ -23,7 +23,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.tile import tile_of
-from lowering.nest.work import WorkLoops
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan

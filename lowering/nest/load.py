@@ -9,7 +9,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.stage import stage_of
-from lowering.nest.work import Head, WorkLoops
+from lowering.nest.work_loops import Head, WorkLoops
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import Group
 

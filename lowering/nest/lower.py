@@ -13,15 +13,15 @@ from lowering.kernel.kernel import Kernel
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.compute import compute_section
 from lowering.nest.counter import counters
-from lowering.nest.in_turn import LoopsInTurn
-from lowering.nest.interval import LoopsOfInterval
 from lowering.nest.load import load_section
+from lowering.nest.loops_from_queue import LoopsFromQueue
+from lowering.nest.loops_in_turn import LoopsInTurn
+from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.partials import partial_results
-from lowering.nest.queue import LoopsFromQueue
 from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
-from lowering.nest.work import WorkLoops
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import Fusion, inputs_of, nest_text
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan

@@ -16,7 +16,7 @@ from lowering.nest.element import element_type
 from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
-from lowering.nest.work import WorkLoops
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.plan import Plan

@@ -23,7 +23,7 @@ from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
 from wsched.schedule.proof.legality import load_relations
-from wsched.schedule.proof.nest import (
+from wsched.schedule.proof.placement import (
     check_inlining,
     check_memory,
     check_order,

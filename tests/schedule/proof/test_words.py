@@ -9,7 +9,7 @@ from tests.schedule.fusions import LOADS, buffered, cached, linear, tile
 from wsched.fusion import ParallelType
 from wsched.schedule import Schedule, load_relation
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.proof.nest import check_places
+from wsched.schedule.proof.placement import check_places
 from wsched.schedule.proof.words import labels, words
 
 TILES = "ceildiv(ceildiv(M, 128) * ceildiv(N, 256), %nctaid.x)"

@@ -31,6 +31,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, IterType, ParallelType, Split
 from wsched.schedule.proof.bounds import load_stops
+from wsched.schedule.proof.bystanders import check_bystanders
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.readers import check_readers, ends
@@ -38,7 +39,6 @@ from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
 from wsched.schedule.proof.share import Proved, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
-from wsched.schedule.proof.stage import check_bystanders
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
 

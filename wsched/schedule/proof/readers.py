@@ -2,7 +2,7 @@
 
 A step is released once, when the last of them has read it. So they go through the same steps in the
 same loops, which they share (``nest``), on the same warps. That none of them waits for what another
-one has only after all steps is decided with the order in those loops (``proof.nest``).
+one has only after all steps is decided with the order in those loops (``proof.placement``).
 """
 
 from __future__ import annotations

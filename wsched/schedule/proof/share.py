@@ -14,12 +14,12 @@ from typing import Protocol
 from lowering.ground.expr import ONE, Const, Expr
 from wsched.fusion import IterDomain, IterType, ParallelType
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
+from wsched.schedule.proof.bystanders import check_cta_loops
 from wsched.schedule.proof.check_interval import check_interval
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import Interval, find_interval
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
-from wsched.schedule.proof.stage import check_cta_loops
 from wsched.schedule.proof.trim import Trimmed, find_tail
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Work

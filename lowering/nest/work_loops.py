@@ -1,6 +1,6 @@
 """The loops that follow from where a CTA's tiles come from (``Plan.work``).
 
-Each kind of work has its own, with one interface: ``in_turn``, ``queue``, ``interval``. The compute
+Each kind of work has its own, with one interface, in a file of its name. The compute
 side asks for each of its serial loops what it counts; the load side gets a nest of its own, over
 the same digits, in which the loops that warpgroups take turns in are serial.
 """

@@ -15,9 +15,9 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.kernel import Ring, SharedBuffer, Storage
 from lowering.kernel.nodes import Body, Break, FetchTiles, NextTile, Section
 from lowering.nest.counter import Counter
-from lowering.nest.in_turn import LoopsInTurn
+from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.scope import Shared
-from lowering.nest.work import Head, LoadNest
+from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation

@@ -10,7 +10,7 @@ from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Section
 from lowering.nest.counter import Counter
 from lowering.nest.scope import CTA_INDEX, Shared
-from lowering.nest.work import Head, LoadNest
+from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
