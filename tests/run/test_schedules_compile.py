@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lowering.cuda.sass import count_opcodes
 from lowering.ground.expr import ZERO, Var
 from lowering.kernel.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
 from lowering.kernel.text import print_stmt
@@ -17,6 +16,7 @@ from lowering.kernel.visit import walk
 from lowering.nest.loops_from_queue import STAGES
 from lowering.target.hopper import HOPPER
 from lowering.target.ptx import MBARRIER_BYTES, TMA_BOX_MAX
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result

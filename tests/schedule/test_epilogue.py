@@ -8,12 +8,12 @@ import pytest
 
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, epilogue
 from tests.schedule.fusions import CLASSES, COOPERATIVE, linear
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, MemoryType, PointwiseOp, inputs_of, rewire
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
     MatmulParams,
-    load_relation,
     loops_text,
     replay,
     schedule_matmul,

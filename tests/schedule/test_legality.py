@@ -17,13 +17,13 @@ from tests.schedule.fusions import (
     split_tile,
     tiled,
 )
+from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
 from wsched.schedule import (
     ClusterDims,
     FromQueue,
     InTurn,
     TilingStrategy,
-    load_relation,
     schedule_matmul,
 )
 

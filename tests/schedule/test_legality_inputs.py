@@ -10,13 +10,13 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special, evaluate
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
     MatmulParams,
     Schedule,
-    load_relation,
     load_relations,
     loops_text,
     plan,

@@ -142,6 +142,7 @@ class Problem:
             gpu: see the class.
             batch_invariant: see the class.
             aligned: :func:`row_alignment` of operands by name; what it lacks lies densely.
+            target: see the class.
 
         Raises:
             UnsupportedError: it has no matrix product, or several that share neither operand.

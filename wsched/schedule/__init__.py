@@ -34,7 +34,7 @@ from wsched.schedule.primitives.replay import replay
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
-from wsched.schedule.proof.legality import load_relation, load_relations
+from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.relation import LoadRelation, StepLoop
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work
 from wsched.schedule.schedule import Schedule
@@ -75,7 +75,6 @@ __all__ = [
     "circular_buffer",
     "find_parts",
     "inline_at",
-    "load_relation",
     "load_relations",
     "loops_text",
     "merge",

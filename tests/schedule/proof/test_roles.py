@@ -8,8 +8,11 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS, buffered, split_tile, tiled
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType, WarpSpecialized
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import (
+    Schedule,
+)
 
 DEALT = (*LOADS, "T4")
 

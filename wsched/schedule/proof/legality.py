@@ -42,15 +42,10 @@ from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
 
-__all__ = ["load_relation", "load_relations"]
+__all__ = ["load_relations"]
 
 _SAME_FACTORS = ("split both sides by the same factors",)
 _LEAVE_CTAS_OUT = ("parallelize the loop over CTAs on both sides, leave it out of the merge",)
-
-
-def load_relation(fusion: Fusion) -> LoadRelation:
-    """The relation between the operands' loads and the mma; errors as for all relations."""
-    return load_relations(fusion)[0]
 
 
 def load_relations(
@@ -59,7 +54,7 @@ def load_relations(
     """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
-        ScheduleError: the schedule is illegal; ``rule`` is one of ``circular-buffer``,
+        ScheduleError: the schedule is illegal; ``rule`` is one of ``ring``,
             ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
             ``role``, ``registers``, ``readers``.
     """
