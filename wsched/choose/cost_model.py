@@ -229,7 +229,7 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     tensor += STEP + (SHARED_STEP if shared else 0)
     n = stored_columns(tile.n, 2) if problem.n_major else tile.n
     stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * 2
-    smem = (problem.products * (64 + columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    smem = ((64 + problem.products * columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
     rate = FILL_BYTES[params.programmatic_dependent_launch]
     low, high = (share * problem.sms for share in CROWDED_SHARE)
