@@ -9,10 +9,11 @@ import pytest
 from tests.choose.test_unaligned import planned
 from wsched.choose import heuristics
 from wsched.choose.bound import least_us
-from wsched.choose.heuristics import candidates, modelled
+from wsched.choose.heuristics import Candidate, candidates, modelled
 from wsched.choose.problem import Problem
-from wsched.choose.tiles import CLUSTERS, TILES
+from wsched.choose.tiles import CLUSTERS, TILES, Tile
 from wsched.fusion import DataType
+from wsched.schedule.matmul.params import ClusterDims
 
 PROBLEMS = {
     "square": planned("4096x4096x4096 tn"),
@@ -33,27 +34,26 @@ def test_no_candidate_costs_less_than_its_bound_and_the_choice_is_the_best(
     problem: Problem,
 ) -> None:
     tried = [(t, c) for t in TILES for c in CLUSTERS]
-    least = dict(zip(tried, least_us(problem, tried), strict=True))
+    least = {
+        (t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, c): us
+        for (t, c), us in zip(tried, least_us(problem, tried), strict=True)
+    }
     found = candidates(problem)
     for c in found:
-        warps = c.params.warpgroups
-        tile = next(
-            t
-            for t in TILES
-            if (t.m, t.n, t.k) == tuple(vars_of(c.params.output_tile))
-            and (t.warpgroups, t.ping_pong, t.across) == (warps, c.params.ping_pong, c.params.across)
-        )
-        assert 0 < least[tile, c.params.cluster_dims] <= c.cost.us
+        p, tile = c.params, c.params.output_tile
+        key = (tile.m, tile.n, tile.k, p.warpgroups, p.ping_pong, p.across, p.cluster_dims)
+        assert 0 < least[key] <= c.cost.us
     assert modelled.__wrapped__(problem) == found[0].params
-
-
-def vars_of(tile: object) -> list[int]:
-    return [getattr(tile, name) for name in "mnk"]
 
 
 @pytest.mark.parametrize("name", ["square", "rows of 16 bytes", "parts of K"])
 def test_most_is_neither_made_nor_priced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, priced = [], heuristics._priced
-    monkeypatch.setattr(heuristics, "_priced", lambda *a: made.append(a) or priced(*a))
+
+    def count(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
+        made.append(tile)
+        return priced(problem, tile, cluster)
+
+    monkeypatch.setattr(heuristics, "_priced", count)
     modelled.__wrapped__(PROBLEMS[name])
     assert 0 < len(made) < 0.4 * len(heuristics._tried(PROBLEMS[name]))

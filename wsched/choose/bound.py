@@ -1,8 +1,8 @@
 """The least that candidates can cost, from their extents alone: what need not be made and priced.
 
 Of the parts of :func:`wsched.choose.cost_model.cost` those that are known before stages, registers
-and launch: steps of the CTA with most tiles that wait for nothing but tensor cores or copies, one epilogue,
-the earlier launch, memory and the power limit.
+and launch: steps of the CTA with most tiles that wait for nothing but tensor cores or copies, one
+epilogue, the earlier launch, memory and the power limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def _least(
 ) -> float:
     """The same of one, with microseconds and energy that moving everything once takes."""
     ctas = cluster.m * cluster.n
-    across_m, across_n = -(-problem.m // (tile.m * cluster.m)), -(-problem.n // (tile.n * cluster.n))
+    across_m, across_n = (
+        -(-problem.m // (tile.m * cluster.m)),
+        -(-problem.n // (tile.n * cluster.n)),
+    )
     clusters, steps = problem.batch * across_m * across_n, -(-problem.k // tile.k)
     at_once = cost_model.places(problem.sms, ctas)
     step, ends = _cycles(problem, tile, cluster)

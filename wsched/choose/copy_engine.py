@@ -20,15 +20,15 @@ __all__ = ["Extents", "asks_dearly", "fill_cycles", "promotions", "sent_bytes"]
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
 
-ASKED_BYTES = {16: 30.0, 32: 46.0}
+ASKED_BYTES = {16: 32.0, 32: 41.0, 64: 50.0}
 """Most bytes in a cycle that an SM gets of lines for which it asks itself, by the alignment of the
-rows. ``bench tma`` has 30 and 54 (7.9 and 14.2 TB/s of 132 SMs); beside wgmma 32 was fitted lower,
-to 24 problems of ``bench random``. Nothing is lost from 64 on."""
+rows. ``bench tma`` has 30, 54 and 61 (7.9, 14.2 and 16 TB/s of 132 SMs); beside wgmma, fitted to
+what two runs of ``bench random`` measured, a line that lies across two of the L2 loses more."""
 
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
 
-RECEIVED_BYTES, RECEIVED_SHARP = 80, 6
+RECEIVED_BYTES, RECEIVED_SHARP = 68, 6
 """Bytes in a cycle that an SM of a cluster receives, whoever asked, and how sharply the larger
 limit wins."""
 

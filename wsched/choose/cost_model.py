@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.target.ptx import stored_columns
-from wsched.choose.copy_engine import fill_cycles, sent_bytes
+from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
@@ -47,7 +47,8 @@ WGMMA, STEP, SHARED_STEP = 30, 21, 72
 
 SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
-kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
+kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
+lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
 
 CROWDED_BYTES, CROWDED_SHARE = 29, (0.5, 0.84)
 """The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
@@ -76,11 +77,11 @@ FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth power of the clock, because voltage follows it."""
 
-COMBINE, COMBINE_TILE, COMBINE_PART = 1.15, 0.34, 0.225
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.4, 0.45, 0.3
 """Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
-the tile, once and for each part that is added. From 213 kernels with 2, 3, 4 and 8 parts beside
-the same without (H200, 2026-11-21): 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
-128x256 in eight, and from those of 24 problems of ``bench random``."""
+the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
+without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
+128x256 in eight; the problems of ``bench random`` a third more."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -172,7 +173,9 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
     fed = norm(alone, memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
-    fed += (combine := combine_us(tile.m * tile.n, work.parts))  # memory and tensor cores idle meanwhile
+    fed += (
+        combine := combine_us(tile.m * tile.n, work.parts)
+    )  # memory and tensor cores idle meanwhile
     flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
     energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
     held = powered(fed, energy)
@@ -233,7 +236,7 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * 2
     smem = ((64 + problem.products * columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
-    rate = FILL_BYTES[params.programmatic_dependent_launch]
+    rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
     low, high = (share * problem.sms for share in CROWDED_SHARE)
     if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
         rate = CROWDED_BYTES
