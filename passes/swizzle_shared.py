@@ -72,17 +72,16 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         for ref, columns in ((s.a, s.trans_a), (s.b, s.trans_b))
         if columns and isinstance(ref, SmemRef)
     ]
-    for load in walk(kernel.body):
-        if isinstance(load, LoadTile):
-            buffer = kernel.buffer(load.dst.buffer)
-            if buffer.name in n_major:
-                cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
-                buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
-            find = widest_swizzle if buffer.name in operands else store_swizzle
-            swizzle = find(buffer.name, buffer.dtype, buffer.cols)
-            buffer = replace(buffer, swizzle=swizzle)
-            buffers[buffer.name] = buffer
-            name = load.src.map
+    loads = [s for s in walk(kernel.body) if isinstance(s, LoadTile)]
+    for place in dict.fromkeys((*(load.dst.buffer for load in loads), *sorted(operands))):
+        buffer = kernel.buffer(place)
+        if place in n_major:
+            cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
+            buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
+        find = widest_swizzle if place in operands else store_swizzle
+        buffers[place] = replace(buffer, swizzle=find(place, buffer.dtype, buffer.cols))
+    for load in loads:
+            buffer, name = buffers[load.dst.buffer], load.src.map
             rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
             maps[name] = kernel.tensor_map(name).boxed(
                 _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
