@@ -1,0 +1,135 @@
+"""Rings of every kind from the tile level: on the machine at odd extents, and to machine code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.machine import MachineError
+from lowering.machine.scheduler import Adversary
+from tests.passes.products import (
+    Array,
+    execute,
+    final,
+    integers,
+    machine_code_is_clean,
+    text,
+    unwritten,
+)
+
+BF16 = ml_dtypes.bfloat16
+Case = tuple[dict[str, Array], dict[str, Array], dict[str, int]]
+"""Tensors of a launch, its results as they should be, and sizes."""
+
+
+def wide(x: Array) -> Array:
+    return x.astype(np.float32)
+
+
+def operands(rng: np.random.Generator, m: int, n: int, k: int) -> tuple[dict[str, Array], Array]:
+    """A, B and an unwritten D; A · Bᵀ in fp32, exact."""
+    a, b = integers(rng, m, k), integers(rng, n, k)
+    return {"A": a, "B": b, "D": unwritten(m, n)}, wide(a) @ wide(b).T
+
+
+def one_stage(rng: np.random.Generator) -> Case:
+    tensors, product = operands(rng, 136, 72, 200)
+    return tensors, {"D": product.astype(BF16)}, {"M": 136, "N": 72, "K": 200}
+
+
+def registers(rng: np.random.Generator) -> Case:
+    tensors, _ = operands(rng, 150, 72, 200)
+    bias = rng.integers(-2, 3, (1, 200)).astype(np.float32)
+    left = np.maximum(wide(tensors["A"]) + bias, 0)
+    tensors["bias"] = bias
+    product = left @ wide(tensors["B"]).T
+    return tensors, {"D": product.astype(BF16)}, {"M": 150, "N": 72, "K": 200}
+
+
+def gathered(rng: np.random.Generator) -> Case:
+    a, b = integers(rng, 37, 136), integers(rng, 72, 136)
+    order = rng.integers(-1, 37, (150, 1)).astype(np.int32)
+    rows = np.where(order < 0, 0, wide(a)[order[:, 0]])
+    tensors = {"A": a, "B": b, "D": unwritten(150, 72), "order": order}
+    product = rows @ wide(b).T
+    return tensors, {"D": product.astype(BF16)}, {"R": 37, "M": 150, "N": 72, "K": 136}
+
+
+def two_readers(rng: np.random.Generator) -> Case:
+    tensors, product = operands(rng, 136, 72, 328)
+    squares = (wide(tensors["A"]) ** 2).sum(1, keepdims=True)
+    tensors["S"] = np.full_like(squares, np.nan)
+    results = {"D": product.astype(BF16), "S": squares}
+    return tensors, results, {"M": 136, "N": 72, "K": 328}
+
+
+def two_rates(rng: np.random.Generator) -> Case:
+    m, n, k = 136, 72, 328
+    tensors, _ = operands(rng, m, n, k)
+    tensors["C"] = scales = rng.integers(-1, 3, (3, m, n)).astype(np.float32)
+    spans = (slice(i, i + 128) for i in range(0, k, 128))
+    a, b = wide(tensors["A"]), wide(tensors["B"])
+    product = sum(scale * (a[:, s] @ b[:, s].T) for scale, s in zip(scales, spans, strict=True))
+    return tensors, {"D": np.asarray(product).astype(BF16)}, {"M": m, "N": n, "K": k}
+
+
+def step_later(rng: np.random.Generator, n: int = 200) -> Case:
+    q, k, v = integers(rng, 264, 64), integers(rng, n, 64), integers(rng, n, 64)
+    scores = np.maximum(wide(q) @ wide(k).T, 0)
+    product = scores @ wide(v)
+    tensors = {"Q": q, "K": k, "V": v, "D": unwritten(264, 64)}
+    return tensors, {"D": product.astype(BF16)}, {"M": 264, "N": n}
+
+
+KINDS: tuple[Callable[[np.random.Generator], Case], ...] = (
+    gathered, one_stage, registers, step_later, two_rates, two_readers,
+)  # fmt: skip
+
+
+def right(source: str, case: Case, adversary: Adversary, seed: int) -> bool:
+    tensors, results, sizes = case
+    execute(final(source), tensors, adversary=adversary, seed=seed, **sizes)
+    return all(np.array_equal(tensors[name], result) for name, result in results.items())
+
+
+@pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind: Callable[[np.random.Generator], Case], adversary: Adversary) -> None:
+    """Several tiles a CTA, edges along each dimension, more and fewer steps than stages."""
+    name = kind.__name__
+    for seed in (1, 2):
+        case = kind(np.random.default_rng(seed))
+        assert right(text(name, "rings"), case, adversary, seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_machine_code(kind: Callable[[np.random.Generator], Case]) -> None:
+    assert machine_code_is_clean(final(text(kind.__name__, "rings")))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["gathered", "registers", "two_readers", "two_rates"])
+def test_any_number_of_stages(name: str, stages: int) -> None:
+    """As many stages as there may be in flight, and one more."""
+    kind = next(k for k in KINDS if k.__name__ == name)
+    source = re.sub(
+        r"stages \d+( in_flight 1)?",
+        f"stages {stages}" + (" in_flight 1" if stages > 1 else ""),
+        text(name, "rings"),
+    )
+    assert right(source, kind(np.random.default_rng(stages)), "random", stages)
+
+
+@pytest.mark.parametrize("n", [0, 8, 64, 72, 136])
+@pytest.mark.parametrize("stages", [(1, 1), (2, 3), (4, 1)])
+def test_a_step_later_with_few_steps(stages: tuple[int, int], n: int) -> None:
+    """One step has no loop, only what stands in front of it and behind; keys of no length, too."""
+    source = text("step_later", "rings")
+    for ring, count in zip(("keys(K_s)", "values(V_s)"), stages, strict=True):
+        source = source.replace(f"{ring} stages 2", f"{ring} stages {count}")
+    assert right(source, step_later(np.random.default_rng(n), n), "random", n)
