@@ -13,13 +13,15 @@ clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes o
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
-there the zeros are needed, and its boxes stay whole. So do boxes of several matrices, whose lines
-would move, and of one dimension, which have no rows; those of a list of tensors, whose
+there the zeros are needed, and its boxes stay whole. So do those of B of a product whose result is
+A of another one, in registers: its columns are the other one's K. So do boxes of several matrices,
+whose lines would move, and of one dimension, which have no rows; those of a list of tensors, whose
 descriptors have one box; and of descriptors in device memory, which may change.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
-buffer whose rows are K, its box is not one matrix, or it is one of a list or in device memory.
+buffer whose rows are K or become it, its box is not one matrix, or it is one of a list or in device
+memory.
 
 After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) and ``expect_tx``
 (bytes).
@@ -27,12 +29,13 @@ After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import MmaTile, SmemRef, TmaLoad
-from lowering.kernel.visit import walk
+from lowering.kernel.nodes import Body, For, Frag, MmaTile, SmemRef, TmaLoad
+from lowering.kernel.visit import defined, used, walk
 from passes.options import LoweringOptions
 
 __all__ = ["clip_boxes"]
@@ -55,12 +58,16 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tensormap B: bf16[K, N] box 64x64 swizzle 128
         ...
     """
+    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile)]
     rows_are_k = {
         ref.buffer
-        for mma in walk(kernel.body) if isinstance(mma, MmaTile)
+        for mma in products
         for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
         if transposed and isinstance(ref, SmemRef)
-    }  # fmt: skip
+    }
+    made_of = _made_of(kernel.body)
+    lefts = {name for mma in products if isinstance(mma.a, Frag) for name in made_of(mma.a.name)}
+    rows_are_k |= {mma.b.buffer for mma in products if mma.out.name in lefts}
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
@@ -68,3 +75,25 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     clipped = {load.src.map for load in loads} - whole
     maps = (replace(m, clipped=True) for m in kernel.tensor_maps if m.name in clipped)
     return kernel.redeclare(*maps)
+
+
+def _made_of(body: Body) -> Callable[[str], set[str]]:
+    """What fragments a fragment is computed from, over any number of steps and trips."""
+    direct: dict[str, set[str]] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, For):
+            for carry, value in zip(stmt.carries, stmt.yields, strict=True):
+                found = {x.name for x in (carry.init, value) if isinstance(x, Frag)}
+                for var in (carry.var, carry.result):
+                    direct[var.name] = found
+        else:
+            direct |= dict.fromkeys(defined(stmt), used(stmt))
+
+    def closure(name: str) -> set[str]:
+        found, new = set[str](), {name}
+        while new:
+            found |= new
+            new = set().union(*(direct.get(n, ()) for n in new)) - found
+        return found
+
+    return closure

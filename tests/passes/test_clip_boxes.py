@@ -55,6 +55,26 @@ def test_rows_of_k_stay_whole() -> None:
     assert lowered(clip_boxes, text) == full(clipped(text, "B", "R"))
 
 
+def test_columns_that_another_product_sums_over_stay_whole() -> None:
+    """B's rows are columns of A of the second product, also where a loop carries them to it."""
+    tail = """
+next: frag<bf16, 64x64> = frag.cast out
+zero: frag<f32, 64x64> = frag.fill 0.0
+again: frag<f32, 64x64> = mma.tile zero, next, B_s[0, 0, 0], 64, true
+"""
+    assert lowered(clip_boxes, MAPS + BODY + tail) == full(clipped(MAPS + BODY + tail, "A", "R"))
+    loop = """
+for k in 0 .. 2 carry (was: frag<f32, 64x64> = out -> last, acc2: frag<f32, 64x64> = zero -> end) {
+  left: frag<bf16, 64x64> = frag.cast was
+  acc3: frag<f32, 64x64> = mma.tile acc2, left, B_s[0, 0, 0], 64, true
+  yield was, acc3
+}
+"""
+    tail = "zero: frag<f32, 64x64> = frag.fill 0.0\n" + loop
+    body = lowered(clip_boxes, MAPS + BODY + tail)
+    assert [line.split()[1] for line in body.splitlines() if "clipped" in line] == ["A:", "R:"]
+
+
 def test_one_tensor_whose_rows_are_m_and_k() -> None:
     """Its map has one box."""
     text = MAPS + BODY.replace(*READ_BY_K).replace("], B[", "], A[")

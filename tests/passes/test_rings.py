@@ -125,11 +125,53 @@ def test_any_number_of_stages(name: str, stages: int) -> None:
     assert right(source, kind(np.random.default_rng(stages)), "random", stages)
 
 
-@pytest.mark.parametrize("n", [0, 8, 64, 72, 136])
+@pytest.mark.parametrize("n", [8, 64, 72, 136])
 @pytest.mark.parametrize("stages", [(1, 1), (2, 3), (4, 1)])
 def test_a_step_later_with_few_steps(stages: tuple[int, int], n: int) -> None:
-    """One step has no loop, only what stands in front of it and behind; keys of no length, too."""
+    """One step has no loop, only what stands in front of it and behind."""
     source = text("step_later", "rings")
     for ring, count in zip(("keys(K_s)", "values(V_s)"), stages, strict=True):
         source = source.replace(f"{ring} stages 2", f"{ring} stages {count}")
     assert right(source, step_later(np.random.default_rng(n), n), "random", n)
+
+
+FENCED = r"(\n *(?:stmatrix A_s|raw: ).*)\n *fence.proxy.async"
+WAITED = r"(parity_k2)\n *fence.proxy.async"
+FULL, EMPTY = (rf"(ring_{end}\[\w+\](?: arrivals|,)) \d+" for end in ("full", "empty"))
+
+
+def broken(name: str, old: str, new: str) -> str:
+    kernel = print_kernel(final(text(name, "rings")))
+    changed = re.sub(old, new, kernel)
+    assert changed != kernel
+    return changed
+
+
+def run(name: str, kernel: str) -> bool:
+    """Whether the results are right."""
+    tensors, results, sizes = next(k for k in KINDS if k.__name__ == name)(np.random.default_rng(3))
+    execute(parse_kernel(kernel), tensors, adversary="lazy", **sizes)
+    return all(np.array_equal(tensors[result], right) for result, right in results.items())
+
+
+@pytest.mark.parametrize(("name", "fence"), [("registers", FENCED), ("gathered", WAITED)])
+def test_wgmma_does_not_see_stores_without_a_fence(name: str, fence: str) -> None:
+    """Of those who store; of those who read what ``cp.async`` has brought."""
+    assert not run(name, broken(name, fence, r"\1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "why"),
+    [
+        ("registers", FULL, r"\1 1", "1 arrivals at ring_full[0], which awaits 0 of its 1"),
+        ("gathered", FULL, r"\1 1", "32 arrivals at ring_full[0], which awaits 0 of its 1"),
+        ("two_readers", FENCED, r"\1",
+         "a load overwrites what warp 7 may still be reading: no fence.proxy.async by all"),
+        ("two_readers", EMPTY, r"\1 4", "nothing in flight can wake"),
+    ],
+)  # fmt: skip
+def test_what_the_ends_say_is_needed(name: str, old: str, new: str, why: str) -> None:
+    """With the arrivals of one end alone, or without a fence behind reads, the machine faults."""
+    with pytest.raises(MachineError) as error:
+        run(name, broken(name, old, new))
+    assert error.value.what.startswith(why)
