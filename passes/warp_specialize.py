@@ -40,7 +40,7 @@ from lowering.kernel.visit import defined, expressions, map_bodies, operands, wa
 from lowering.target import ptx
 from passes.options import LoweringOptions
 
-__all__ = ["warp_specialize"]
+__all__ = ["only_copies", "warp_specialize"]
 
 WARPS = 4
 """Warps of a warpgroup."""
@@ -79,7 +79,7 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
     if any(ring.prefetch for ring in kernel.rings):
         return kernel
     sections = [s for s in kernel.body if isinstance(s, Section)]
-    loads = [s for s in sections if _only_copies(s)]
+    loads = [s for s in sections if only_copies(s)]
     working = [s for s in sections if s not in loads]
     names = [s.name for s in working]
     if not working or len(set(names)) < len(names):
@@ -114,7 +114,7 @@ def _threads(kernel: Kernel, groups: int, loads: int) -> int:
     )
 
 
-def _only_copies(section: Section) -> bool:
+def only_copies(section: Section) -> bool:
     """Whether one thread can do all of it: it knows no group, and no statement needs several."""
     together = (Threads.WARP, Threads.WARPGROUP)
     return section.groups == 1 and section.group is None and not any(

@@ -42,6 +42,11 @@ def one_stage(rng: np.random.Generator) -> Case:
     return tensors, {"D": product.astype(BF16)}, {"M": 136, "N": 72, "K": 200}
 
 
+def loaded_ahead(rng: np.random.Generator) -> Case:
+    tensors, product = operands(rng, 136, 72, 456)
+    return tensors, {"D": product.astype(BF16)}, {"M": 136, "N": 72, "K": 456}
+
+
 def registers(rng: np.random.Generator) -> Case:
     tensors, _ = operands(rng, 150, 72, 200)
     bias = rng.integers(-2, 3, (1, 200)).astype(np.float32)
@@ -87,7 +92,7 @@ def step_later(rng: np.random.Generator, n: int = 200) -> Case:
 
 
 KINDS: tuple[Callable[[np.random.Generator], Case], ...] = (
-    gathered, one_stage, registers, step_later, two_rates, two_readers,
+    gathered, loaded_ahead, one_stage, registers, step_later, two_rates, two_readers,
 )  # fmt: skip
 
 
