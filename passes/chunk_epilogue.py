@@ -77,7 +77,7 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
     Raises:
         ScheduleError: the number of buffers does not divide the number of chunks, or a box of the
             result would be wider than its swizzle.
-        UnsupportedError: transposed elements of other than 16 bits.
+        UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
         runs = list(_runs(role.body))
@@ -127,6 +127,8 @@ def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
     kind, name = store.value.type, store.dst.map
     if store.trans and kind.dtype.bits != 16:
         raise UnsupportedError(f"a transposed store of {kind.dtype.value}", "16-bit types")
+    if kind.dtype.bits not in (16, 32):
+        raise UnsupportedError(f"a TMA store of {kind.dtype.value}", "16-bit and 32-bit types")
     rows, cols = (kind.cols, kind.rows) if store.trans else (kind.rows, kind.cols)
     swizzle = store_swizzle(name, kind.dtype, cols)
     if cols * kind.dtype.bytes > swizzle.value > 0:
@@ -182,7 +184,7 @@ def _store(
     """All results of a chunk: written, then copied out by one thread as one bulk group."""
     writes = [
         StShared(ref, s.value)
-        if s.value.type.dtype.bytes == 4
+        if s.value.type.dtype.bits == 32
         else StMatrix(ref, s.value, trans=s.trans)
         for s, ref in zip(stores, refs, strict=True)
     ]

@@ -13,10 +13,11 @@ clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes o
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
-there the zeros are needed, and its boxes stay whole. So do those of B of a product whose result is
-A of another one, in registers: its columns are the other one's K. So do boxes of several matrices,
-whose lines would move, and of one dimension, which have no rows; those of a list of tensors, whose
-descriptors have one box; and of descriptors in device memory, which may change.
+there the zeros are needed, and its boxes stay whole. So do those whose rows become K on the way: B
+of a product whose result is A of another one, in registers or where threads store it; what threads
+read, and store transposed as an operand. So do boxes of several matrices, whose lines would move,
+and of one dimension, which have no rows; those of a list of tensors, whose descriptors have one
+box; and of descriptors in device memory, which may change.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
@@ -34,7 +35,18 @@ from dataclasses import replace
 from math import prod
 
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, For, Frag, MmaTile, SmemRef, TmaLoad
+from lowering.kernel.nodes import (
+    Body,
+    For,
+    Frag,
+    LdMatrix,
+    LdShared,
+    MmaTile,
+    SmemRef,
+    StMatrix,
+    StShared,
+    TmaLoad,
+)
 from lowering.kernel.visit import defined, used, walk
 from passes.options import LoweringOptions
 
@@ -58,16 +70,7 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tensormap B: bf16[K, N] box 64x64 swizzle 128
         ...
     """
-    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile)]
-    rows_are_k = {
-        ref.buffer
-        for mma in products
-        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
-        if transposed and isinstance(ref, SmemRef)
-    }
-    made_of = _made_of(kernel.body)
-    lefts = {name for mma in products if isinstance(mma.a, Frag) for name in made_of(mma.a.name)}
-    rows_are_k |= {mma.b.buffer for mma in products if mma.out.name in lefts}
+    rows_are_k = _rows_of_k(kernel.body)
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
@@ -75,6 +78,37 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     clipped = {load.src.map for load in loads} - whole
     maps = (replace(m, clipped=True) for m in kernel.tensor_maps if m.name in clipped)
     return kernel.redeclare(*maps)
+
+
+def _rows_of_k(body: Body) -> set[str]:
+    """Buffers whose rows are K of a product, as they are or in what threads make of them."""
+    operands = {
+        ref.buffer: transposed
+        for mma in walk(body) if isinstance(mma, MmaTile)
+        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
+        if isinstance(ref, SmemRef)
+    }  # fmt: skip
+    found = {name for name, transposed in operands.items() if transposed}
+    made_of = _made_of(body)
+    by_rows, by_columns = set[str](), set[str]()  # fragments whose rows, or columns, are K
+    for stmt in walk(body):
+        match stmt:
+            case MmaTile(a=Frag(name)):
+                by_columns |= made_of(name)
+            case StMatrix() | StShared() if stmt.dst.buffer in operands:
+                turned = isinstance(stmt, StMatrix) and stmt.trans
+                rows = operands[stmt.dst.buffer] is not turned
+                (by_rows if rows else by_columns).update(made_of(stmt.value.name))
+    for stmt in walk(body):
+        match stmt:
+            case LdMatrix() | LdShared() if stmt.out.name in by_rows:
+                found.add(stmt.src.buffer)
+            case MmaTile():
+                if stmt.out.name in by_columns:
+                    found.add(stmt.b.buffer)
+                if stmt.out.name in by_rows and isinstance(stmt.a, SmemRef):
+                    found.add(stmt.a.buffer)
+    return found
 
 
 def _made_of(body: Body) -> Callable[[str], set[str]]:

@@ -10,7 +10,7 @@ A box is of one matrix, so a tile of several (three dimensions and more) is load
 An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
 last box brings columns of the next tile, too, which nothing reads.
 
-Requires: operands, and what ``load.tile`` fills, without a swizzle.
+Requires: what ``load.tile`` fills, without a swizzle. Operands that threads fill may have one.
 Guarantees: each of these buffers has the widest swizzle its rows allow (none only where wgmma does
 not read it), whoever fills it; each tensor map has a box that TMA accepts (at most 256 elements per
 dimension, inner bytes equal to the swizzle span), and each ``load.tile`` is one ``tma.load`` per

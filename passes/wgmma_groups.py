@@ -118,14 +118,18 @@ def _out(stmt: Stmt) -> Frag:
 
 def _instruction_k(kernel: Kernel, mma: MmaTile) -> int:
     """K of one wgmma of a product; refuses what no wgmma computes."""
-    step = kernel.target.mma.k(kernel.buffer(mma.b.buffer).dtype)
-    kind = mma.out.type
-    if mma.k % step or kind.cols not in kernel.target.mma.n or kind.rows % kernel.target.mma.m:
+    family, kind, b = kernel.target.mma, mma.out.type, kernel.buffer(mma.b.buffer).dtype
+    a = mma.a.type.dtype if isinstance(mma.a, Frag) else kernel.buffer(mma.a.buffer).dtype
+    step, form = family.k(b), family.form(a, b, kind.dtype)
+    if form is None:
+        what = f"a product of {a.value} by {b.value} into {kind.dtype.value}"
+        raise ScheduleError("wgmma", what, f"{family.name} has no such types", family.types)
+    if mma.k % step or kind.cols not in form.n or kind.rows % family.m:
         raise ScheduleError(
             "wgmma",
             f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",
-            "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256",
-            ("M a multiple of 64", "N a multiple of 8 from 8 to 256", f"K a multiple of {step}"),
+            f"{family.name} multiplies {family.m}xNx{step}, N {form.columns}",
+            (f"M a multiple of {family.m}", f"N {form.columns}", f"K a multiple of {step}"),
         )
     return step
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowering.cuda.elements import pack, unpack
+from lowering.cuda import elements
+from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.cuda.wgmma import A_REGISTERS, WgmmaForm
+from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Const, Expr
@@ -32,15 +33,15 @@ __all__ = ["RULES", "descriptor_words"]
 
 
 def _fill(e: Emitter, s: FragFill) -> None:
-    name = e.declare(s.out)
-    value = literal(s.value)
-    if s.out.type.dtype is not DType.F32:
-        value = f"{pack(s.out.type.dtype)}({value}, {value})"
+    name, dtype = e.declare(s.out), s.out.type.dtype
+    value = str(int(s.value)) if dtype is DType.S32 else literal(s.value)
+    if dtype.register_bits < 32:
+        value = f"{pack(dtype)}({value}, {value})"
     e.out.line("#pragma unroll")
     e.out.line(f"for (int r = 0; r < {s.out.type.registers}; ++r) {name}[r] = {value};")
-    if s.out.type.dtype is DType.F32:
+    if any(dtype in form.accumulators for form in e.kernel.target.mma.forms):
         # Keeps the fill ahead of the wgmma.fence that orders it before the first wgmma.
-        e.out.line(f"ptx::pin({name});")
+        _pin(e, s.out)
 
 
 def _cast(e: Emitter, s: FragCast) -> None:
@@ -59,17 +60,17 @@ def _cast(e: Emitter, s: FragCast) -> None:
 
 
 def _convert(e: Emitter, s: FragCast, block: int) -> None:
-    """Two columns: register ``r`` of a packed fragment, ``2 r`` and ``2 r + 1`` of a float one."""
+    """Two columns: register ``r`` of a packed fragment, ``2 r`` and ``2 r + 1`` of a wide one."""
 
     def pair(value: Frag) -> tuple[str, str]:
         return e.register(value, block, "2 * r"), e.register(value, block, "2 * r + 1")
 
     source, result = s.value.type.dtype, s.out.type.dtype
-    if source is DType.F32:
-        low, high = pair(s.value)
+    if source.register_bits == 32:
+        low, high = (elements.value(source, register) for register in pair(s.value))
     else:
         word = e.register(s.value, block, "r")
-        low, high = (f"{unpack(source)}<{half}>({word})" for half in (0, 1))
+        low, high = (elements.value(source, word, half) for half in (0, 1))
     if result is DType.F32:
         for register, value in zip(pair(s.out), (low, high), strict=True):
             e.out.line(f"{register} = {value};")
@@ -80,9 +81,7 @@ def _convert(e: Emitter, s: FragCast, block: int) -> None:
 def _convert_one(e: Emitter, s: FragCast) -> None:
     """A single value, which a 16-bit fragment keeps in a lower half."""
     source, result = s.value.type.dtype, s.out.type.dtype
-    value, out = e.register(s.value, 0, "0"), e.register(s.out, 0, "0")
-    if source is not DType.F32:
-        value = f"{unpack(source)}<0>({value})"
+    value, out = elements.value(source, e.register(s.value, 0, "0")), e.register(s.out, 0, "0")
     e.out.line(f"{out} = {value if result is DType.F32 else f'{pack(result)}({value}, 0.0f)'};")
 
 
@@ -135,9 +134,10 @@ def _descriptor(e: Emitter, ref: SmemRef, trans: bool, block: int) -> str:
 def _wgmma(e: Emitter, s: Wgmma) -> None:
     b, view = e.buffer(s.b.buffer), e.view(s.acc)
     dtype = s.a.type.dtype if isinstance(s.a, Frag) else e.buffer(s.a.buffer).dtype
-    if dtype is not b.dtype or dtype.bits != 16 or view.type.dtype is not DType.F32:
-        raise InternalError("emit_cuda", f"wgmma of {dtype.value} and {b.dtype.value}")
-    form = WgmmaForm(view.type.cols, dtype, s.trans_a, s.trans_b, isinstance(s.a, Frag))
+    types = dtype, b.dtype, view.type.dtype
+    if problem := e.kernel.target.mma.problem(*types, view.type.cols):
+        raise InternalError("emit_cuda", problem)
+    form = WgmmaForm(view.type.cols, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
     e.wgmmas.add(form)
     for block in range(view.blocks):
         e.out.call(
@@ -172,9 +172,22 @@ def _wait(e: Emitter, s: WgmmaWait) -> None:
     e.out.line(f"ptx::wgmma_wait_group<{s.pending}>();")
     if not s.out.type.in_flight:
         # Without it the compiler may read the accumulator ahead of the wait.
-        e.out.line(f"ptx::pin({e.array(s.acc)});")
+        _pin(e, s.acc)
     for array in sorted(e.plan.arrays[a] for a in e.reads.pinned.get(s.out.name, ())):
-        e.out.line(f"pin_words({e.names.of('fragment', array)});")
+        _pin_words(e, e.names.of("fragment", array))
+
+
+def _pin(e: Emitter, value: Frag) -> None:
+    """The compiler keeps the array of a value up to here."""
+    if value.type.dtype is DType.F32:
+        e.out.line(f"ptx::pin({e.array(value)});")
+    else:
+        _pin_words(e, e.array(value))
+
+
+def _pin_words(e: Emitter, array: str) -> None:
+    e.functions["pin_words"] = PIN_WORDS
+    e.out.line(f"pin_words({array});")
 
 
 RULES: Mapping[type[Stmt], Rule] = {

@@ -5,17 +5,17 @@ from __future__ import annotations
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["moved", "pack", "register_type", "unpack"]
+__all__ = ["moved", "pack", "register_type", "value"]
 
 _PAIRS = (DType.BF16, DType.F16)
 """Types of which ``device.cuh`` converts two at once."""
 
 
 def register_type(dtype: DType) -> str:
-    """C++ type of a register of a fragment: packed elements are raw bits."""
+    """C++ type of a register of a fragment: packed elements and tf32 are raw bits."""
     if dtype is DType.PRED:
         return "bool"
-    return "unsigned" if dtype.register_bits < 32 else dtype.cuda
+    return "unsigned" if dtype.register_bits < 32 or dtype is DType.TF32 else dtype.cuda
 
 
 def pack(dtype: DType) -> str:
@@ -27,18 +27,22 @@ def pack(dtype: DType) -> str:
     return f"ptx::cvt_{_convertible(dtype)}x2"
 
 
-def unpack(dtype: DType) -> str:
-    """The device function template that gives half 0 or 1 of a register as fp32.
+def value(dtype: DType, register: str, part: int = 0) -> str:
+    """An element of a register as fp32: ``part`` is the half of it where two are packed.
 
     Raises:
-        UnsupportedError: there is none for the type.
+        UnsupportedError: fp32 is not made of the type.
     """
-    return f"ptx::cvt_f32_{_convertible(dtype)}"
+    if dtype in (DType.F32, DType.PRED):
+        return register
+    if dtype is DType.S32:
+        return f"__int2float_rn({register})"
+    return f"ptx::cvt_f32_{_convertible(dtype, DType.S32)}<{part}>({register})"
 
 
-def _convertible(dtype: DType) -> str:
+def _convertible(dtype: DType, *more: DType) -> str:
     if dtype not in _PAIRS:
-        known = ", ".join(d.value for d in (*_PAIRS, DType.F32))
+        known = ", ".join(d.value for d in (*_PAIRS, DType.F32, *more))
         raise UnsupportedError(f"arithmetic on {dtype.value} in CUDA", known)
     return dtype.ptx
 

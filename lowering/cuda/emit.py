@@ -27,7 +27,7 @@ from lowering.cuda.copies import copy_function
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES, SPECIAL_REGISTERS
 from lowering.cuda.names import Writer
-from lowering.cuda.wgmma import PIN_WORDS, wgmma_function
+from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
@@ -61,9 +61,7 @@ def emit_kernel(kernel: Kernel) -> str:
     e = Emitter(kernel, _RULES)
     e.body(kernel.body)
     parameters = _parameters(e)
-    forms = sorted(e.wgmmas, key=lambda f: f.order)
-    parts = [PIN_WORDS] if any(f.registers for f in forms) else []
-    parts += map(wgmma_function, forms)
+    parts = [wgmma_function(form) for form in sorted(e.wgmmas, key=lambda f: f.name)]
     parts += [atomics.atom_function(*form) for form in sorted(e.atoms)]
     parts += map(copy_function, sorted(e.copies))
     parts += [e.functions[name] for name in sorted(e.functions)]

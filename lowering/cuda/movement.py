@@ -8,6 +8,7 @@ from dataclasses import replace
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.transposed import store_transposed
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const
 from lowering.kernel.nodes import (
@@ -141,13 +142,30 @@ def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     lane = e.special("lane")
     buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
+    function = f"ptx::{name}_v2"
+    if buffer.dtype is DType.S32:
+        function = f"{name}_v2_s32"
+        e.functions[function] = _WORDS[name]
     with e.out.block(""):
         line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
         for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
             at = f"{line}{rows} + ({byte} ^ ({step}))"
             r = _registers(e, value, block, 4)
-            e.out.call(f"ptx::{name}_v2", at, r[0], r[1])
-            e.out.call(f"ptx::{name}_v2", f"{at} + {8 * span}", r[2], r[3])
+            e.out.call(function, at, r[0], r[1])
+            e.out.call(function, f"{at} + {8 * span}", r[2], r[3])
+
+
+_WORDS = {
+    "st_shared": """\
+__device__ __forceinline__ void st_shared_v2_s32(unsigned dst, int a, int b) {
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(dst), "r"(a), "r"(b) : "memory");
+}""",
+    "ld_shared": """\
+__device__ __forceinline__ void ld_shared_v2_s32(unsigned src, int& a, int& b) {
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(src) : "memory");
+}""",
+}
+"""Of s32; ``device.cuh`` has those of f32."""
 
 
 def _stmatrix(e: Emitter, s: StMatrix) -> None:

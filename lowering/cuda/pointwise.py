@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowering.cuda.elements import unpack
+from lowering.cuda import elements
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
-from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate, Stmt
 from lowering.kernel.pointwise import OPS
@@ -120,9 +119,7 @@ def _argument(e: Emitter, s: FragPointwise, index: int, at: tuple[int, int, int]
 def _element(e: Emitter, value: Frag, block: int, row: int, col: int) -> str:
     """An element of a group as a C++ operand; rows and columns that are one are repeated."""
     register, half = e.element(value, block, row, col)
-    if value.type.dtype in (DType.F32, DType.PRED):
-        return register
-    return f"{unpack(value.type.dtype)}<{half}>({register})"
+    return elements.value(value.type.dtype, register, half)
 
 
 RULES: Mapping[type[Stmt], Rule] = {FragPointwise: _pointwise, FragUpdate: _update}

@@ -38,7 +38,7 @@ class FragFill(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class FragCast(Stmt):
-    """``value`` converted to the result's dtype, round to nearest even."""
+    """``value`` converted to the result's dtype by way of fp32, round to nearest even."""
 
     OP: ClassVar[str] = "frag.cast"
     out: Frag
@@ -76,8 +76,9 @@ class FragPointwise(Stmt):
     """``out = op(args)``, element by element; ``op`` is a key of ``lowering.kernel.pointwise.OPS``.
 
     Arguments are settled fragments, whose rows or columns of 1 are repeated as in NumPy, and
-    numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first. ``out`` has
-    dtype f32, or pred for a comparison; nothing but ``frag.pointwise`` reads a predicate.
+    numbers, rounded to fp32. Arithmetic is fp32; a 16-bit argument is converted first, and so is
+    one of s32, rounded to nearest even. ``out`` has dtype f32, or pred for a comparison; nothing
+    but ``frag.pointwise`` reads a predicate.
     """
 
     OP: ClassVar[str] = "frag.pointwise"
@@ -154,8 +155,8 @@ class MmaTile(Stmt):
     ``synchronize_wgmma``). Where ``accumulate`` is false the accumulator counts as zero.
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
-    or ``trans_b`` the operand is MN-major instead, stored as ``k x rows`` or ``k x cols``. A may be
-    a fragment of ``rows x k`` elements. Consumes ``acc``.
+    or ``trans_b`` (of 16 bits only) the operand is MN-major instead, stored as ``k x rows`` or
+    ``k x cols``. A may be a fragment of ``rows x k`` elements. Consumes ``acc``.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -189,7 +190,7 @@ class WgmmaFence(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Wgmma(Stmt):
-    """``wgmma.mma_async.sync.aligned.m64nNk16``, once for each 64 rows of the accumulator.
+    """``wgmma.mma_async.sync.aligned.m64nNkK``, once for each 64 rows of the accumulator.
 
     Asynchronous: reads the two shared tiles through 64-bit descriptors and updates the
     accumulator's registers until a ``wgmma.wait`` of the executing warp covers its group. Consumes
@@ -197,6 +198,9 @@ class Wgmma(Stmt):
 
     A may be a fragment, of one instruction's K and the layout of ``operand_layout``. Its registers
     are read until the same wait; nobody may write them before.
+
+    The target's table (``MmaFamily.forms``) says which types of A, B and the accumulator go
+    together. Sums of s32 wrap around.
 
     ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
     operand is MN-major, its buffer holds K as rows and M or N as columns.

@@ -114,9 +114,10 @@ def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> If:
 
 @dataclass(frozen=True, slots=True)
 class Section(Stmt):
-    """A sub-DAG's loop nest, ``load`` or ``compute`` (tile level, until ``warp_specialize``).
+    """A sub-DAG's loop nest (tile level, until ``warp_specialize``).
 
-    ``groups`` compute warpgroups share the section; ``group`` is the index of the executing one.
+    What is called ``load`` is for one thread. Any other, ``compute`` or what stands between it and
+    the loads, is shared by ``groups`` warpgroups; ``group`` is the index of the executing one.
     ``registers`` per thread are what the schedule gives to those who run it.
     """
 

@@ -1,7 +1,7 @@
 """Which shapes, element types and tensors the operations of the epilogue take.
 
 Part of ``verify``: pointwise operations (arity, types, broadcasting), predicates, loads from
-shared memory, operands of wgmma, and which reference to global memory means a tensor map and which
+shared memory, and which reference to global memory means a tensor map and which
 a plain tensor.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
-from lowering.ground.layouts import BLOCK_ROWS, operand_layout
+from lowering.ground.layouts import BLOCK_ROWS
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
@@ -22,6 +22,7 @@ from lowering.kernel.nodes import (
     Frag,
     FragAddPartial,
     FragBelow,
+    FragFill,
     FragLoadGlobal,
     FragPointwise,
     FragRandom,
@@ -43,6 +44,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.pointwise import OPS
 from lowering.kernel.storage_text import print_storage
+from lowering.kernel.verify_operands import operand_rules
 
 __all__ = ["declared", "value_rules"]
 
@@ -100,7 +102,10 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         case LdWord(src=ref) | StWord(dst=ref):
             yield from _word(stmt, kernel.find(SharedBuffer, ref.buffer))
         case MmaTile() | Wgmma():
-            yield from _operands(kernel, stmt)
+            yield from operand_rules(kernel, stmt)
+        case FragFill(out, number) if out.type.dtype is DType.S32:
+            if not (number.is_integer() and abs(number) < 2**31):
+                yield f"{number} is no {out.type.dtype.value}"
         case Atom():
             yield from _atom(stmt)
         case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
@@ -154,40 +159,6 @@ def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                 yield f"{name} is a tensor map, {stmt.OP} takes a global"
         elif kernel.find(GlobalTensor, name) is not None:
             yield f"{name} is a global, {stmt.OP} takes a tensor map"
-
-
-def _operands(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
-    """An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``."""
-    kind = stmt.acc.type
-    if isinstance(stmt.a, Frag):
-        yield from _from_registers(kernel, stmt, stmt.a)
-    for ref, extent, trans in (
-        (stmt.a, kind.rows, stmt.trans_a),
-        (stmt.b, kind.cols, stmt.trans_b),
-    ):
-        b = None if isinstance(ref, Frag) else _buffer(kernel, ref.buffer)
-        if b is None:
-            continue
-        k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(b.dtype)
-        rows, cols = (k, extent) if trans else (extent, k)
-        if rows > b.rows or cols > b.cols:
-            yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
-        if trans and b.dtype.bits != 16:
-            yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
-
-
-def _from_registers(kernel: Kernel, stmt: MmaTile | Wgmma, a: Frag) -> Iterator[str]:
-    """A in registers is K-major, and a whole tile in the layout that wgmma takes."""
-    k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(a.type.dtype)
-    layout = operand_layout(a.type.dtype)
-    wanted = FragmentType(a.type.dtype, stmt.acc.type.rows, k, a.type.in_flight, layout)
-    if a.type != wanted:
-        yield f"{a.name} is {a.type}, A in registers is {wanted}"
-    if stmt.trans_a:
-        yield f"{a.name} is in registers, only A in shared memory is MN-major"
-    b = _buffer(kernel, stmt.b.buffer)
-    if b is not None and b.dtype is not a.type.dtype:
-        yield _dtypes(a, b.name, b.dtype)
 
 
 def _pointwise(stmt: FragPointwise) -> Iterator[str]:

@@ -27,17 +27,19 @@ from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import (
     Array,
+    add_products,
     block_to_lanes,
     convert,
     filled,
     lanes_to_block,
-    to_float32,
+    operand_values,
 )
 from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
 from lowering.target.hopper import WGMMA
+from lowering.target.mma import MmaFamily
 
 __all__ = [
     "frag_cast", "frag_columns", "frag_fill", "frag_rows", "mn_major_chunks", "operand_chunks",
@@ -120,7 +122,7 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     """
     type_, b = stmt.acc.type, program.place(stmt.b)
     left, dtype = _left(stmt, program)
-    _check_shapes(stmt, dtype, b)
+    _check_shapes(stmt, dtype, b, program.kernel.target.mma)
     accumulate = program.scalar(stmt.accumulate)
 
     def run(warp: Warp) -> Steps:
@@ -128,8 +130,9 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
         registers = warp.take(stmt.acc)
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
-        right = _Operand(_descriptor(b, stmt.trans_b, warp), type_.cols, stmt.trans_b)
-        update = _update(warp, registers, left(warp), right, dtype, keep)
+        descriptor = _descriptor(b, stmt.trans_b, warp)
+        right = _Operand(descriptor, type_.cols, stmt.trans_b, b.buffer.dtype)
+        update = _update(warp, registers, left(warp), right, type_.dtype, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
         if isinstance(stmt.a, Frag):
@@ -159,11 +162,11 @@ def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DTyp
 
     def left(warp: Warp) -> Blocks:
         operands = [
-            _Operand(_descriptor(a, trans, warp, n * block), WGMMA.m, trans)
+            _Operand(_descriptor(a, trans, warp, n * block), WGMMA.m, trans, dtype)
             for n in range(rows // WGMMA.m)
         ]
         memory, first = warp.cta.memory, 16 * (warp.index % 4)
-        return lambda: [_elements(memory, x, dtype)[first : first + 16] for x in operands]
+        return lambda: [_elements(memory, x)[first : first + 16] for x in operands]
 
     return left, dtype
 
@@ -178,7 +181,7 @@ def _from_registers(a: Frag) -> Callable[[Warp], Blocks]:
             )
         data = found.registers.data
         values = [data[:, block] for block in range(a.type.blocks)]
-        return lambda: [to_float32(lanes_to_block(v), a.type.dtype) for v in values]
+        return lambda: [operand_values(lanes_to_block(v), a.type.dtype) for v in values]
 
     return left
 
@@ -190,11 +193,12 @@ def _fenced(warp: Warp, frag: Frag, registers: Registers) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What the instruction is told: a descriptor, the extent of M or N, and the major-ness."""
+    """What the instruction is told: a descriptor, the extent of M or N, the major-ness, a type."""
 
     descriptor: int
     extent: int
     trans: bool
+    dtype: DType
 
 
 def _descriptor(operand: Place, trans: bool, warp: Warp, offset: int = 0) -> int:
@@ -212,17 +216,16 @@ def _descriptor(operand: Place, trans: bool, warp: Warp, offset: int = 0) -> int
     return wgmma_descriptor(b.swizzle, address + offset, leading_bytes(b, trans))
 
 
-def _check_shapes(stmt: Wgmma, dtype: DType, b: Place) -> None:
+def _check_shapes(stmt: Wgmma, dtype: DType, b: Place, family: MmaFamily) -> None:
     """Refuse what no wgmma computes."""
     type_ = stmt.acc.type
-    shapes = (type_, stmt.out.type.rows, stmt.out.type.cols)
-    if type_.rows % WGMMA.m or type_.cols not in WGMMA.n or type_.dtype is not DType.F32:
-        raise InternalError("machine", f"no wgmma has accumulators {type_}", print_stmt(stmt))
-    if shapes[1:] != (type_.rows, type_.cols):
+    if (stmt.out.type.rows, stmt.out.type.cols) != (type_.rows, type_.cols):
         raise InternalError("machine", "wgmma changes the fragment's shape", print_stmt(stmt))
-    if dtype is not b.buffer.dtype or dtype is DType.F32:
-        types = f"{dtype.value} and {b.buffer.dtype.value}"
-        raise InternalError("machine", f"no wgmma for operands of {types}", print_stmt(stmt))
+    problem = family.problem(dtype, b.buffer.dtype, type_.dtype, type_.cols)
+    if type_.rows % family.m:
+        problem = f"a {family.name} has {family.m} rows, {type_} no multiple of it"
+    if problem:
+        raise InternalError("machine", problem, print_stmt(stmt))
     wgmma_descriptor(b.buffer.swizzle, 0)
 
 
@@ -244,34 +247,30 @@ def _issue(warp: Warp, effect: Effect) -> None:
 
 
 def _update(
-    warp: Warp, registers: Registers, left: Blocks, right: _Operand, dtype: DType, keep: bool,
+    warp: Warp, registers: Registers, left: Blocks, right: _Operand, acc: DType, keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """The product of each block of A with B, onto the block's accumulators."""
     memory = warp.cta.memory
 
     def update() -> None:
-        b = _elements(memory, right, dtype)
+        b = _elements(memory, right)
         for block, a in enumerate(left()):
-            product = block_to_lanes(a @ b.T)
-            if keep:
-                registers.data[:, block] += product
-            else:
-                registers.data[:, block] = product
+            before = registers.data[:, block] if keep else None
+            registers.data[:, block] = add_products(before, block_to_lanes(a @ b.T), acc)
 
     return update
 
 
-def _elements(memory: SharedMemory, operand: _Operand, dtype: DType) -> Array:
-    """Elements ``[extent, 16]`` of an operand, in float32."""
-    key = (operand, dtype)
-    found = memory.operands.get(key)
+def _elements(memory: SharedMemory, operand: _Operand) -> Array:
+    """Elements ``[extent, K]`` of an operand, in float32."""
+    found = memory.operands.get(operand)
     if found is None or found[0] != memory.version:
         where = mn_major_chunks if operand.trans else operand_chunks
         chunks = memory.read_chunks(where(operand.descriptor, operand.extent))
-        bits = chunks.view(dtype.raw).reshape(len(chunks), -1)
-        values = to_float32(bits.T if operand.trans else bits, dtype)
+        bits = chunks.view(operand.dtype.raw).reshape(len(chunks), -1)
+        values = operand_values(bits.T if operand.trans else bits, operand.dtype)
         found = memory.version, values
-        memory.operands[key] = found
+        memory.operands[operand] = found
     return found[1]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +22,9 @@ from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "block_to_lanes", "convert", "element_index", "element_rows_cols", "filled",
-    "greater", "held_type", "lane_rows", "lanes_to_block", "less", "row_lanes", "to_float32",
+    "Array", "add_products", "block_to_lanes", "convert", "element_index", "element_rows_cols",
+    "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less", "operand_values",
+    "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -87,7 +89,9 @@ def element_index(type_: FragmentType, warp: int) -> tuple[Array, Array]:
 def filled(type_: FragmentType, value: float) -> Array:
     """A warp's part of a fragment with every element ``value``."""
     shape = (32, *type_.held)
-    return convert(np.full(shape, value, np.float32), DType.F32, type_.dtype)
+    if type_.dtype is DType.S32:
+        return np.full(shape, int(value), np.int32)
+    return from_float32(np.full(shape, value, np.float32), type_.dtype)
 
 
 def convert(data: Array, source: DType, target: DType) -> Array:
@@ -103,10 +107,11 @@ def held_type(dtype: DType) -> str:
 
 
 def to_float32(data: Array, dtype: DType) -> Array:
-    """Elements as they are held as float32, exact; predicates as they are.
+    """Elements as they are held as float32, exact but for s32, which is rounded to nearest even;
+    predicates as they are.
 
     Raises:
-        UnsupportedError: a type whose values float32 does not have, or one unknown here.
+        UnsupportedError: arithmetic on the type is not known.
     """
     if dtype in (DType.F32, DType.PRED):
         return data
@@ -114,7 +119,32 @@ def to_float32(data: Array, dtype: DType) -> Array:
         return (data.astype(np.uint32) << 16).view(np.float32)
     if dtype is DType.F16:
         return data.view(np.float16).astype(np.float32)
-    raise _no_arithmetic(dtype)
+    if dtype is DType.S32:
+        return data.astype(np.float32)
+    raise _no_arithmetic(dtype, DType.S32)
+
+
+def operand_values(data: Array, dtype: DType) -> Array:
+    """Elements as the tensor core reads them, as float32, exact: of tf32 the upper 19 bits."""
+    if dtype is DType.TF32:
+        return (np.ascontiguousarray(data).view(np.uint32) & 0xFFFFE000).view(np.float32)
+    kind = np.dtype(getattr(ml_dtypes, dtype.numpy, dtype.numpy))
+    return np.ascontiguousarray(data).view(kind).astype(np.float32)
+
+
+def add_products(before: Array | None, products: Array, dtype: DType) -> Array:
+    """Accumulators as they are held: what they were, or nothing, plus an instruction's sums of
+    products, float32.
+
+    s32 wraps around, f16 is rounded to nearest even. Products of integers are exact in float32: 32
+    of them are below 2**24.
+    """
+    if dtype is DType.S32:
+        sums = products.astype(np.int32)
+        return sums if before is None else before + sums
+    sums = products if before is None else to_float32(before, dtype) + products
+    with np.errstate(over="ignore"):
+        return from_float32(sums, dtype)
 
 
 def from_float32(data: Array, dtype: DType) -> Array:
@@ -134,8 +164,8 @@ def from_float32(data: Array, dtype: DType) -> Array:
     return np.where(np.isnan(data), 0x7FFF, rounded).astype(np.uint16)
 
 
-def _no_arithmetic(dtype: DType) -> UnsupportedError:
-    known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32))
+def _no_arithmetic(dtype: DType, *more: DType) -> UnsupportedError:
+    known = ", ".join(d.value for d in (DType.BF16, DType.F16, DType.F32, *more))
     return UnsupportedError(f"arithmetic on {dtype.value} on the machine", known)
 
 

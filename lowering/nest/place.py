@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr
+from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Consume, Frag, Stmt
 from lowering.nest.domains import repeats
@@ -93,7 +94,7 @@ class Place:
         dims = [d for d in t.loop if d.parallel in BOX]
         *_, rows, cols = self.tile.sizes
         mma = self.plan.target.mma
-        whole = rows % mma.m == 0 and cols % mma.n.step == 0
+        whole = rows % mma.m == 0 and cols % ACCUMULATOR.columns == 0
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return
@@ -102,7 +103,7 @@ class Place:
         what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{names}]"
         if ParallelType.Mma not in kinds:
             raise self.refuse(what, "boxes [Bulk] of a TMA")
-        units = f"a multiple of {mma.m} rows and of {mma.n.step} columns"
+        units = f"a multiple of {mma.m} rows and of {ACCUMULATOR.columns} columns"
         raise self.refuse(what, f"fragments [{' or '.join(map(str, kinds))}] of {units}")
 
     def emit(self, *stmts: Stmt) -> None:

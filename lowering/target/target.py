@@ -8,31 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.dtypes import DType
+from lowering.target.mma import MmaFamily
 from lowering.target.ptx import WARPGROUP
 
-__all__ = ["MmaFamily", "Target"]
-
-
-@dataclass(frozen=True, slots=True)
-class MmaFamily:
-    """A matrix instruction: ``m`` rows, any of the columns ``n``, ``k_bytes`` of K at a time.
-
-    Args:
-        name: in PTX.
-        m: rows of one instruction.
-        n: columns that one may have.
-        k_bytes: bytes of each row of A and of B that one instruction reads.
-    """
-
-    name: str
-    m: int
-    n: range
-    k_bytes: int
-
-    def k(self, dtype: DType) -> int:
-        """K of one instruction with operands of a type."""
-        return self.k_bytes // dtype.bytes
+__all__ = ["Target"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from tests.schedules import SCHEDULES, definition
 from wsched.choose.cost_model import Cost
 from wsched.choose.heuristics import Candidate
 from wsched.choose.problem import Problem
-from wsched.front import api, explain, known, routes
-from wsched.front.explain import explain_kernel
+from wsched.front import api, explain_kernel, known, routes
 from wsched.fusion import DataType
 from wsched.run.compiled import CompiledFusion
 from wsched.run.input_error import InputError
@@ -24,10 +23,18 @@ from wsched.run.input_error import InputError
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 BF16 = torch.bfloat16
-ROW_SUMS = definition().replace(
-    "    fd.add_output(d)",
-    "    s = fd.ops.sum(d, dims=[1], dtype=DataType.Float)\n    fd.add_output(s)",
-)
+ROW_SUMS = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    a = fd.ops.cast(x, dtype=DataType.Float)
+    b = fd.ops.cast(w, dtype=DataType.Float)
+    c = fd.ops.linear(a, b)
+    d = fd.ops.cast(c, dtype=DataType.BFloat16)
+    s = fd.ops.sum(d, dims=[1], dtype=DataType.Float)
+    fd.add_output(s)
+"""
+"""A matmul of fp32, which wsched has no kernel for."""
 
 
 def integers(rows: int, cols: int, seed: int = 0) -> Any:
@@ -229,8 +236,8 @@ def test_what_nvfuser_refuses_goes_to_torch(monkeypatch: pytest.MonkeyPatch) -> 
     assert played.calls == 1
     found = wsched.explain(ROW_SUMS, [X, W])
     assert found.route == "torch"
-    assert [r.what for r in found.refusals] == ["wsched", "nvfuser"]
-    assert found.refusals[1].reason == "this is not supported; supported: that"
+    assert [r.what for r in found.refusals] == ["wsched", "cut", "nvfuser"]
+    assert found.refusals[2].reason == "this is not supported; supported: that"
 
 
 def test_faults_of_the_device_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,8 +254,10 @@ def test_an_operation_that_nobody_has() -> None:
         wsched.execute(ROW_SUMS.replace("fd.ops.sum", "fd.ops.frobnicate"), [X, W])
     assert str(caught.value) == (
         "fd.ops.frobnicate by torch is not supported; supported: the operations of "
-        "wsched.doors.fallback.torch_ops. Refused before: wsched: line 5: the unknown "
-        "operation fd.ops.frobnicate is not supported; supported: operations of nvFuser; nvfuser: "
+        "wsched.doors.fallback.torch_ops. Refused before: wsched: line 9: the unknown "
+        "operation fd.ops.frobnicate is not supported; supported: operations of nvFuser; cut: a "
+        "result that is computed after fd.ops.frobnicate is not supported; supported: pointwise "
+        "operations and reductions after the last matmul, then views; nvfuser: "
         "nvFuser on CPU tensors is not supported; supported: CUDA tensors"
     )
 
@@ -263,7 +272,7 @@ def test_an_operation_that_nobody_has() -> None:
         ([X, W.to("meta")], "inputs are on cpu and meta, not on one device"),
         (
             [X, W[:, :8]],
-            "line 4: fd.ops.linear of [[16, 64], [24, 8]]: mat1 and mat2 shapes cannot be "
+            "line 7: fd.ops.linear of [[16, 64], [24, 8]]: mat1 and mat2 shapes cannot be "
             "multiplied (16x64 and 8x24)",
         ),
     ],
@@ -300,11 +309,11 @@ def test_explanation_of_a_kernel(
     fast = Cost(0.5, 0.5, 0.25, 0.0, 0.0, 0.25, tiles=64, rounds=1, step="tensor cores")
     slow = replace(fast, main_us=1.25, rounds=2, step="copies")
     made = (Candidate(chosen, fast), Candidate(other, slow))
-    monkeypatch.setattr(explain, "candidates", lambda problem: made)
+    monkeypatch.setattr(explain_kernel, "candidates", lambda problem: made)
     inputs = [integers(512, 256), integers(1024, 256)]
     kernel = wsched.compile(definition(), inputs, params=chosen)
     problem = Problem(512, 1024, 256, DataType.BFloat16, (DataType.BFloat16,), 132)
-    text = str(explain_kernel(kernel, problem, "cuda:0"))
+    text = str(explain_kernel.explain_kernel(kernel, problem, "cuda:0"))
     assert text.replace(kernel.kernel.name, "KERNEL") == golden
 
 

@@ -73,7 +73,7 @@ def test_explanation_agrees_with_the_kernel() -> None:
     assert "route on a GPU: wsched's kernel" in lines
 
 
-ROW_SUMS = definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])")
+ROW_SUMS = definition("f32", "f32").replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])")
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -84,7 +84,11 @@ def test_explanation_of_a_definition_without_a_kernel(
     monkeypatch.setattr(explain, "rebuild", lambda recorded: None)
     found = explain_definition(ROW_SUMS, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert found.route == ("nvfuser" if installed else "torch")
-    assert [r.what for r in found.refusals] == ["wsched", *([] if installed else ["nvfuser"])]
+    assert [r.what for r in found.refusals] == [
+        "wsched",
+        "cut",
+        *([] if installed else ["nvfuser"]),
+    ]
     assert found.to_dict()["kernel"] is None
 
 

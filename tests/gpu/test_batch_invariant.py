@@ -59,6 +59,7 @@ def test_rows_with_an_epilogue(n: int, k: int) -> None:
 
 
 def test_any_two_candidates_agree() -> None:
+    """Of several hundred every few: a kernel takes a second to compile."""
     import torch
 
     import wsched
@@ -69,8 +70,9 @@ def test_any_two_candidates_agree() -> None:
     text, sizes = definition("bf16", "f32"), (300, 520, 328)
     a, b = operands(*sizes)
     types = DataType.BFloat16, (DataType.Float,)
-    found = candidates(Problem(*sizes, *types, 132, batch_invariant=True))
+    every = candidates(Problem(*sizes, *types, 132, batch_invariant=True))
+    found = every[:: len(every) // 24]
     bits = [wsched.execute(text, [a, b], params=c.params)[0].view(torch.int32) for c in found]
     names = [str(c.params.output_tile) for c, r in zip(found, bits, strict=True)
              if not torch.equal(r, bits[0])]  # fmt: skip
-    assert not names and len(bits) > 20
+    assert not names and len(bits) >= 24

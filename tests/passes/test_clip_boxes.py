@@ -75,10 +75,50 @@ for k in 0 .. 2 carry (was: frag<f32, 64x64> = out -> last, acc2: frag<f32, 64x6
     assert [line.split()[1] for line in body.splitlines() if "clipped" in line] == ["A:", "R:"]
 
 
+@pytest.mark.parametrize(("store", "names"), [("next", "AR"), ("next, trans=true", "BR")])
+def test_a_product_that_threads_store_as_an_operand(store: str, names: str) -> None:
+    """Its columns are K there, or, transposed, its rows."""
+    tail = f"""
+next: frag<bf16, 64x64> = frag.cast out
+stmatrix T_s[0, 0, 0], {store}
+zero: frag<f32, 64x64> = frag.fill 0.0
+again: frag<f32, 64x64> = mma.tile zero, T_s[0, 0, 0], B_s[0, 0, 0], 64, true
+"""
+    text = MAPS + "shared T_s: bf16[1][64x64] swizzle 128\n" + BODY + tail
+    assert lowered(clip_boxes, text) == full(clipped(text, *names))
+
+
 def test_one_tensor_whose_rows_are_m_and_k() -> None:
     """Its map has one box."""
     text = MAPS + BODY.replace(*READ_BY_K).replace("], B[", "], A[")
     assert lowered(clip_boxes, text) == full(clipped(text, "R"))
+
+
+REWRITTEN = """
+shared T_s: bf16[1][64x64] swizzle 128
+tma.load A_s[0, 0, 0], A[0, 0]
+tma.load B_s[0, 0, 0], B[0, 0]
+a: frag<bf16, 64x64> = ldmatrix A_s[0, 0, 0]
+stmatrix T_s[0, 0, 0], a
+acc: frag<f32, 64x64> = frag.fill 0.0
+out: frag<f32, 64x64> = mma.tile acc, T_s[0, 0, 0], B_s[0, 0, 0], 64, true
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "product", "names"),
+    [
+        ("a", "true", "AB"), ("a, trans=true", "true", "B"),
+        ("a", "true, trans_a=true", "B"), ("a, trans=true", "true, trans_a=true", "AB"),
+    ],
+)  # fmt: skip
+def test_what_threads_read_and_store_as_an_operand(store: str, product: str, names: str) -> None:
+    """Its rows are K where either is transposed, not both."""
+    _, declaration, body = REWRITTEN.split("\n", 2)
+    body = body.replace("T_s[0, 0, 0], a\n", f"T_s[0, 0, 0], {store}\n")
+    body = body.replace("64, true", f"64, {product}")
+    text = f"{MAPS}{declaration}\n{body}"
+    assert lowered(clip_boxes, text) == full(clipped(text, *names))
 
 
 def test_without_loads_nothing_changes() -> None:

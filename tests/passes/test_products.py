@@ -11,6 +11,8 @@ import pytest
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.machine import MachineError
 from lowering.machine.scheduler import Adversary
+from passes.options import LoweringOptions
+from passes.pipeline import steps
 from tests.passes.products import (
     Array,
     execute,
@@ -22,7 +24,7 @@ from tests.passes.products import (
 )
 
 BF16 = ml_dtypes.bfloat16
-NAMES = ("gate", "lists", "lora", "prologue", "promoted", "swapped", "widths")
+NAMES = ("gate", "lists", "lora", "prologue", "promoted", "rewritten", "swapped", "widths")
 
 
 def product(x: Array, w: Array) -> Array:
@@ -91,15 +93,36 @@ def test_accumulators_of_different_widths() -> None:
     assert np.array_equal(e, product(x, v).astype(BF16))
 
 
+@pytest.mark.parametrize("name", ["prologue", "rewritten"])
 @pytest.mark.parametrize("adversary", ["random", "lazy", "eager"])
-def test_a_computed_in_registers(adversary: Adversary) -> None:
+def test_a_computed_in_registers_or_by_another_warpgroup(name: str, adversary: Adversary) -> None:
     rng = np.random.default_rng(5)
     m, n, k = 136, 72, 200
     x, w, d = integers(rng, m, k), integers(rng, n, k), unwritten(m, n)
     scale = rng.integers(-1, 3, (m, 1)).astype(np.float32)
     tensors = {"X": x, "W": w, "D": d, "scale": scale}
-    execute(final(text("prologue")), tensors, adversary=adversary, M=m, N=n, K=k)
+    execute(final(text(name)), tensors, adversary=adversary, M=m, N=n, K=k)
     left = np.maximum(x.astype(np.float32) * scale, 0).astype(BF16)
+    assert np.array_equal(d, product(left, w).astype(BF16))
+
+
+def test_a_transposed_by_another_warpgroup() -> None:
+    """X is [K, M]: rows of K that X does not have arrive as zeros, which the sums need."""
+    source = text("rewritten")
+    for old, new in (
+        ("X: bf16[M, K]", "X: bf16[K, M]"), ("X[row, k * 64]", "X[k * 64, row]"),
+        ("scale: f32[M, 1]", "scale: f32[1, M]"), ("scale[row1, 0]", "scale[0, row1]"),
+        ("factor: frag<f32, 64x1>", "factor: frag<f32, 1x64>"),
+        ("A_s[0, 0, 0], a\n", "A_s[0, 0, 0], a, trans=true\n"),
+    ):  # fmt: skip
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    rng = np.random.default_rng(8)
+    m, n, k = 136, 72, 40  # fewer rows of K than a box has
+    x, w, d = integers(rng, k, m), integers(rng, n, k), unwritten(m, n)
+    scale = rng.integers(-1, 3, (1, m)).astype(np.float32)
+    execute(final(source), {"X": x, "W": w, "D": d, "scale": scale}, M=m, N=n, K=k)
+    left = np.maximum(x.astype(np.float32) * scale, 0).T.astype(BF16)
     assert np.array_equal(d, product(left, w).astype(BF16))
 
 
@@ -123,6 +146,12 @@ def test_a_second_accumulator() -> None:
     x, w, d = integers(rng, m, k), integers(rng, n, k), unwritten(m, n)
     execute(final(text("promoted")), {"X": x, "W": w, "D": d}, M=m, N=n, K=k)
     assert np.array_equal(d, product(x, w).astype(BF16))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pass_leaves_a_well_formed_kernel(name: str) -> None:
+    *_, last = steps(parse_kernel(text(name)), LoweringOptions(store_buffers=1))
+    assert last.kernel == final(text(name))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -113,6 +113,20 @@ def test_slices_are_whole_boxes_where_their_number_allows_it() -> None:
     ]
 
 
+def test_an_operand_that_threads_fill() -> None:
+    """No load says its layout, the product does; what has a swizzle keeps it."""
+    text = """
+shared A_s: bf16[1][64x64]
+shared B_s: bf16[1][64x32]
+shared C_s: bf16[1][64x64] swizzle 32
+zero: frag<f32, 64x64> = frag.fill 0.0
+one: frag<f32, 64x64> = mma.tile zero, A_s[0, 0, 0], B_s[0, 0, 0], 32, true
+two: frag<f32, 64x64> = mma.tile one, A_s[0, 0, 0], C_s[0, 0, 0], 32, true
+"""
+    after = text.replace("[64x64]\n", "[64x64] swizzle 128\n")
+    assert lowered(swizzle_shared, text) == full(after.replace("64x32]", "64x32] swizzle 64"))
+
+
 def test_slices_of_rows_where_boxes_cannot_be_shared_out() -> None:
     text = lowered(swizzle_shared, SHARED_BY_TWO.replace("128x64", "64x192"))
     assert "tensormap A: bf16[512, 512] box 32x64 swizzle 128" in text

@@ -173,7 +173,7 @@ def test_no_such_wgmma(tile: str, k: int, text: str) -> None:
         )
     assert str(error.value) == (
         f"ScheduleError[wgmma]: a warp tile of {text}: "
-        "wgmma multiplies 64xNx16 with N a multiple of 8 up to 256\n"
+        "wgmma multiplies 64xNx16, N a multiple of 8 from 8 to 256\n"
         "  legal here: M a multiple of 64; N a multiple of 8 from 8 to 256; K a multiple of 16"
     )
 

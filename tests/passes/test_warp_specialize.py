@@ -89,6 +89,21 @@ def test_nobody_has_threads_or_two_have_one_name(text: str, sections: str) -> No
     )
 
 
+def test_sections_between_load_and_compute() -> None:
+    """Each has warpgroups of its own, with registers and an index of its own, in their order."""
+    second = "section convert groups 1 as cg registers 96 {\n  cta.sync\n}\n"
+    text = lowered(warp_specialize, BEFORE + second, threads=384)
+    heads = [line.strip() for line in text.splitlines() if line.strip().startswith("role ")]
+    assert heads == [
+        "role compute warps 0 .. 8 as wg {",
+        "role convert warps 8 .. 12 as cg registers 96 {",
+        "role load warps 12 .. 16 {",
+    ]
+    with pytest.raises(ScheduleError) as error:
+        lowered(warp_specialize, BEFORE.replace("groups 2", "groups 7") + second)
+    assert error.value.wrote == "parallelize(TIDy) over 8 compute warpgroups"
+
+
 def test_each_load_section_has_a_warp() -> None:
     second = """
 section load groups 1 {

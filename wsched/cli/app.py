@@ -208,7 +208,11 @@ def explain_command(
             f"{DEFAULT.gpu} with {sms} multiprocessors",
             lambda fusion: extents_for(fusion, asked).problem(fusion, sms),
             given,
+            sms,
         )
+    if asked is not None and found.parts:
+        text = "a definition of several parts has the sizes that it says"
+        raise typer.BadParameter(text, param_hint="--shape")
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
         return

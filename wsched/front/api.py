@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.nvfuser_cost import nvfuser_cost
 from wsched.choose.problem import GPUS
-from wsched.front.explain import explain_given, explain_kernel, explain_on, explain_other
+from wsched.front.cut.route import chosen_cut, cutter_of
+from wsched.front.explain import explain_cut, explain_on, explain_other
+from wsched.front.explain_kernel import explain_given, explain_kernel
 from wsched.front.explanation import Explanation
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
+from wsched.front.route import CUT
 from wsched.front.routes import routes
 from wsched.run.copies import copies
 from wsched.run.host import class_key
@@ -36,12 +39,13 @@ def execute(
     params: MatmulParams | None = None,
     batch_invariant: bool = False,
 ) -> list[torch.Tensor]:
-    """Run a definition: by wsched's kernel, or another way where there is none.
+    """Run a definition: by wsched's kernels, or another way where there is none.
 
-    CUDA tensors go to the kernel or to nvFuser; CPU tensors to the machine model, which executes
-    the same kernel. What neither takes is computed by torch, operation by operation. The way is
-    decided once for each class of inputs; :func:`explain` tells it. With ``params``,
-    ``batch_invariant`` or a schedule there is only wsched's kernel.
+    What is no single kernel is cut: matmuls with what follows them are wsched's, the rest is
+    nvFuser's or torch's. On CPU tensors the machine model executes the kernels. What nobody takes
+    otherwise is computed by torch, operation by operation. The way is decided once for each class
+    of inputs; :func:`explain` tells it. With ``params``, ``batch_invariant`` or a schedule there is
+    only wsched's kernel.
 
     Args:
         definition: a ``nvfuser_direct.FusionDefinition``, the text that nvFuser prints for one,
@@ -153,8 +157,12 @@ def explain(
         route = found.routes.get(class_key(inputs))
         if route is None:
             route = next(routes(definition, found.recorded, inputs))
+        if route.name == CUT:
+            cutter = cutter_of(recorded(definition))
+            chosen, call = chosen_cut(cutter, inputs)
+            return explain_cut(where, chosen, call, route.parts, cutter, route.refusals)
         if route.kernel is None:
-            return explain_other(route.name, where, route.refusals)
+            return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
     needed = copies(kernel.fusion, inputs)
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)

@@ -1,4 +1,4 @@
-"""How explanations are made: of a kernel that was chosen, of one that was given, of another way."""
+"""How explanations of definitions are made: of one kernel, of a cut, of another way."""
 
 from __future__ import annotations
 
@@ -8,121 +8,107 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.choose.copy_cost import Copy
-from wsched.choose.cost_model import Cost, cost
-from wsched.choose.heuristics import Candidate, candidates, choose_params
+from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
-from wsched.choose.problem import Gpu, Problem
-from wsched.choose.tuned.lookup import Hit, lookup
+from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback import rebuild, unknown_ops
-from wsched.front.choices import choices_of
-from wsched.front.explanation import Choice, Explanation, KernelFacts
+from wsched.front.cut.choose import Chosen, choose
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.fates import fates, why_none
+from wsched.front.cut.predict import Sizes, nvfuser_us
+from wsched.front.cut.route import chosen_cut, cutter_of
+from wsched.front.cut.segments import Cutter
+from wsched.front.cut.sizes import open_extents
+from wsched.front.explain_kernel import explain_given, explain_kernel
+from wsched.front.explanation import Explanation, PartFacts
 from wsched.front.known import import_fusion, recorded
 from wsched.front.own import kernel_of
 from wsched.front.problems import problem_of
-from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
+from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal
 from wsched.fusion import Fusion
-from wsched.fusion.names import in_order
-from wsched.importer import MissingOp, missing_ops, record_text
-from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.importer import Definition, MissingOp, missing_ops, record_text
+from wsched.run.compiled import compile_fusion
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["explain_definition", "explain_given", "explain_kernel", "explain_on", "explain_other"]
-
-
-def explain_kernel(
-    kernel: CompiledFusion,
-    problem: Problem,
-    device: str,
-    needed: tuple[Copy, ...] = (),
-    nvfuser: NvfuserCost | None = None,
-) -> Explanation:
-    """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
-    hit = lookup(problem)
-    if hit is not None and hit.entry.params.matches(kernel.params):
-        return replace(_explain_tuned(kernel, problem, device, hit, needed), nvfuser=nvfuser)
-    best, *others = candidates(problem)
-    facts = _facts(kernel, problem, best.cost, others)
-    refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
-    why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
-    choices = choices_of(kernel, problem, why, facts.grid)
-    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
-
-
-def _explain_tuned(
-    kernel: CompiledFusion, problem: Problem, device: str, hit: Hit, needed: tuple[Copy, ...]
-) -> Explanation:
-    """The explanation of a schedule that a table has, beside those that are only predicted."""
-    entry = hit.entry
-    given = explain_given(kernel, problem, device).kernel
-    assert given is not None
-    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file)})
-    others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
-    refusals = tuple(
-        Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us; the chosen one was measured")
-        for c in others
-    )
-    choice = "was wrong" if entry.choice_us is None else f"{entry.choice_us:.1f} us"
-    tuned = Choice(
-        "tuned", _short(kernel.params),
-        f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
-        f"(wsched {entry.wsched}, {entry.date[:10]})",
-    )  # fmt: skip
-    choices = choices_of(kernel, problem, "are the fastest that was measured", facts.grid)
-    return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)
-
-
-def _copied(needed: tuple[Copy, ...]) -> tuple[Choice, ...]:
-    return tuple(
-        Choice(c.argument, "copied", f"{c.reason}; the copy reads and writes {c.bytes} bytes")
-        for c in needed
-    )
-
-
-def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
-    """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
-    given = kernel.made_from
-    others = [c for c in candidates(problem) if given is None or not c.params.matches(given)]
-    described = given and given.warp_specialized and given.persistent
-    us = cost(problem, given) if given and described else None
-    facts = _facts(kernel, problem, us, others)
-    choice = Choice("schedule", kernel.kernel.name, "written call by call")
-    if given is not None:
-        choice = Choice("params", _short(given), "given, not chosen by the heuristic")
-    return Explanation(WSCHED, device, facts, (choice,), ())
-
-
-def _facts(
-    kernel: CompiledFusion,
-    problem: Problem,
-    cost: Cost | None,
-    others: list[Candidate],
-) -> KernelFacts:
-    sizes = problem.extents(kernel.fusion)
-    return KernelFacts(
-        problem="x".join(str(sizes[name]) for name in in_order(sizes)),
-        sms=problem.sms,
-        kernel=kernel.kernel.name,
-        grid=kernel.grid(sizes, problem.sms),
-        threads=kernel.kernel.threads,
-        shared_bytes=kernel.kernel.shared_bytes,
-        predicted_us=None if cost is None else cost.us,
-        cost=cost,
-        others={_short(c.params): c.cost.us for c in others},
-        relation=tuple("".join(map(str, kernel.plan.relations)).splitlines()),
-        params={} if kernel.made_from is None else kernel.made_from.to_dict(),
-        schedule=tuple(map(str, kernel.fusion.history)) if kernel.made_from is None else (),
-    )
+__all__ = ["explain_cut", "explain_definition", "explain_on", "explain_other"]
 
 
 def explain_other(
-    route: str, device: str, refusals: tuple[Refusal, ...], missing: tuple[MissingOp, ...] = ()
+    route: str,
+    device: str,
+    refusals: tuple[Refusal, ...],
+    definition: Definition | UnsupportedError,
+    missing: tuple[MissingOp, ...] = (),
 ) -> Explanation:
     """The explanation of a definition that goes to nvFuser or torch."""
-    return Explanation(route, device, None, (), refusals, missing=missing)
+    matmuls = why_none(definition) if isinstance(definition, Definition) else ()
+    return Explanation(route, device, None, (), refusals, missing=missing, matmuls=matmuls)
+
+
+def explain_cut(
+    device: str,
+    chosen: Chosen,
+    call: Sizes,
+    parts: tuple[Part, ...],
+    cutter: Cutter,
+    refusals: tuple[Refusal, ...],
+) -> Explanation:
+    """The explanation of a definition that is cut.
+
+    Args:
+        device: where it runs, or what was planned for.
+        chosen: how it is cut.
+        call: what it was planned for.
+        parts: in the order in which they run.
+        cutter: of the definition.
+        refusals: the ways before this one.
+    """
+    facts, names = list[PartFacts](), list[str]()
+    for part in parts:
+        kernel, copied = None, ""
+        if part.kernel is not None and part.problem is not None:
+            made = explain_kernel(part.kernel, part.problem, device, part.copied)
+            kernel = made.kernel
+            names.append(part.kernel.kernel.name)
+            copied = "; ".join(f"{c.argument} is copied: {c.reason}" for c in part.copied)
+        reads = tuple(n.results[0] for n in part.definition.inputs)
+        ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
+        facts.append(PartFacts(part.runs, reads, part.definition.outputs, ops, kernel, copied))
+    return Explanation(
+        CUT,
+        device,
+        None,
+        (),
+        refusals,
+        nvfuser=_beside(cutter, call),
+        parts=tuple(facts),
+        matmuls=fates(cutter, chosen.cut, names),
+        predicted_us=chosen.cost.us,
+    )
+
+
+def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
+    """What nvFuser's own route takes; None where that cannot be told."""
+    try:
+        return nvfuser_us(cutter.all(Take.NONE).segments, call)
+    except (UnsupportedError, ScheduleError):
+        return None
+
+
+def _planned_parts(chosen: Chosen, call: Sizes) -> tuple[Part, ...]:
+    """The parts of a cut for a device that need not be there; kernels are made, not compiled."""
+    rest, found = NVFUSER if find_spec("nvfuser_direct") else TORCH, list[Part]()
+    for segment in chosen.cut.segments:
+        if segment.matmul:
+            p = call.planned(segment)
+            kernel = compile_fusion(p.fusion, choose_params(p.problem))
+            found.append(Part(WSCHED, segment.definition, kernel, p.problem, p.copied))
+        else:
+            found.append(Part(rest, segment.definition))
+    return tuple(found)
 
 
 def explain_definition(
@@ -130,6 +116,7 @@ def explain_definition(
     device: str,
     problem_of: Callable[[Fusion], Problem],
     params: MatmulParams | None = None,
+    sms: int = H200_SMS,
 ) -> Explanation:
     """The explanation without inputs, for a GPU of compute capability 9.0.
 
@@ -138,6 +125,8 @@ def explain_definition(
         device: how to call the GPU.
         problem_of: the problem to plan for, from the fusion.
         params: a schedule in place of the heuristic's; then there is only wsched's kernel.
+        sms: multiprocessors of the GPU, where the definition is cut. Sizes that it leaves open are
+            then :data:`~wsched.front.cut.sizes.OPEN`.
 
     Raises:
         UnsupportedError: none of the ways takes it.
@@ -158,6 +147,15 @@ def explain_definition(
         return explain_kernel(kernel, problem, device, nvfuser=beside)
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
+    try:
+        cutter = cutter_of(recorded(definition))
+        tensors = cutter.graph.types
+        call = Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+        chosen = choose(cutter, call, may_leave=False)
+        parts = _planned_parts(chosen, call)
+        return explain_cut(device, chosen, call, parts, cutter, tuple(refusals))
+    except (UnsupportedError, ScheduleError) as e:
+        refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, device, refusals)
 
 
@@ -189,6 +187,13 @@ def explain_on(
         if batch_invariant:  # there is no other way then
             raise
         refusals.append(Refusal(WSCHED, str(e)))
+    try:
+        cutter = cutter_of(recorded(definition))
+        chosen, call = chosen_cut(cutter, inputs, gpu)
+        parts = _planned_parts(chosen, call)
+        return explain_cut(str(gpu), chosen, call, parts, cutter, tuple(refusals))
+    except (UnsupportedError, ScheduleError) as e:
+        refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, str(gpu), refusals)
 
 
@@ -209,7 +214,7 @@ def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Ex
     else:
         try:
             rebuild(operations)
-            return explain_other(NVFUSER, device, tuple(refusals), missing)
+            return explain_other(NVFUSER, device, tuple(refusals), operations, missing)
         except UnsupportedError as e:
             refusals.append(Refusal(NVFUSER, str(e)))
     what = "this definition"
@@ -218,7 +223,7 @@ def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Ex
     elif unknown := unknown_ops(operations):
         what = ", ".join(f"fd.ops.{op}" for op in unknown)
     else:
-        return explain_other(TORCH, device, tuple(refusals), missing)
+        return explain_other(TORCH, device, tuple(refusals), operations, missing)
     reasons = "; ".join(f"{r.what}: {r.reason}" for r in refusals)
     hint = ". ".join(filter(None, (reasons, _listed(missing))))
     raise UnsupportedError(what, "what wsched, nvFuser or torch can run", hint)
@@ -227,19 +232,3 @@ def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Ex
 def _listed(missing: tuple[MissingOp, ...]) -> str:
     """Operations that wsched does not have, in one sentence; empty if there is none."""
     return f"wsched has no {'; '.join(map(str, missing))}" if missing else ""
-
-
-def _behind(cost: Cost, best: Cost) -> str:
-    """How much longer a schedule is predicted to take, and what takes it."""
-    ratio = cost.us / best.us
-    return f"predicted {cost.us:.1f} us, {ratio:.2f} of the chosen one's: {cost.worse(best)}"
-
-
-def _short(params: MatmulParams) -> str:
-    """A name that tells the candidates apart."""
-    way = "ping-pong" if params.ping_pong else "cooperative"
-    groups = "" if params.warpgroups == 2 else f", warpgroups {params.warpgroups}"
-    m, n = params.cluster_dims.m, params.cluster_dims.n
-    cluster = f", cluster {m}x{n}" if m * n > 1 else ""
-    parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
-    return f"{way} {params.output_tile}{groups}{cluster}{parts}"

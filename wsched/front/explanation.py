@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from wsched.choose.cost_model import Cost
 from wsched.choose.nvfuser_cost import NvfuserCost
-from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal
+from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Fate, Refusal
 from wsched.importer import MissingOp
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["Choice", "Explanation", "KernelFacts"]
+__all__ = ["Choice", "Explanation", "KernelFacts", "PartFacts"]
 
 NO_PREDICTION = "nothing, the cost model describes only what the heuristic can choose"
 
@@ -86,17 +87,51 @@ class KernelFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PartFacts:
+    """A part of a definition that was cut.
+
+    Args:
+        runs: ``wsched``, ``nvfuser`` or ``torch``.
+        reads: names of what it reads.
+        writes: names of what it makes for others.
+        operations: below ``fd.ops``, in order.
+        kernel: of wsched's.
+        copied: which operands have to be copied for it, and why.
+    """
+
+    runs: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    operations: tuple[str, ...]
+    kernel: KernelFacts | None = None
+    copied: str = ""
+
+    def __str__(self) -> str:
+        counts = Counter(self.operations)
+        ops = ", ".join(op if n == 1 else f"{n} {op}" for op, n in counts.items())
+        text = f"{self.runs}: {', '.join(self.reads)} -> {', '.join(self.writes)}: {ops}"
+        if self.kernel is not None:
+            us = self.kernel.predicted_us
+            time = "" if us is None else f", predicted {us:.1f} us"
+            text += f"\n    {self.kernel.kernel}, {self.kernel.problem}{time}"
+        return f"{text}\n    {self.copied}" if self.copied else text
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Which way a definition goes, and why.
 
     Args:
-        route: ``wsched``, ``nvfuser`` or ``torch``.
+        route: ``wsched``, ``cut``, ``nvfuser`` or ``torch``.
         device: where the inputs are, or the device that was planned for.
         kernel: of the route ``wsched``.
         choices: why the kernel is as it is.
         refusals: the ways and schedules that were not taken, best first.
-        nvfuser: what nvFuser's own route is predicted to take; of the route ``wsched`` only.
+        nvfuser: what nvFuser's own route is predicted to take; of the routes with kernels only.
         missing: the operations that no kernel of wsched's has; of the other routes only.
+        parts: of the route ``cut``, in the order in which they run.
+        matmuls: what became of each; of all routes but ``wsched``.
+        predicted_us: microseconds of all parts; of the route ``cut`` only.
     """
 
     route: str
@@ -106,6 +141,9 @@ class Explanation:
     refusals: tuple[Refusal, ...]
     nvfuser: NvfuserCost | None = None
     missing: tuple[MissingOp, ...] = ()
+    parts: tuple[PartFacts, ...] = ()
+    matmuls: tuple[Fate, ...] = ()
+    predicted_us: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the facts of a kernel stand beside the route, None where there is none."""
@@ -113,18 +151,28 @@ class Explanation:
         if self.nvfuser is not None:
             plain["nvfuser"]["us"] = self.nvfuser.us
         facts = plain.pop("kernel") or dict.fromkeys(KernelFacts.__dataclass_fields__)
+        if self.predicted_us is None:  # a kernel's own stands among its facts
+            del plain["predicted_us"]
         return {"route": plain.pop("route"), "device": plain.pop("device"), **facts, **plain}
 
     def __str__(self) -> str:
         does = {
             WSCHED: "wsched's kernel",
+            CUT: "cut into wsched's kernels and the rest",
             NVFUSER: "nvFuser, because wsched has no kernel for it",
             TORCH: "torch, one operation after the other",
         }
         lines = [] if self.kernel is None else [str(self.kernel)]
         lines.append(f"route on {self.device}: {does[self.route]}")
+        if self.predicted_us is not None:
+            lines.append(f"all parts: predicted {self.predicted_us:.1f} us")
         if self.nvfuser is not None:
             lines.append(f"nvFuser's route: predicted {self.nvfuser}")
+        if self.parts:
+            lines += ["", "parts, in the order in which they run:"]
+            lines += [f"  {at}. {part}" for at, part in enumerate(self.parts, 1)]
+        if self.matmuls:
+            lines += ["", "matmuls:", *(f"  {fate}" for fate in self.matmuls)]
         if self.choices:
             lines += ["", "chosen:"]
             lines += [f"  {c.name} = {c.value}: {c.reason}" for c in self.choices]

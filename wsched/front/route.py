@@ -1,4 +1,4 @@
-"""A way that a definition can go: wsched's kernel, nvFuser, or torch operation by operation."""
+"""A way that a definition can go: wsched's kernels, nvFuser, or torch operation by operation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wsched.choose.copy_cost import Copy
+from wsched.choose.problem import Problem
+from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NVFUSER", "TORCH", "WSCHED", "Refusal", "Route", "Run"]
+__all__ = ["CUT", "NVFUSER", "TORCH", "WSCHED", "Fate", "Part", "Refusal", "Route", "Run"]
 
 Run = Callable[[Any, Sequence[Any]], "list[torch.Tensor]"]
 
-WSCHED, NVFUSER, TORCH = "wsched", "nvfuser", "torch"
+WSCHED, CUT, NVFUSER, TORCH = "wsched", "cut", "nvfuser", "torch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +30,68 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A segment of a definition that was cut.
+
+    Args:
+        runs: ``WSCHED``, ``NVFUSER`` or ``TORCH``.
+        definition: its operations, with the names of the whole.
+        kernel: of wsched's.
+        problem: what that was planned for.
+        copied: operands that have to be copied for it.
+    """
+
+    runs: str
+    definition: Definition
+    kernel: CompiledFusion | None = None
+    problem: Problem | None = None
+    copied: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a matmul.
+
+    Args:
+        line: of the text.
+        op: ``linear`` or ``matmul``.
+        result: its name.
+        kernel: name of the kernel that it is in; empty if it is in none of wsched's.
+        fused: operations that are in the kernel beside it, with their lines.
+        reason: why there is no kernel, or why no more of what follows is in it; may be empty.
+    """
+
+    line: int
+    op: str
+    result: str
+    kernel: str
+    fused: tuple[str, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: {self.result} = fd.ops.{self.op}"
+        if not self.kernel:
+            return f"{where}: no kernel of wsched's: {self.reason}"
+        fused = f" with {', '.join(self.fused)}" if self.fused else ""
+        rest = f"; {self.reason}" if self.reason else ""
+        return f"{where}: {self.kernel}{fused}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """How calls with inputs of one class are run.
 
     Args:
-        name: ``WSCHED``, ``NVFUSER`` or ``TORCH``.
+        name: ``WSCHED``, ``CUT``, ``NVFUSER`` or ``TORCH``.
         run: executes a definition on inputs. It is passed the definition, because a route that
             held it would keep it alive for ever in a cache that is keyed by it.
         kernel: of the route ``WSCHED``.
         refusals: the ways before this one.
+        parts: of the route ``CUT``, in the order in which they run.
     """
 
     name: str
     run: Run
     kernel: CompiledFusion | None = None
     refusals: tuple[Refusal, ...] = ()
+    parts: tuple[Part, ...] = ()

@@ -1,4 +1,4 @@
-"""Which way a definition goes: wsched's kernel, nvFuser, or torch operation by operation.
+"""Which way a definition goes: one kernel of wsched's, several and the rest, nvFuser, or torch.
 
 The ways are tried in this order; each refusal is kept with its reason. nvFuser runs on GPUs only.
 """
@@ -13,8 +13,9 @@ from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
+from wsched.front.cut.route import cut_route
 from wsched.front.problems import problem_of
-from wsched.front.route import NVFUSER, TORCH, WSCHED, Refusal, Route, Run
+from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
 from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 from wsched.run.copies import copies
@@ -53,6 +54,11 @@ def routes(
         refusals.append(Refusal(WSCHED, str(e)))
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
+        try:
+            last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs))
+            refusals.append(Refusal(CUT, str(last)))
+        except (UnsupportedError, ScheduleError) as e:
+            refusals.append(Refusal(CUT, str(e)))
     elif not hasattr(definition, "execute"):
         raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
     for name, make in ((NVFUSER, _nvfuser), (TORCH, _torch)):

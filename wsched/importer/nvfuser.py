@@ -23,7 +23,7 @@ __all__ = ["UnfinishedError", "Version", "definition_of", "is_live", "refuse_unf
 _TENSOR = re.compile(r"T(\d+)_")
 _SCALAR_NAME = re.compile(r"[a-z]+(\d+)$")
 _SERIAL = re.compile(r"\S?S\d+\{")
-_LITERAL = re.compile(r"(?:double|float)\((.*)\)$")
+_LITERAL = re.compile(r"(?:double|float|__bfloat|__half)\((.*)\)$")
 
 # nvFuser prints six significant digits, so a printed scalar is within half a unit of the sixth.
 _PRINTED_DIGITS = 1e-5

@@ -19,7 +19,7 @@ from tests.doors.dropin.recorder import Recorder
 from wsched.doors.dropin import decide, execute
 from wsched.doors.dropin.execute import in_front_of
 from wsched.doors.fallback import interpret
-from wsched.front import api
+from wsched.front import kernels
 from wsched.importer import definition_of
 from wsched.program.lifetimes import last_uses
 
@@ -181,7 +181,7 @@ def test_definitions_of_an_lru_cache_share_what_is_known(
 def test_a_definition_made_again_is_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = inputs_of("linear")
     built(BUILDERS["linear"]).execute(inputs)
-    monkeypatch.setattr(decide, "cut", None)
+    monkeypatch.setattr(decide, "Cutter", None)
     monkeypatch.setattr(execute, "decide", None)
     built(BUILDERS["linear"]).execute(inputs)
 
@@ -230,7 +230,7 @@ def test_a_kernel_that_refuses_leaves_the_call_to_nvfuser(
     def refusing(*args: Any) -> None:
         raise error
 
-    monkeypatch.setattr(api, "compile", refusing)
+    monkeypatch.setattr(kernels, "compile", refusing)
     fd, inputs = built(BUILDERS["linear"]), inputs_of("linear")
     assert torch.equal(fd.execute(inputs)[0], wanted(fd, inputs)[0])
     fd.execute(inputs)
@@ -257,7 +257,7 @@ def test_a_defect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any) -> None:
         raise InternalError("a pass", "something")
 
-    monkeypatch.setattr(api, "compile", broken)
+    monkeypatch.setattr(kernels, "compile", broken)
     with pytest.raises(InternalError):
         built(BUILDERS["linear"]).execute(inputs_of("linear"))
 

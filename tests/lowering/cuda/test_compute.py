@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from lowering.cuda.compute import descriptor_words
@@ -15,6 +16,7 @@ from lowering.kernel.descriptor import leading_bytes, tile_byte, wgmma_descripto
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
+from lowering.machine import run_kernel
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""
@@ -94,7 +96,7 @@ def test_functions_of_mn_major_operands() -> None:
     assert text.count("  wgmma_m64n96k16_f32_f16_trans_a_trans_b(") == 2
     assert '" %48, %49, p, 1, 1, 1, 1;' in text
     for a, b in ((True, False), (False, True)):
-        function = wgmma_function(WgmmaForm(16, DType.F16, a, b))
+        function = wgmma_function(WgmmaForm(16, DType.F16, DType.F16, trans_a=a, trans_b=b))
         assert f'" %8, %9, p, 1, 1, {int(a)}, {int(b)};' in function
         assert f"wgmma_m64n16k16_f32_f16_trans_{'a' if a else 'b'}(" in function
 
@@ -114,10 +116,84 @@ def test_mn_major_operands_that_are_rejected(old: str, new: str, why: str) -> No
 
 
 def test_wgmma_function() -> None:
-    text = wgmma_function(WgmmaForm(16, DType.BF16))
+    text = wgmma_function(WgmmaForm(16, DType.BF16, DType.BF16))
     assert "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16" in text
     assert '" {%0, %1, %2, %3, %4, %5, %6, %7},"' in text
     assert '" %8, %9, p, 1, 1, 0, 0;' in text and "setp.ne.b32 p, %10, 0" in text
+
+
+@pytest.mark.parametrize(
+    ("types", "registers", "name", "instruction", "operands"),
+    [
+        ((DType.F16, DType.F16, DType.F16), False, "k16_f16_f16", "k16.f16.f16.f16",
+         "unsigned* d, u64 a, 4, 4, 5, p, 1, 1, 0, 0"),
+        ((DType.BF16, DType.BF16, DType.F32), True, "k16_f32_bf16_reg_a", "k16.f32.bf16.bf16",
+         "float* d, const unsigned* a, 8, {8, 9, 10, 11}, 12, p, 1, 1, 0"),
+        ((DType.TF32, DType.TF32, DType.F32), True, "k8_f32_tf32_reg_a", "k8.f32.tf32.tf32",
+         "float* d, const unsigned* a, 8, {8, 9, 10, 11}, 12, p, 1, 1"),
+        ((DType.E4M3, DType.E5M2, DType.F32), False, "k32_f32_e4m3_e5m2", "k32.f32.e4m3.e5m2",
+         "float* d, u64 a, 8, 8, 9, p, 1, 1"),
+        ((DType.U8, DType.S8, DType.S32), False, "k32_s32_u8_s8", "k32.s32.u8.s8",
+         "int* d, u64 a, 8, 8, 9, p"),
+    ],
+)  # fmt: skip
+def test_functions_of_other_types(
+    types: tuple[DType, DType, DType], registers: bool, name: str, instruction: str, operands: str
+) -> None:
+    """C++ types, number of accumulators, A, B, scale-d and the immediates that the types have."""
+    text = wgmma_function(WgmmaForm(16, *types, registers=registers))
+    assert f"wgmma_m64n16{name}(" in text and f'.m64n16{instruction}"' in text
+    d, a, count, *rest = operands.split(", ")
+    assert f"{d}, {a}, u64 b, int scale_d)" in text and f"(d[{int(count) - 1}])" in text
+    assert (
+        f"(d[{count}])" not in text and f'"+{"f" if types[2] is DType.F32 else "r"}"(d[0])' in text
+    )
+    tail = re.search(r'" ([^"]*), p(.*);\\n}"', text)
+    assert tail is not None
+    assert f"{tail[1]}, p{tail[2]}".replace("%", "") == ", ".join(rest)
+
+
+def test_no_such_instruction() -> None:
+    with pytest.raises(InternalError) as e:
+        wgmma_function(WgmmaForm(16, DType.BF16, DType.BF16, DType.F16))
+    name = "wgmma.mma_async.sync.aligned.m64n16k16.f16.bf16.bf16"
+    assert e.value.why == f"no instruction {name}"
+
+
+INTEGERS = """
+kernel k threads 128 cluster 1 grid 1 {
+  global out: f32[64, 32]
+  shared F: s32[1][64x32] swizzle 128 at 0
+  a: frag<s32, 64x32> = frag.fill -7.0
+  st.shared F[0, 0, 0], a
+  b: frag<s32, 64x32> = ld.shared F[0, 0, 0]
+  c: frag<f32, 64x32> = frag.cast b
+  d: frag<bf16, 64x32> = frag.cast b
+  e: frag<f32, 64x32> = frag.pointwise mul, b, c
+  f: frag<f32, 64x32> = frag.pointwise add, d, e
+  frag.store_global out[0, 0], f
+}
+"""
+
+
+def test_integers_in_registers() -> None:
+    k = parse_kernel(INTEGERS)
+    assert verify(k) == []
+    text = emit_kernel(k)
+    for line in (
+        "a[r] = -7;", "pin_words(a);", "c[2 * r] = __int2float_rn(b[2 * r]);",
+        "d[r] = ptx::cvt_bf16x2(__int2float_rn(b[2 * r]), __int2float_rn(b[2 * r + 1]));",
+        "e[4 * r] = __int2float_rn(b[4 * r]) * c[4 * r];",
+    ):  # fmt: skip
+        assert line in text
+    assert text.count("    st_shared_v2_s32(") == text.count("    ld_shared_v2_s32(") == 2
+    assert read_resources(compile_cubin(emit_cuda(k)), "k").clean
+
+
+def test_integers_in_registers_on_the_machine() -> None:
+    out = np.zeros((64, 32), np.float32)
+    run_kernel(parse_kernel(INTEGERS), {"out": out}, {}, 1)
+    assert (out == 42).all()
 
 
 def test_conversions_between_all_types() -> None:
@@ -181,7 +257,7 @@ def test_operands_of_different_types_are_rejected() -> None:
     )
     with pytest.raises(InternalError) as e:
         emit_kernel(k)
-    assert e.value.why == "wgmma of f16 and bf16"
+    assert e.value.why == "no wgmma multiplies f16 by bf16 into f32"
 
 
 REGISTER_A = """

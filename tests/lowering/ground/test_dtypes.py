@@ -8,11 +8,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowering.cuda.elements import moved, pack, register_type, unpack
+from lowering.cuda.elements import moved, pack, register_type, value
 from lowering.ground.dtypes import STORED, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.types import FragmentType
-from lowering.machine.fragment import from_float32, held_type, to_float32
+from lowering.machine.fragment import (
+    add_products,
+    from_float32,
+    held_type,
+    operand_values,
+    to_float32,
+)
 from wsched.fusion import DataType
 
 C_BYTES = {
@@ -92,16 +98,24 @@ def test_names_in_cuda(dtype: DType, register: str, move: str) -> None:
 
 
 def test_registers_of_integers_and_small_floats() -> None:
-    assert [register_type(d) for d in (DType.S32, DType.E4M3)] == ["int", "unsigned"]
+    assert [register_type(d) for d in (DType.S32, DType.E4M3, DType.TF32)] == [
+        "int", "unsigned", "unsigned",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("convert", [pack, unpack])
-def test_no_conversion_in_cuda(convert: object) -> None:
+def test_values_in_cuda() -> None:
+    assert [value(d, "r") for d in (DType.F32, DType.S32)] == ["r", "__int2float_rn(r)"]
+    assert value(DType.F16, "r", 1) == "ptx::cvt_f32_f16<1>(r)"
+
+
+def test_no_conversion_in_cuda() -> None:
     with pytest.raises(UnsupportedError) as error:
-        convert(DType.E4M3)  # type: ignore[operator]
-    assert str(error.value) == (
-        "arithmetic on e4m3 in CUDA is not supported; supported: bf16, f16, f32"
-    )
+        pack(DType.E4M3)
+    known = "arithmetic on e4m3 in CUDA is not supported; supported: bf16, f16, f32"
+    assert str(error.value) == known
+    with pytest.raises(UnsupportedError) as error:
+        value(DType.E4M3, "r")
+    assert str(error.value) == f"{known}, s32"
 
 
 def test_no_moves_in_cuda() -> None:
@@ -118,10 +132,40 @@ def test_what_the_machine_holds() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("convert", [to_float32, from_float32])
-def test_no_arithmetic_on_the_machine(convert: object) -> None:
+def test_no_arithmetic_on_the_machine() -> None:
+    known = "arithmetic on e4m3 on the machine is not supported; supported: bf16, f16, f32"
     with pytest.raises(UnsupportedError) as error:
-        convert(np.zeros(1, np.float32), DType.S32)  # type: ignore[operator]
-    assert str(error.value) == (
-        "arithmetic on s32 on the machine is not supported; supported: bf16, f16, f32"
-    )
+        from_float32(np.zeros(1, np.float32), DType.E4M3)
+    assert str(error.value) == known
+    with pytest.raises(UnsupportedError) as error:
+        to_float32(np.zeros(1, np.uint8), DType.E4M3)
+    assert str(error.value) == f"{known}, s32"
+
+
+def test_integers_are_rounded_as_fp32() -> None:
+    found = to_float32(np.array([2**24 + 1, 2**24 + 3, -7], np.int32), DType.S32)
+    assert found.tolist() == [2**24, 2**24 + 4, -7]
+
+
+def test_what_the_tensor_core_reads() -> None:
+    """Of tf32 10 bits of the mantissa, cut off; of the others all."""
+    tf32 = np.array([1 + 2**-10, 1 + 2**-10 + 2**-11, -(2 - 2**-23)], np.float32)
+    found = operand_values(tf32, DType.TF32)
+    assert found.tolist() == [1 + 2**-10, 1 + 2**-10, -(2 - 2**-10)]
+    for dtype, bits, number in (
+        (DType.E4M3, 0x7E, 448.0), (DType.E5M2, 0x7B, 57344.0), (DType.S8, 0x80, -128.0),
+        (DType.U8, 0x80, 128.0), (DType.F16, 0x3C01, 1 + 2**-10), (DType.BF16, 0x3F81, 1 + 2**-7),
+    ):  # fmt: skip
+        assert operand_values(np.array([bits], dtype.raw), dtype).tolist() == [number]
+
+
+def test_how_accumulators_add() -> None:
+    """s32 wraps, f16 rounds to nearest even and overflows, and without a sum before all begin."""
+    ends = np.array([2**31 - 1], np.int32)
+    assert add_products(ends, np.array([2.0], np.float32), DType.S32).tolist() == [-(2**31) + 1]
+    assert add_products(None, np.array([-3.0], np.float32), DType.S32).tolist() == [-3]
+    for before, product, after in ((2048, 1, 2048), (2048, 3, 2052), (65504, 16, np.inf)):
+        held = np.array([before], np.float16).view(np.uint16)
+        found = add_products(held, np.array([product], np.float32), DType.F16)
+        assert found.view(np.float16).tolist() == [after]
+    assert add_products(ends.astype(np.float32), np.float32([1]), DType.F32).tolist() == [2**31]

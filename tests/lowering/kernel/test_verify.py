@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -177,7 +178,8 @@ def test_operands_of_wgmma_fit_their_buffers() -> None:
 
 
 def test_mn_major_operands_have_16_bits() -> None:
-    assert verify(parse_kernel(TILE.replace("B: bf16", "B: f32"))) == [
-        "B of f32 is MN-major, which wgmma takes of 16 bits only, in: "
-        "acc: frag<f32, 64x96, async> = wgmma zero, A[0, 0, 0], B[0, 0, 0], trans_b=true"
+    where = "acc: frag<f32, 64x96, async> = wgmma zero, A[0, 0, 0], B[0, 0, 0], trans_b=true"
+    text = re.sub("(A|B): bf16", r"\1: e4m3", TILE)
+    assert verify(parse_kernel(text)) == [
+        f"B of e4m3 is MN-major, which wgmma takes of 16 bits only, in: {where}"
     ]

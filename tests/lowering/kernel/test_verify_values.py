@@ -119,10 +119,14 @@ def test_well_formed() -> None:
         (LOAD, "y: frag<f32, 64x1> = frag.load_global scale[0, 0]",
          "frag.load_global under elect"),
         (KEPT, "nan: frag<f32, 64x64> = frag.fill 0.0", "nan reads as a number"),
+        (KEPT, "y: frag<s32, 64x64> = frag.fill 0.5", "0.5 is no s32"),
+        (KEPT, "y: frag<s32, 64x64> = frag.fill 2147483648.0", "2147483648.0 is no s32"),
+        (KEPT, "y: frag<s32, 64x64> = frag.fill inf", "inf is no s32"),
         (KEPT, "y: frag<f32, 64x64, async> = wgmma x, old, A_s[0, 0, 0]",
          "old is frag<bf16, 64x64>, A in registers is frag<bf16, 64x16>"),
         (KEPT, "p: frag<f16, 64x16> = frag.fill 0.0\n"
-         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]", "p is f16, A_s holds bf16"),
+         "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]",
+         "no wgmma multiplies f16 by bf16 into f32"),
         (KEPT, "p: frag<e4m3, 64x32> = frag.fill 0.0\n"
          "y: frag<f32, 64x64, async> = wgmma x, p, A_s[0, 0, 0]",
          "p is frag<e4m3, 64x32>, A in registers is frag<e4m3, 64x32, span 4>"),

@@ -136,7 +136,7 @@ def test_invalidated_while_a_warp_waits() -> None:
     [
         (
             "y: frag<f32, 64x12, async> = wgmma w, s[0, 0, 0], s[0, 0, 0]",
-            "no wgmma has accumulators frag<f32, 64x12>",
+            "N of a wgmma of bf16 by bf16 is a multiple of 8 from 8 to 256, not 12",
         ),
         (
             "y: frag<f32, 64x24, async> = wgmma x, s[0, 0, 0], s[0, 0, 0]",
@@ -144,7 +144,7 @@ def test_invalidated_while_a_warp_waits() -> None:
         ),
         (
             "y: frag<f32, 64x32, async> = wgmma x, f[0, 0, 0], f[0, 0, 0]",
-            "no wgmma for operands of f32 and f32",
+            "no wgmma multiplies f32 by f32 into f32",
         ),
     ],
 )

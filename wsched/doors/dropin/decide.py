@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
-from wsched.doors.dropin.graph import MATMULS, Graph
-from wsched.doors.dropin.predict import Call, SegmentsCost, nvfuser_us, segments_us
-from wsched.doors.dropin.program import Run
-from wsched.doors.dropin.segments import Epilogues, Segment, cut
-from wsched.doors.dropin.tensors import TensorType, bind_extents, tensor_types
+from wsched.front.cut.choose import choose
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.graph import MATMULS
+from wsched.front.cut.predict import Call, SegmentsCost, nvfuser_us
+from wsched.front.cut.program import Run
+from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.sizes import bind_extents
 from wsched.importer import Definition, definition_of, refuse_unfinished
 
 if TYPE_CHECKING:
@@ -94,9 +96,7 @@ class Known:
         reason: why wsched never takes it; empty if it may.
         names: of its inputs.
         outputs: names of its results.
-        types: of its tensors.
-        cuts: ways to cut it, which the prediction chooses from.
-        bare: the cut that nvFuser itself makes.
+        cutter: the ways to cut it, which the prediction chooses from; None with a reason.
         sized: positions of the inputs that are operands of matmuls, whose shapes decide.
         left: those shapes, where nvFuser runs it all.
         plans: how classes of inputs run that wsched takes, by :func:`wsched.run.host.class_key`.
@@ -104,9 +104,7 @@ class Known:
 
     reason: str
     definition: Definition = field(default_factory=partial(Definition, (), ()))
-    types: dict[str, TensorType] = field(default_factory=dict)
-    cuts: tuple[tuple[Segment, ...], ...] = ()
-    bare: tuple[Segment, ...] = ()
+    cutter: Cutter | None = None
     sized: tuple[int, ...] = ()
     left: set[tuple[Any, ...]] = field(default_factory=set)
     plans: dict[Any, Run] = field(default_factory=dict)
@@ -132,32 +130,32 @@ def known_of(fd: Any) -> Known:
         text = repr(fd)
         if not any(f"fd.ops.{op}(" in text for op in MATMULS):
             return Known("no linear or matmul")
-        definition, types = definition_of(fd), tensor_types(fd.fusion)
+        definition = definition_of(fd)
     except (RuntimeError, InternalError, UnsupportedError, TypeError) as e:
         return Known((str(e) or type(e).__name__).splitlines()[0])
     with _reading:
         found = _known.get(definition)
         if found is None:
-            found = _read(definition, types)
+            found = _read(definition)
             if len(_known) >= _DEFINITIONS:
                 _known.pop(next(iter(_known)))
             _known[definition] = found
     return found
 
 
-def _read(definition: Definition, types: dict[str, TensorType]) -> Known:
+def _read(definition: Definition) -> Known:
     try:
-        cuts = dict.fromkeys(cut(definition, types, e) for e in Epilogues)
-        bare = cut(definition, types, Epilogues.NONE)
+        cutter = Cutter(definition)
+        cutter.all(Take.NONE)
     except UnsupportedError as e:
         return Known(str(e))
-    graph = Graph(definition, types)
+    graph = cutter.graph
     given = [graph.home[n.results[0]] for n in definition.inputs]
     operands = graph.reached(
         j for i in graph.matmuls for j in graph.operands(i) if j in graph.free or graph.is_given(j)
     )
     sized = tuple(at for at, i in enumerate(given) if i in operands)
-    return Known("", definition, types, tuple(cuts), bare, sized)
+    return Known("", definition, cutter, sized)
 
 
 def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:
@@ -180,26 +178,27 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
     Raises:
         InputError: the inputs do not fit the definition.
     """
-    if known.reason:
+    if known.reason or known.cutter is None:
         return Decision(known.reason)
     for variable, words in zip(("NVFUSER_ENABLE", "NVFUSER_DISABLE"), _OWN_MATMULS, strict=True):
         asked = os.environ.get(variable, "")
         if any(word in asked for word in words):
             return Decision(f"{variable}={asked} asks for nvFuser's own matmuls")
+    cutter, tensors = known.cutter, known.cutter.graph.types
     try:
-        sizes = bind_extents(known.definition, known.types, inputs)
+        sizes = bind_extents(known.definition, tensors, inputs)
         if 0 in sizes.values():
             return Decision("a dimension of size 0")
-        device = _device(inputs)
-        call = Call(known.types, sizes, dict(zip(known.names, inputs, strict=True)), device)
-        nvfuser = nvfuser_us(known.bare, call)
-        costs = [(segments_us(c, call), c) for c in known.cuts]
+        given = dict(zip(known.names, inputs, strict=True))
+        call = Call(tensors, sizes, given=given, device=_device(inputs))
+        nvfuser = nvfuser_us(cutter.all(Take.NONE).segments, call)
+        best = choose(cutter, call, may_leave=True)
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e))
-    cost, best = min(costs, key=lambda x: (x[0].us, x[0].gpu_us))
+    cost, segments = best.cost, best.cut.segments
     if cost.us > GAIN * nvfuser.us or cost.gpu_us > nvfuser.gpu_us:
         return Decision("predicted to be no faster by wsched", cost=cost, nvfuser=nvfuser)
-    return Decision("", best, cost, nvfuser)
+    return Decision("", segments, cost, nvfuser)
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:

@@ -7,15 +7,19 @@ operands; what it takes, the class of the inputs. All else has been decided befo
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.doors.dropin.decide import Known, decide, known_of
-from wsched.doors.dropin.program import Execute, run_of
+from wsched.doors.dropin.decide import Decision, Known, decide, known_of
+from wsched.doors.fallback import execute as call_nvfuser
+from wsched.doors.fallback import rebuild
+from wsched.front.cut.program import Run, make
+from wsched.front.cut.segments import Segment
 from wsched.importer import UnfinishedError
+from wsched.program.prepare import Function
 from wsched.run.host import class_key
 from wsched.run.input_error import InputError
 
@@ -35,6 +39,9 @@ _REFUSALS = (UnsupportedError, ScheduleError, InputError)
 
 _BOTH = (list, tuple)
 """Kinds of inputs. nvFuser takes any iterable, but some can be gone through only once."""
+
+Execute = Callable[..., "list[torch.Tensor]"]
+"""``FusionDefinition.execute`` of nvFuser, as it was before anybody replaced it."""
 
 _lock = threading.Lock()
 _by_fec: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
@@ -120,14 +127,7 @@ def _decided(
         decision = decide(known, inputs)
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = run_of(
-            known.names,
-            known.types,
-            decision.segments,
-            known.definition.outputs,
-            inputs,
-            original,
-        )
+        run = _run_of(original, known, decision, inputs)
         results = run(inputs, key)
     except (UnsupportedError, ScheduleError):
         with _lock:
@@ -140,6 +140,18 @@ def _decided(
             known.plans.pop(next(iter(known.plans)))
         known.plans[key] = run
     return results
+
+
+def _run_of(original: Execute, known: Known, decision: Decision, inputs: Sequence[Any]) -> Run:
+    """How a decision runs; nvFuser's own function runs what is not wsched's."""
+
+    def rest(segment: Segment) -> Function:
+        fd = rebuild(segment.definition)
+        return lambda values: call_nvfuser(fd, values, original)
+
+    assert known.cutter is not None
+    tensors = known.cutter.graph.types
+    return make(known.definition, tensors, decision.segments, inputs, rest).run
 
 
 def _first(

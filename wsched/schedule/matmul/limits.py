@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target import ptx
-from lowering.target.target import MmaFamily, Target
+from lowering.target.mma import MmaFamily
+from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion
 from wsched.schedule.matmul.demands import Demands
@@ -257,7 +259,7 @@ def _mma_reasons(params: MatmulParams, mma: MmaFamily) -> Reasons:
     reasons: Reasons = []
     if (macro.m, macro.k) != (mma.m, mma.k_bytes // 2):
         reasons.append(f"{macro}: wgmma of 16-bit operands is m64 and k16")
-    if macro.n not in mma.n:
+    if mma.problem(DType.BF16, DType.BF16, DType.F32, macro.n):
         reasons.append(f"{macro}: wgmma's n is a multiple of 8 from 8 to 256")
     if warp.m % mma.m:
         reasons.append(f"the warp tile's m {warp.m} is no multiple of wgmma's {mma.m}")

@@ -10,15 +10,19 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
 from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, matrix, torch
-from wsched.doors.dropin.segments import Epilogues, Segment, cut
-from wsched.doors.dropin.tensors import tensor_types
 from wsched.doors.fallback import interpret, rebuild
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter, Segment
 from wsched.importer import definition_of
 
+WAYS = (Take.ALL, Take.NARROW, Take.NONE)
 
-def segments(build: Callable[[Any], None], epilogues: Epilogues) -> tuple[Segment, ...]:
-    fd = built(build)
-    return cut(definition_of(fd), tensor_types(fd.fusion), epilogues)
+
+WAYS = (Take.ALL, Take.NARROW, Take.NONE)
+
+
+def segments(build: Callable[[Any], None], take: Take) -> tuple[Segment, ...]:
+    return Cutter(definition_of(built(build))).all(take).segments
 
 
 def shown(found: tuple[Segment, ...]) -> str:
@@ -30,14 +34,14 @@ def shown(found: tuple[Segment, ...]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("epilogues", Epilogues, ids=lambda e: e.name)
+@pytest.mark.parametrize("take", WAYS, ids=lambda e: e.name)
 @pytest.mark.parametrize("name", BUILDERS)
-def test_cuts(name: str, epilogues: Epilogues, golden: Golden) -> None:
-    assert shown(segments(BUILDERS[name], epilogues)) == golden
+def test_cuts(name: str, take: Take, golden: Golden) -> None:
+    assert shown(segments(BUILDERS[name], take)) == golden
 
 
 def test_what_a_segment_makes_is_declared_by_its_reader() -> None:
-    found = segments(BUILDERS["normed"], Epilogues.NONE)
+    found = segments(BUILDERS["normed"], Take.NONE)
     declared = found[1].definition.node("tv2")
     assert declared is not None and declared.kwargs[:2] == (
         ("shape", (-1, -1)),
@@ -45,10 +49,10 @@ def test_what_a_segment_makes_is_declared_by_its_reader() -> None:
     )
 
 
-@pytest.mark.parametrize("epilogues", Epilogues, ids=lambda e: e.name)
+@pytest.mark.parametrize("take", WAYS, ids=lambda e: e.name)
 @pytest.mark.parametrize("name", BUILDERS)
-def test_segments_are_definitions_of_nvfuser(name: str, epilogues: Epilogues) -> None:
-    for segment in segments(BUILDERS[name], epilogues):
+def test_segments_are_definitions_of_nvfuser(name: str, take: Take) -> None:
+    for segment in segments(BUILDERS[name], take):
         made = rebuild(segment.definition)
         assert len(made.fusion.outputs()) == len(segment.outputs)
         assert [n.op for n in definition_of(made).nodes if n.op == "linear"] == [
@@ -64,13 +68,13 @@ def test_segments_one_after_the_other_are_the_whole() -> None:
         fd = built(build)
         whole = definition_of(fd)
         wanted = interpret(whole, inputs)
-        for epilogues in Epilogues:
+        for take in WAYS:
             values = dict(zip((n.results[0] for n in whole.inputs), inputs, strict=True))
-            for s in cut(whole, tensor_types(fd.fusion), epilogues):
+            for s in Cutter(whole).all(take).segments:
                 results = interpret(s.definition, [values[n] for n in s.inputs])
                 values |= dict(zip(s.outputs, results, strict=True))
             for n, w in zip(whole.outputs, wanted, strict=True):
-                assert torch.equal(values[n], w), (name, epilogues, n)
+                assert torch.equal(values[n], w), (name, take, n)
 
 
 def test_of_an_epilogue_as_much_as_there_is_a_kernel_for() -> None:
@@ -81,7 +85,7 @@ def test_of_an_epilogue_as_much_as_there_is_a_kernel_for() -> None:
         y = fd.ops.cast(fd.ops.relu(fd.ops.linear(x, matrix(fd))), dtype=F32)
         fd.add_output(fd.ops.mul(y, x))
 
-    assert shown(segments(build, Epilogues.ALL)).splitlines() == [
+    assert shown(segments(build, Take.ALL)).splitlines() == [
         "wsched: tv0, tv1 -> tv3: linear relu",
         "nvFuser: tv0, tv3 -> tv6: cast cast mul",
     ]
@@ -92,9 +96,9 @@ def test_of_an_epilogue_as_much_as_there_is_a_kernel_for() -> None:
 
 def refusal(build: Callable[[Any], None]) -> str:
     texts = set()
-    for epilogues in Epilogues:
+    for take in WAYS:
         with pytest.raises(UnsupportedError) as caught:
-            segments(build, epilogues)
+            segments(build, take)
         texts.add(str(caught.value))
     (text,) = texts
     return text
@@ -111,15 +115,46 @@ def test_no_matmul_of_ours() -> None:
 
 
 def test_a_result_that_is_permuted() -> None:
-    """nvFuser makes it a view of the product; its strides are another matrix' than ours."""
+    """nvFuser makes it a view of the product; it makes one of ours as well."""
 
     def build(fd: Any) -> None:
         fd.add_output(fd.ops.permute(fd.ops.linear(matrix(fd), matrix(fd)), [1, 0]))
 
+    assert shown(segments(build, Take.ALL)).splitlines() == [
+        "wsched: tv0, tv1 -> tv2: linear",
+        "nvFuser: tv2 -> tv3: permute",
+    ]
+
+
+def test_a_result_that_is_permuted_and_computed_with() -> None:
+    """nvFuser finds its order in memory from all inputs of the fusion."""
+
+    def build(fd: Any) -> None:
+        y = fd.ops.permute(fd.ops.linear(matrix(fd), matrix(fd)), [1, 0])
+        fd.add_output(fd.ops.relu(y))
+
     assert refusal(build) == (
-        "fd.ops.permute of a result is not supported; supported: of operands; stride_order of an "
-        "output"
+        "a result that is computed after fd.ops.permute is not supported; supported: pointwise "
+        "operations and reductions after the last matmul, then views"
     )
+
+
+def test_what_is_moved_between_matmuls_is_put_into_rows() -> None:
+    def build(fd: Any) -> None:
+        h = fd.ops.linear(matrix(fd), matrix(fd))
+        t = fd.ops.cast(fd.ops.neg(fd.ops.permute(h, [1, 0])), dtype=BF16)
+        fd.add_output(fd.ops.linear(t, matrix(fd)))
+
+    first, rest, last = segments(build, Take.ALL)
+    assert shown((first, rest, last)).splitlines() == [
+        "wsched: tv0, tv1 -> tv2: linear",
+        "nvFuser: tv2 -> tv6: permute cast neg cast stride_order",
+        "wsched: tv7, tv6 -> tv8: linear",
+    ]
+    x = torch.randn(4, 6).bfloat16()
+    (made,) = interpret(rest.definition, [x])
+    assert made.is_contiguous() and torch.equal(made, -x.T)
+    rebuild(rest.definition)
 
 
 def test_an_input_as_output() -> None:
@@ -173,7 +208,7 @@ def test_an_operand_by_columns_alone() -> None:
         w = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=BF16, stride_order=[0, 1])
         fd.add_output(fd.ops.relu(fd.ops.linear(matrix(fd), w)))
 
-    assert [s.matmul for s in segments(build, Epilogues.ALL)] == [True]
+    assert [s.matmul for s in segments(build, Take.ALL)] == [True]
 
 
 def test_an_operation_that_nvfuser_may_not_run_apart() -> None:
@@ -182,7 +217,8 @@ def test_an_operation_that_nvfuser_may_not_run_apart() -> None:
         fd.add_output(fd.ops.cumsum(fd.ops.cast(y, dtype=F32), 1))
 
     assert refusal(build) == (
-        "fd.ops.cumsum beside a matmul is not supported; supported: pointwise and reductions"
+        "a result that is computed after fd.ops.cumsum is not supported; supported: pointwise "
+        "operations and reductions after the last matmul, then views"
     )
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lowering.ground.errors import UnsupportedError
 from tests.doors.dropin.definitions import BF16, F32, built, matrix, torch
-from wsched.doors.dropin.segments import Epilogues, cut
-from wsched.doors.dropin.tensors import tensor_types
 from wsched.doors.fallback import interpret
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter
 from wsched.importer import build_fusion, definition_of
 
 N = 8
@@ -59,12 +59,12 @@ def write(fd: Any, steps: Steps, outputs: Sequence[int]) -> None:
 @given(steps_of, st.lists(st.integers(0, 30), max_size=2), st.integers(0, 1000))
 def test_the_segments_are_the_whole(steps: Steps, outputs: list[int], seed: int) -> None:
     fd = built(lambda fd: write(fd, steps, outputs))
-    whole, types = definition_of(fd), tensor_types(fd.fusion)
+    whole = definition_of(fd)
     generator = torch.Generator().manual_seed(seed)
     inputs = [torch.randint(-1, 2, (N, N), generator=generator).bfloat16() for _ in whole.inputs]
-    for epilogues in Epilogues:
+    for take in (Take.ALL, Take.NARROW, Take.NONE):
         try:
-            segments = cut(whole, types, epilogues)
+            segments = Cutter(whole).all(take).segments
         except UnsupportedError:
             continue
         values = dict(zip((n.results[0] for n in whole.inputs), inputs, strict=True))
@@ -79,18 +79,18 @@ def test_the_segments_are_the_whole(steps: Steps, outputs: list[int], seed: int)
 
 def test_nvfuser_between_two_matmuls() -> None:
     fd = built(lambda fd: write(fd, [("linear", 0, 1), ("rows", 3, 0), ("linear", 4, 2)], []))
-    whole, types = definition_of(fd), tensor_types(fd.fusion)
-    assert [s.matmul for s in cut(whole, types, Epilogues.ALL)] == [True, False, True]
+    whole = definition_of(fd)
+    assert [s.matmul for s in Cutter(whole).all(Take.ALL).segments] == [True, False, True]
 
 
-@pytest.mark.parametrize("epilogues", Epilogues)
-def test_a_value_that_two_matmuls_need(epilogues: Epilogues) -> None:
+@pytest.mark.parametrize("take", [Take.ALL, Take.NARROW, Take.NONE])
+def test_a_value_that_two_matmuls_need(take: Take) -> None:
     """It stands before both, whichever of them comes first."""
     steps = [("rows", 0, 0), ("linear", 3, 1), ("linear", 3, 2), ("add", 4, 5)]
     fd = built(lambda fd: write(fd, steps, [0]))
-    found = cut(definition_of(fd), tensor_types(fd.fusion), epilogues)
+    found = Cutter(definition_of(fd)).all(take).segments
     made = [set(s.outputs) for s in found]
-    assert found[0].matmul is False and len(found) == 3 + (epilogues is Epilogues.NONE)
+    assert found[0].matmul is False and len(found) == 3 + (take is Take.NONE)
     for k, s in enumerate(found):
         later = set().union(*made[k:])
         assert not later & set(s.inputs)

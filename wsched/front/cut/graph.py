@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
-from wsched.doors.dropin.tensors import TensorType
+from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.shapes import SHAPES
+from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
 from wsched.importer.ops import arity_of
@@ -19,15 +21,24 @@ MATMULS = ("linear", "matmul")
 _CHEAP = frozenset(("cast", "broadcast", "broadcast_in_dim", "squeeze", "size", "shape"))
 """Of inputs: what each segment that needs it does for itself."""
 
+_SPREADS = frozenset(("broadcast", "broadcast_in_dim", "expand"))
+"""Of anything: likewise, because what they make is larger than what they read."""
+
 _LAYOUT = frozenset(("permute", "stride_order"))
 
-_KEEPS_ORDER = _CHEAP | {
-    "max", "min", "prod", "stride_order", "sum", "var", "var_mean", "welford", "atan2", "cos",
-    "fmod", "mod", "remainder", "sin", "tan",
-}  # fmt: skip
-"""Beside pointwise ones: what nvFuser may run in a segment of its own, because results lie in
-memory as they would without the cut: no operation that moves dimensions, takes slices (its result
-shares memory with its operand) or draws random numbers (whose seeds are the fusion's)."""
+_VIEWS = frozenset(("expand", "permute", "reshape", "slice", "squeeze", "stride_order"))
+"""What nvFuser makes a view of its operand where it is a result."""
+
+_KEEPS_ORDER = frozenset((
+    *_CHEAP, *_SPREADS, "full", "max", "min", "prod", "sum", "var", "var_mean", "welford",
+))  # fmt: skip
+"""Beside pointwise ones: what leaves a result in the order in memory that it would have uncut."""
+
+_MOVES = frozenset(("cat", "pad", "permute", "reshape", "select", "slice", "stride_order"))
+"""After these a tensor may lie otherwise than row by row."""
+
+_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_bwd", "sdpfa_fwd", "uniform"))
+"""Draws of one generator: cut, they would be other numbers."""
 
 
 def is_elementwise(node: Node) -> bool:
@@ -46,7 +57,7 @@ class Graph:
     """
 
     definition: Definition
-    types: Mapping[str, TensorType]
+    types: Tensors
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -112,22 +123,52 @@ class Graph:
     def free(self) -> frozenset[int]:
         """What every segment that needs it does for itself, so that it never lies in memory.
 
-        Numbers, casts and broadcasts of inputs, views of operands; and a 16-bit tensor as fp32,
-        which is read as it is by whoever needs it.
+        Numbers, casts of inputs, transposed operands, broadcasts; and a 16-bit tensor as fp32,
+        which is read as it is by whoever needs it. What a matmul takes for an operand lies in
+        memory.
         """
         found: set[int] = set()
+        transposed, made = self._operand_views
         for i, node in enumerate(self.nodes):
-            if self.is_given(i) or self.is_output(i):
+            if self.is_given(i) or self.is_output(i) or i in made:
                 continue
             of_inputs = all(self.is_given(j) or j in found for j in self.operands(i))
             number = node.results[0] not in self.types
             cheap = node.op in _CHEAP or node.op in _LAYOUT
-            if (of_inputs and (number or cheap)) or self._widens(node):
+            spreads = node.op in _SPREADS
+            if (
+                (of_inputs and (number or cheap))
+                or spreads
+                or self._widens(node)
+                or i in transposed
+            ):
                 found.add(i)
         return frozenset(found)
 
+    @cached_property
+    def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Transpositions between an operand and its matmul, and the operands before them."""
+        views, made = set[int](), set[int]()
+        for i in self.matmuls:
+            for name in self.nodes[i].refs[:2]:
+                j = self.home[name]
+                while self._transposes(self.nodes[j]) and not self.is_output(j):
+                    views.add(j)
+                    j = self.operands(j)[0]
+                made.add(j)
+        return frozenset(views), frozenset(made)
+
+    def _transposes(self, node: Node) -> bool:
+        """Whether an operation exchanges the last two dimensions, or moves nothing."""
+        dims = self.types[node.results[0]].dims if node.results[0] in self.types else None
+        if node.op != "permute" or dims is None or len(dims) < 2:
+            return node.op == "stride_order"
+        rows = tuple(range(len(dims)))
+        wanted = (*rows[:-2], rows[-1], rows[-2])
+        return wanted == node.get("dims", (*node.operands[1:], None)[0])
+
     def _widens(self, node: Node) -> bool:
-        wide, narrow = (self.types.get(n) for n in (node.results[0], *node.refs, "")[:2])
+        wide, narrow = (self.types.types.get(n) for n in (node.results[0], *node.refs, "")[:2])
         return (
             node.op == "cast"
             and wide is not None
@@ -150,6 +191,11 @@ class Graph:
         op = self.nodes[i].op
         return self.nodes[i].results[0] in self.types and (arity_of(op) is not None or op == "cast")
 
+    def is_moved(self, i: int, group: frozenset[int]) -> bool:
+        """Whether a result of a group may lie otherwise than row by row when others make it."""
+        within = self.reached([i], group | self.free)
+        return any(self.nodes[j].op in _MOVES for j in within)
+
     def check(self) -> None:
         """Refuse what would have other results, strides or memory if it were not nvFuser's alone.
 
@@ -163,16 +209,36 @@ class Graph:
         if len(set(outputs)) < len(outputs):
             raise UnsupportedError("an output that is given twice", "different outputs")
         for i in sorted(self.live):
-            node = self.nodes[i]
             if self.is_given(i):
                 self._check_input(i)
-            elif node.op in _LAYOUT:
-                readers = {self.nodes[j].op for j in self.readers[i]}
-                last = node.op == "stride_order" and self.is_output(i)
-                if not ((last and not readers) or (readers <= {*MATMULS, *_LAYOUT} and readers)):
-                    raise UnsupportedError(
-                        f"fd.ops.{node.op} of a result", "of operands; stride_order of an output"
-                    )
+        for name in outputs:
+            self._check_output(self.home[name])
+
+    def _check_output(self, i: int) -> None:
+        """Refuse a result whose order in memory nvFuser may find otherwise for a part of it.
+
+        What only looks at a tensor otherwise is a view of it, cut or not.
+        """
+        while self.nodes[i].op in _VIEWS:
+            (i,) = self.operands(i)[:1]
+        for j in sorted(self._between_matmuls(i)):
+            op = self.nodes[j].op
+            pointwise = op in PROMOTED_ALIKE or arity_of(op) is not None
+            if not (pointwise or op in _KEEPS_ORDER or self.is_given(j)):
+                raise UnsupportedError(
+                    f"a result that is computed after fd.ops.{op}",
+                    "pointwise operations and reductions after the last matmul, then views",
+                )
+
+    def _between_matmuls(self, i: int) -> frozenset[int]:
+        """What an operation depends on, back to matmuls and inputs, with itself."""
+        pending, seen = [i], set[int]()
+        while pending:
+            j = pending.pop()
+            if j not in seen and self.nodes[j].op not in MATMULS:
+                seen.add(j)
+                pending += self.operands(j)
+        return frozenset(seen)
 
     def _check_input(self, i: int) -> None:
         node = self.nodes[i]
@@ -198,6 +264,8 @@ class Graph:
             UnsupportedError: so it is.
         """
         op = self.nodes[i].op
-        allowed = op in MATMULS or op in _KEEPS_ORDER or arity_of(op) is not None
-        if not allowed and self.nodes[i].results[0] in self.types:
-            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "pointwise and reductions")
+        if op in _RANDOM:
+            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "what draws no random numbers")
+        known = op in SHAPES or op in PROMOTED_ALIKE or arity_of(op) is not None
+        if not known and self.nodes[i].results[0] in self.types:
+            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "operations that are known")

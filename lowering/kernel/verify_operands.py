@@ -1,0 +1,80 @@
+"""Which element types and tiles a matrix product takes: what the target's table says.
+
+Part of ``verify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ground.dtypes import DType
+from lowering.ground.layouts import operand_layout
+from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.nodes import Frag, MmaTile, SmemRef, Wgmma
+
+__all__ = ["operand_rules"]
+
+
+def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
+    """Rules that the operands of a product break.
+
+    An operand's tile is ``[M or N, K]`` of its buffer, an MN-major one's ``[K, M or N]``.
+    """
+    kind = stmt.acc.type
+    yield from _types(kernel, stmt)
+    if isinstance(stmt.a, Frag):
+        yield from _from_registers(kernel, stmt, stmt.a)
+    for operand, extent, trans in (
+        (stmt.a, kind.rows, stmt.trans_a),
+        (stmt.b, kind.cols, stmt.trans_b),
+    ):
+        b = None if isinstance(operand, Frag) else _buffer(kernel, operand)
+        if b is not None:
+            yield from _tile(kernel, stmt, b, extent, trans)
+
+
+def _types(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
+    """What an instruction multiplies; of a tile, whose columns a pass refuses, only the types."""
+    family, acc = kernel.target.mma, stmt.acc.type
+    a, b = _dtype(kernel, stmt.a), _dtype(kernel, stmt.b)
+    if a is None or b is None:
+        return
+    form = family.form(a, b, acc.dtype)
+    cols = min(form.n) if form is not None and isinstance(stmt, MmaTile) else acc.cols
+    if problem := family.problem(a, b, acc.dtype, cols):
+        yield problem
+
+
+def _tile(
+    kernel: Kernel, stmt: MmaTile | Wgmma, b: SharedBuffer, extent: int, trans: bool
+) -> Iterator[str]:
+    family = kernel.target.mma
+    k = stmt.k if isinstance(stmt, MmaTile) else family.k(b.dtype)
+    rows, cols = (k, extent) if trans else (extent, k)
+    if rows > b.rows or cols > b.cols:
+        yield f"a tile of {rows}x{cols} does not fit into {b.name} of {b.rows}x{b.cols}"
+    if trans and not family.transposes(b.dtype):
+        yield f"{b.name} of {b.dtype.value} is MN-major, which wgmma takes of 16 bits only"
+
+
+def _from_registers(kernel: Kernel, stmt: MmaTile | Wgmma, a: Frag) -> Iterator[str]:
+    """A in registers is K-major, and a whole tile in the layout that wgmma takes."""
+    k = stmt.k if isinstance(stmt, MmaTile) else kernel.target.mma.k(a.type.dtype)
+    layout = operand_layout(a.type.dtype)
+    wanted = FragmentType(a.type.dtype, stmt.acc.type.rows, k, a.type.in_flight, layout)
+    if a.type != wanted:
+        yield f"{a.name} is {a.type}, A in registers is {wanted}"
+    if stmt.trans_a:
+        yield f"{a.name} is in registers, only A in shared memory is MN-major"
+
+
+def _buffer(kernel: Kernel, ref: SmemRef) -> SharedBuffer | None:
+    return kernel.find(SharedBuffer, ref.buffer)
+
+
+def _dtype(kernel: Kernel, operand: SmemRef | Frag) -> DType | None:
+    if isinstance(operand, Frag):
+        return operand.type.dtype
+    buffer = _buffer(kernel, operand)
+    return None if buffer is None else buffer.dtype

@@ -1,0 +1,80 @@
+"""A matrix instruction as a table: which element types it takes together, and which shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.dtypes import DType
+
+__all__ = ["MmaFamily", "MmaForm"]
+
+
+@dataclass(frozen=True, slots=True)
+class MmaForm:
+    """Element types that a matrix instruction takes together.
+
+    Args:
+        operands: of A and of B, each any of them.
+        accumulators: what their products may be summed in.
+        n: columns that one instruction may have ...
+        columns: ... and in words.
+        scales: the instruction has immediates that negate A and B.
+        transposes: A and B in shared memory may be MN-major, as immediates say.
+    """
+
+    operands: tuple[DType, ...]
+    accumulators: tuple[DType, ...]
+    n: frozenset[int]
+    columns: str
+    scales: bool = True
+    transposes: bool = False
+
+    @property
+    def types(self) -> str:
+        """The types in words."""
+        a, acc = (" or ".join(d.value for d in ds) for ds in (self.operands, self.accumulators))
+        return f"{a} by {a} into {acc}"
+
+
+@dataclass(frozen=True, slots=True)
+class MmaFamily:
+    """A matrix instruction: ``m`` rows, columns as its forms say, ``k_bytes`` of K at a time.
+
+    Args:
+        name: in PTX.
+        m: rows of one instruction.
+        k_bytes: bytes of each row of A and of B that one instruction reads.
+        forms: no type of an operand is in two of them.
+    """
+
+    name: str
+    m: int
+    k_bytes: int
+    forms: tuple[MmaForm, ...]
+
+    def k(self, dtype: DType) -> int:
+        """K of one instruction with operands of a type."""
+        return self.k_bytes // dtype.bytes
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What it takes, in words."""
+        return tuple(f.types for f in self.forms)
+
+    def form(self, a: DType, b: DType, acc: DType) -> MmaForm | None:
+        """The form with these operands, summed in ``acc``; None if there is none."""
+        legal = (f for f in self.forms if acc in f.accumulators)
+        return next((f for f in legal if a in f.operands and b in f.operands), None)
+
+    def transposes(self, dtype: DType) -> bool:
+        """Whether an operand of a type may be MN-major in shared memory."""
+        return any(f.transposes for f in self.forms if dtype in f.operands)
+
+    def problem(self, a: DType, b: DType, acc: DType, cols: int) -> str | None:
+        """Why no instruction multiplies these and has so many columns; None if one does."""
+        form, types = self.form(a, b, acc), f"{a.value} by {b.value}"
+        if form is None:
+            return f"no {self.name} multiplies {types} into {acc.value}"
+        if cols not in form.n:
+            return f"N of a {self.name} of {types} is {form.columns}, not {cols}"
+        return None

@@ -1,0 +1,93 @@
+"""Which cut is taken: the sum of all predicted times decides."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from tests.front.cut.features import FEATURES, Feature
+from wsched.front.cut.choose import choose
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.predict import Sizes, segment_us
+from wsched.front.cut.segments import Cutter
+from wsched.front.cut.sizes import OPEN, open_extents
+from wsched.importer import record_text
+
+
+def sizes_of(cutter: Cutter) -> Sizes:
+    tensors = cutter.graph.types
+    return Sizes(tensors, open_extents(cutter.definition, tensors))
+
+
+def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
+    """The least of all cuts, each of them looked at."""
+    found = []
+    for cut in product(takes, repeat=len(cutter.matmuls)):
+        try:
+            costs = [segment_us(s, call) for s in cutter.cut(cut).segments]
+        except UnsupportedError:
+            continue
+        found.append(max(sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)))
+    return min(found)
+
+
+@pytest.mark.parametrize("may_leave", [False, True])
+@pytest.mark.parametrize("name", ["gated", "norm_3d_residual", "sliced_between", "backward"])
+def test_no_cut_is_better(name: str, may_leave: bool) -> None:
+    cutter = Cutter(record_text(FEATURES[name].text))
+    call = sizes_of(cutter)
+    takes = Take if may_leave else (Take.ALL, Take.NARROW, Take.NONE)
+    found = choose(cutter, call, may_leave=may_leave)
+    assert found.cost.us == pytest.approx(least(cutter, call, takes))
+
+
+FAN = Feature(
+    """
+    u = fd.ops.linear(t0, t1)
+    f = fd.ops.cast(u, dtype=DataType.Float)
+    g = fd.ops.exp(f)
+    v = fd.ops.linear(t0, t2)
+    h = fd.ops.cast(v, dtype=DataType.Float)
+    p = fd.ops.mul(g, h)
+    fd.add_output(p)
+    """,
+    ((8192, 4096), (8192, 4096), (8192, 4096)), 2, 2,
+)  # fmt: skip
+
+
+def test_what_crosses_in_fp32_is_priced() -> None:
+    """``exp`` is done where its fp32 values need not be stored."""
+    cutter = Cutter(record_text(FAN.text))
+    first, second = choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
+    assert first.outputs == ("u",)
+    assert [n.op for n in second.definition.nodes if n.op == "exp"] == ["exp"]
+
+
+def test_a_matmul_that_cublas_is_faster_at_may_be_left() -> None:
+    """Few rows: cuBLAS splits K. ``execute`` takes it all the same."""
+    feature = Feature(
+        """
+        u = fd.ops.linear(t0, t1)
+        w = fd.ops.linear(t2, t3)
+        s = fd.ops.relu(w)
+        fd.add_output(u)
+        fd.add_output(s)
+        """,
+        ((100, 4096), (4096, 4096), (8192, 8192), (8192, 8192)), 2, 2,
+    )  # fmt: skip
+    cutter = Cutter(record_text(feature.text))
+    call = sizes_of(cutter)
+    for may_leave in (False, True):
+        found = choose(cutter, call, may_leave=may_leave).cut
+        own = [s for s in found.segments if s.matmul]
+        assert len(own) == (1 if may_leave else 2)
+
+
+def test_what_a_definition_leaves_open() -> None:
+    text = FEATURES["gated"].text.replace("shape=[24, 16]", "shape=[-1, 16]")
+    definition = record_text(text)
+    cutter = Cutter(definition)
+    assert set(open_extents(definition, cutter.graph.types).values()) == {OPEN}

@@ -1,0 +1,177 @@
+"""Definitions that are no single kernel: cut by execute and explain as install cuts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from tests.conftest import Golden
+from tests.front.cut.features import FEATURES, Feature, inputs_of, torch
+from wsched.choose.problem import GPUS
+from wsched.doors.dropin import decide, decision_of
+from wsched.doors.fallback import interpret, rebuild
+from wsched.front import known, routes
+from wsched.front.explain import explain_definition, explain_on
+from wsched.importer import record_text
+from wsched.run.compiled import CompiledFusion
+from wsched.run.input_error import InputError
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "_texts", {})
+
+
+def own_of(explanation: Any) -> int:
+    return sum(bool(m.kernel) for m in explanation.matmuls)
+
+
+each_feature = pytest.mark.parametrize("name", FEATURES)
+
+
+@each_feature
+def test_execute_runs_the_parts(name: str) -> None:
+    feature = FEATURES[name]
+    inputs = inputs_of(feature)
+    before = [t.clone() for t in inputs]
+    found = wsched.execute(feature.text, inputs)
+    wanted = interpret(record_text(feature.text), inputs)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype is theirs.dtype and ours.shape == theirs.shape
+        assert ours.stride() == theirs.stride()
+        # One rounding less than where each product is rounded before it is read.
+        torch.testing.assert_close(ours.float(), theirs.float(), rtol=2**-6, atol=2**-6)
+    assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
+    (route,) = known.known(feature.text).routes.values()
+    assert route.name == "cut" and sum(p.kernel is not None for p in route.parts) == feature.own
+
+
+@each_feature
+def test_explain_says_of_each_matmul(name: str) -> None:
+    feature = FEATURES[name]
+    found = wsched.explain(feature.text, inputs_of(feature))
+    assert found.route == "cut" and len(found.matmuls) == feature.all
+    assert own_of(found) == feature.own
+    assert all(m.kernel or m.reason for m in found.matmuls)
+    kernels = [p.kernel.kernel for p in found.parts if p.kernel is not None]
+    assert [m.kernel for m in found.matmuls if m.kernel] == kernels
+    assert found.predicted_us is not None and found.nvfuser is not None
+    assert len(found.to_dict()["parts"]) == len(found.parts)
+
+
+@each_feature
+def test_a_text_alone_is_explained_alike(name: str) -> None:
+    feature = FEATURES[name]
+    inputs = inputs_of(feature)
+    alone = explain_definition(feature.text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    for found in (alone, explain_on(GPUS["H200"], feature.text, inputs)):
+        assert found.route == "cut" and own_of(found) == feature.own
+
+
+@each_feature
+def test_install_cuts_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may leave the definition to nvFuser for its time, not for what it is."""
+    monkeypatch.setattr(decide, "runs_on", lambda device: True)
+    feature = FEATURES[name]
+    found = decision_of(rebuild(record_text(feature.text)), inputs_of(feature))
+    assert found.cost is not None and found.nvfuser is not None
+    if found.taken:
+        assert sum(s.matmul for s in found.segments) == feature.own
+
+
+def test_the_explanation(golden: Golden) -> None:
+    feature = FEATURES["heads"]
+    text = str(explain_on(GPUS["H200"], feature.text, inputs_of(feature)))
+    for kernel in {w.strip(",") for w in text.split() if w.startswith("matmul_")}:
+        text = text.replace(kernel, "KERNEL")
+    assert text == golden
+
+
+# --- what is decided ------------------------------------------------------------------------------
+
+
+def test_the_parts_are_made_once_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    feature, made = FEATURES["gated"], list[Any]()
+
+    def counting(*args: Any) -> Any:
+        made.append(args)
+        return real(*args)
+
+    real = routes.cut_route
+    monkeypatch.setattr(routes, "cut_route", counting)
+    for seed in range(3):
+        wsched.execute(feature.text, inputs_of(feature, seed))
+    assert len(made) == 1
+
+
+def test_a_shape_of_its_own_is_another_class() -> None:
+    feature = FEATURES["gated"]
+    text = feature.text.replace("shape=[24, 16]", "shape=[-1, 16]")
+    _, *weights = inputs_of(feature)
+    for rows in (24, 7, 40):
+        given = torch.randint(-1, 2, (rows, 16)).bfloat16()
+        (found,) = wsched.execute(text, [given, *weights])
+        (wanted,) = interpret(record_text(text), [given, *weights])
+        assert torch.equal(found, wanted)
+    assert len(known.known(text).routes) == 3
+
+
+def test_a_kernel_that_refuses_leaves_all_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    feature = FEATURES["gated"]
+    inputs = inputs_of(feature)
+
+    def refusing(self: Any, inputs: Any) -> None:
+        raise UnsupportedError("this", "that")
+
+    monkeypatch.setattr(CompiledFusion, "admit", refusing)
+    (found,) = wsched.execute(feature.text, inputs)
+    assert torch.equal(found, interpret(record_text(feature.text), inputs)[0])
+    explained = wsched.explain(feature.text, inputs)
+    assert explained.route == "torch"
+    assert ("cut", "this is not supported; supported: that") in [
+        (r.what, r.reason) for r in explained.refusals
+    ]
+
+
+def test_a_rest_that_nobody_runs() -> None:
+    feature = Feature(
+        """
+        y = fd.ops.linear(t0, t1)
+        n, g = fd.ops.nv_block_quantize(y)
+        fd.add_output(n)
+        """,
+        ((24, 32), (16, 32)), 0, 1,
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError) as caught:
+        wsched.execute(feature.text, inputs_of(feature))
+    assert str(caught.value).startswith("fd.ops.nv_block_quantize by torch is not supported")
+
+
+def test_inputs_that_do_not_fit() -> None:
+    feature = FEATURES["gated"]
+    x, *weights = inputs_of(feature)
+    with pytest.raises(InputError) as caught:
+        wsched.execute(feature.text, [x[:, :8], *weights])
+    assert str(caught.value) == "dimension 1 of input 0 is 8, the definition says 16"
+
+
+RANDOM = Feature(
+    """
+    y = fd.ops.linear(t0, t1)
+    f = fd.ops.cast(y, dtype=DataType.Float)
+    m = fd.ops.uniform(0.0, 1.0, shape=[24, 16], dtype=DataType.Float)
+    z = fd.ops.mul(f, m)
+    fd.add_output(z)
+    """,
+    ((24, 32), (16, 32)), 0, 1,
+)  # fmt: skip
+
+
+def test_random_numbers_are_the_whole_definitions() -> None:
+    found = explain_definition(RANDOM.text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert found.route == "nvfuser"
+    (fate,) = found.matmuls
+    assert fate.kernel == "" and "fd.ops.uniform" in fate.reason

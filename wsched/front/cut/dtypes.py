@@ -1,0 +1,105 @@
+"""The element type of each operation's results, as nvFuser promotes operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsched.fusion import DataType
+from wsched.importer import Node
+from wsched.importer.ops import Promotion, arity_of, promotion
+
+__all__ = ["PROMOTED_ALIKE", "result_types"]
+
+Known = Sequence[DataType | None]
+
+_INTEGERS = (DataType.Bool, DataType.Int32, DataType.Int)
+"""The narrower first."""
+
+_ARITHMETIC = frozenset(("abs", "add", "fmod", "maximum", "minimum", "mod", "mul", "neg",
+                         "remainder", "sub"))  # fmt: skip
+"""Of integers these are integers."""
+
+PROMOTED_ALIKE = frozenset((
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erfcinv", "erfinv",
+    "fmod", "lgamma", "mod", "nextafter", "remainder", "sin", "sinh", "tan",
+))  # fmt: skip
+"""Promoted as the pointwise operations of an epilogue are, though no epilogue has them."""
+
+_INDICES = frozenset(("argsort", "iota"))
+_RANDOM = frozenset(("normal", "uniform"))
+_UNKNOWN = frozenset((
+    "complex", "cutlass_nvfp4_grouped_mm", "imag", "nv_block_quantize",
+    "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "real", "scaled_mm",
+    "signbit",
+))  # fmt: skip
+_TESTS = frozenset(("isneginf", "isposinf", "isreal"))
+
+
+def result_types(node: Node, operands: Known, real: bool) -> list[DataType | None]:
+    """The types of all results of an operation; None of one that is not known.
+
+    Args:
+        node: the operation.
+        operands: types of its tensors, in order.
+        real: whether a floating-point number is among its operands.
+    """
+    count = len(node.results)
+    said = node.get("dtype")
+    if isinstance(said, DataType):
+        return [said] * count
+    if node.op in _UNKNOWN or (None in operands and not node.op.startswith("sdpfa")):
+        return [None] * count
+    if node.op in _INDICES:
+        return [DataType.Int] * count
+    if node.op in _RANDOM:
+        return [DataType.Float] * count
+    if node.op in _TESTS:
+        return [DataType.Bool] * count
+    if node.op == "embedding_fwd":
+        return [operands[1]]
+    if node.op == "sdpfa_fwd":  # beside the result: log-sum-exp, seed and offset
+        return [operands[0], DataType.Float, None, None][:count]
+    if node.op == "sdpfa_bwd":  # gradients of query, key and value
+        return [operands[1]] * count
+    kinds = [k for k in operands if k is not None]
+    if node.op in PROMOTED_ALIKE or arity_of(node.op) is not None:
+        return [_promoted(node.op, kinds, real)] * count
+    found = list[DataType | None]([kinds[0] if kinds else None] * count)
+    if node.op == "topk":
+        found[1:] = [DataType.Int] * (count - 1)
+    if node.op == "welford":
+        found[2:] = [DataType.Index] * (count - 2)
+    if node.op in ("sum", "prod") and kinds and kinds[0] in _INTEGERS:
+        return [DataType.Int]
+    return found
+
+
+def _promoted(op: str, kinds: list[DataType], real: bool) -> DataType | None:
+    """The result of a pointwise operation on tensors of these types."""
+    rule = Promotion.FLOAT if op in PROMOTED_ALIKE else promotion(op)
+    integers = all(k in _INTEGERS for k in kinds)
+    if rule in (Promotion.COMPARE, Promotion.TEST):
+        return DataType.Bool
+    if rule is Promotion.LOGICAL:
+        return _widest(kinds) if integers else DataType.Bool
+    if rule is Promotion.SAME:
+        rest = kinds[op == "where" :] or kinds[:0]
+        if not rest:
+            return DataType.Double if real else DataType.Int
+        if len(set(rest)) == 1 and not (real and integers and op in ("clamp", "where")):
+            return rest[0]
+        return _common(rest, real)
+    if integers and not real and op in _ARITHMETIC:
+        return _widest(kinds)
+    return _common(kinds, real)
+
+
+def _common(kinds: list[DataType], real: bool) -> DataType | None:
+    """Float, unless something wider is among them or all are integers."""
+    if any(k in (DataType.ComplexFloat, DataType.ComplexDouble) for k in kinds):
+        return None
+    return DataType.Double if DataType.Double in kinds else DataType.Float
+
+
+def _widest(kinds: list[DataType]) -> DataType | None:
+    return max(kinds, key=_INTEGERS.index) if kinds else None

@@ -1,0 +1,124 @@
+"""A matmul and as much of what follows it as one kernel takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.graph import Graph
+from wsched.front.cut.part import part
+from wsched.fusion import DataType
+from wsched.importer import Node, build_fusion
+
+__all__ = ["Kernel", "Take", "kernel_of_matmul"]
+
+
+class Take(Enum):
+    """How much of what follows a matmul goes into its kernel."""
+
+    ALL = "all that fits"
+    NARROW = "as long as what leaves the kernel has 16 bits"
+    NONE = "nothing, as nvFuser does by default"
+    LEFT = "not even the matmul"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What goes into a kernel.
+
+    Args:
+        ops: positions of its operations, without those that every segment does for itself.
+        stop: the first operation that would have followed and does not, None if all do.
+        why: why it does not.
+    """
+
+    ops: frozenset[int]
+    stop: Node | None = None
+    why: UnsupportedError | None = None
+
+
+def kernel_of_matmul(
+    graph: Graph, matmul: int, taken: frozenset[int], take: Take
+) -> Kernel | UnsupportedError:
+    """The operations of a matmul's kernel, or why wsched does not schedule it.
+
+    Args:
+        graph: what it is of.
+        matmul: its position.
+        taken: what other kernels have.
+        take: how much, not ``LEFT``.
+    """
+    followers = [] if take is Take.NONE else _followers(graph, matmul, taken)
+    stop: Node | None = None
+    why: UnsupportedError | None = None
+    while True:
+        kernel = frozenset({matmul, *followers})
+        if take is Take.NARROW:
+            kernel = _narrowed(graph, kernel)
+        kernel = _with_private(graph, matmul, kernel, taken)
+        try:
+            build_fusion(part(graph, kernel, _leaving(graph, kernel)))
+        except UnsupportedError as e:
+            plain = UnsupportedError(e.what, e.supported, e.hint)  # without frames
+            if not followers:
+                return plain
+            stop, why = graph.nodes[followers.pop()], plain
+            continue
+        return Kernel(kernel, stop, why)
+
+
+def _followers(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
+    """Pointwise operations on the matmul's result, whose other operands are there before it."""
+    found = [matmul]
+    for i in sorted(graph.live):
+        if i <= matmul or i in taken:
+            continue
+        last = graph.nodes[i].op == "stride_order" and graph.is_output(i)
+        operands = graph.operands(i)
+        ready = all(j in found or graph.last_matmul[j] < matmul for j in operands)
+        if (graph.is_pointwise(i) or last) and ready and any(j in found for j in operands):
+            found.append(i)
+    return found[1:]
+
+
+def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
+    """Without what leaves the kernel in more than 16 bits and is no result of the definition."""
+    while True:
+        wide = {
+            graph.home[name]
+            for name in _leaving(graph, kernel)
+            if name not in graph.definition.outputs
+            and graph.types[name].dtype not in (DataType.BFloat16, DataType.Half)
+        }
+        fewer = frozenset(i for i in kernel if not wide & graph.reached([i], kernel))
+        if not wide or not fewer:
+            return kernel
+        kernel = fewer
+
+
+def _with_private(
+    graph: Graph, matmul: int, kernel: frozenset[int], taken: frozenset[int]
+) -> frozenset[int]:
+    """With the pointwise operations before the epilogue that nobody else reads."""
+    while True:
+        epilogue = kernel - {matmul}
+        private = {
+            j
+            for i in epilogue
+            for j in graph.operands(i)
+            if j not in kernel | taken | graph.free
+            and graph.is_pointwise(j)
+            and not graph.is_output(j)
+            and graph.readers[j] <= epilogue
+        }
+        if not private:
+            return kernel
+        kernel |= private
+
+
+def _leaving(graph: Graph, kernel: frozenset[int]) -> tuple[str, ...]:
+    """Names that others need of a kernel, in the order of the definition."""
+    outside = (i for i in graph.live if i not in kernel | graph.free and not graph.is_given(i))
+    needed = {name for i in outside for name in graph.needs(i)} | set(graph.definition.outputs)
+    return tuple(n for i in sorted(kernel) for n in graph.nodes[i].results if n in needed)

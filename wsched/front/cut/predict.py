@@ -1,0 +1,181 @@
+"""What the segments of a definition take, and what nvFuser's own route takes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.choose.copy_cost import CALL_HOST_US, COPY_HOST_US, PACK_HOST_US, Copy, copies_us
+from wsched.choose.heuristics import ranked
+from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
+from wsched.choose.problem import H200_SMS, Gpu, Problem
+from wsched.doors.fallback.torch_ops import torch_dtype
+from wsched.front.cut.graph import MATMULS
+from wsched.front.cut.segments import Segment
+from wsched.front.cut.tensors import Tensors
+from wsched.front.known import import_fusion
+from wsched.front.problems import problem_of
+from wsched.front.sizes import Extents
+from wsched.fusion import DataType, Fusion
+from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
+from wsched.run.arguments import reads_in_place
+from wsched.run.copies import copies
+from wsched.run.layout import laid_out
+
+__all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsCost:
+    """Predicted microseconds of a call, on the GPU and on the host."""
+
+    gpu_us: float
+    host_us: float
+
+    @property
+    def us(self) -> float:
+        """From call to call, many in a row: the GPU waits for the host where that is longer."""
+        return max(self.gpu_us, self.host_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a kernel is made for.
+
+    Args:
+        fusion: with the operands in memory as they are.
+        problem: what the heuristic plans for.
+        copied: operands that need copies.
+        packed: whether a call is packed once for all.
+    """
+
+    fusion: Fusion
+    problem: Problem
+    copied: tuple[Copy, ...] = ()
+    packed: bool = True
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A call by its sizes alone, on an H200 unless told.
+
+    Args:
+        tensors: of the definition.
+        sizes: value of each symbol.
+        sms: multiprocessors of the device to plan for.
+    """
+
+    tensors: Tensors
+    sizes: Mapping[str, int]
+    sms: int = H200_SMS
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Sizes of a tensor; () of a number."""
+        return self.tensors[name].shape(self.sizes) if name in self.tensors else ()
+
+    def bytes(self, names: Sequence[str]) -> int:
+        """Of these tensors together; an unknown type counts four."""
+        kinds = ((self.tensors[n].dtype, self.shape(n)) for n in names if n in self.tensors)
+        return sum((_bytes(kind)) * prod(shape) for kind, shape in kinds)
+
+    def planned(self, segment: Segment) -> Planned:
+        """How a kernel is planned where everything lies row by row."""
+        fusion = import_fusion(segment.definition)
+        found = dict.fromkeys(EXTENTS, 1)
+        for name, binding in zip(segment.inputs, fusion.inputs, strict=True):
+            found |= dict(zip(binding.axes, self.shape(name), strict=True))
+        if 0 in found.values():
+            raise UnsupportedError("a dimension of size 0", "at least one element")
+        extents = Extents(*(found[n] for n in (ROWS, COLS, SUMMED, BATCH)))
+        numbers = any(not b.axes for b in fusion.inputs)
+        return Planned(fusion, extents.problem(fusion, self.sms), (), not numbers)
+
+
+@dataclass(frozen=True)
+class Call(Sizes):
+    """The tensors of a call before it has been made.
+
+    Args:
+        given: the caller's inputs by name.
+        device: where they are.
+        gpu: what to plan for in place of the device.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    device: Any = None
+    gpu: Gpu | None = None
+
+    def tensor(self, name: str) -> Any:
+        """An input, or a tensor without memory like the one that a segment will make."""
+        import torch
+
+        if name in self.given:
+            return self.given[name]
+        tensor = self.tensors[name]
+        if tensor.dtype is None:
+            raise UnsupportedError(f"{name} of an unknown type", "types of wsched")
+        dtype = torch_dtype(tensor.dtype.name)
+        return torch.empty(tensor.shape(self.sizes), dtype=dtype, device="meta")
+
+    def planned(self, segment: Segment) -> Planned:
+        """How a kernel is planned for the tensors as they lie."""
+        inputs = [self.tensor(name) for name in segment.inputs]
+        fusion = laid_out(import_fusion(segment.definition), inputs)
+        problem = problem_of(fusion, inputs, self.device)
+        if self.gpu is not None:
+            gpu = self.gpu
+            problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
+        in_place = reads_in_place(fusion, inputs)
+        return Planned(fusion, problem, copies(fusion, inputs), in_place)
+
+
+def _bytes(kind: DataType | None) -> int:
+    return kind.bytes if kind is not None and kind.is_stored else 4
+
+
+def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
+    """What a segment takes.
+
+    Raises:
+        UnsupportedError, ScheduleError: a kernel or a size that there is none for.
+    """
+    if segment.matmul:
+        p = call.planned(segment)
+        host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
+        return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
+    matmul_us, kernels_us, kernels = _rest(segment, call)
+    return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
+
+
+def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
+    """NvFuser's route, from the segments of a cut whose kernels have no epilogues."""
+    matmul = others = 0.0
+    count = 0
+    for segment in segments:
+        if segment.matmul:
+            planned = call.planned(segment)
+            matmul += cublas_us(planned.problem, planned.copied)
+            count += 1
+        else:
+            matmul_us, kernels_us, kernels = _rest(segment, call)
+            matmul, others, count = matmul + matmul_us, others + kernels_us, count + kernels
+    return NvfuserCost(matmul, others, host_us(count))
+
+
+def _rest(segment: Segment, call: Sizes) -> tuple[float, float, int]:
+    """Microseconds of the matmuls and of the other kernels of a segment of nvFuser's; how many."""
+    matmul_us, matmuls = 0.0, 0
+    for node in segment.definition.nodes:
+        if node.op in MATMULS:
+            result, left = call.shape(node.results[0]), call.shape(node.refs[0])
+            matmuls += 1
+            moved = call.bytes([*node.results, *node.refs])
+            matmul_us += roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)
+    moved = call.bytes([*segment.inputs, *segment.outputs])
+    alone = all(n.op in MATMULS or n.is_input for n in segment.definition.nodes)
+    if alone:
+        return matmul_us, 0.0, matmuls
+    return matmul_us, pointwise_us(moved), matmuls + 1

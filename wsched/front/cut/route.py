@@ -1,0 +1,129 @@
+"""The route of a definition that is cut: wsched's kernels, and the rest by nvFuser or torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.choose.problem import Gpu
+from wsched.doors.fallback import execute, interpret, rebuild, unknown_ops
+from wsched.front.cut.choose import Chosen, choose
+from wsched.front.cut.predict import Call
+from wsched.front.cut.program import make
+from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.sizes import bind_extents
+from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal, Route
+from wsched.importer import Definition
+from wsched.program.memory import device_of
+from wsched.program.prepare import Function
+
+__all__ = ["chosen_cut", "cut_route", "cutter_of", "rest_by"]
+
+_DEFINITIONS = 256
+"""Definitions whose ways to be cut are remembered."""
+
+
+def cutter_of(definition: Definition) -> Cutter:
+    """The ways to cut a definition; found once.
+
+    Raises:
+        UnsupportedError: it may not be cut, or has no matmul.
+    """
+    found = _found(definition)
+    if isinstance(found, UnsupportedError):
+        raise UnsupportedError(found.what, found.supported, found.hint)
+    return found
+
+
+@lru_cache(_DEFINITIONS)
+def _found(definition: Definition) -> Cutter | UnsupportedError:
+    try:
+        return Cutter(definition)
+    except UnsupportedError as e:
+        return UnsupportedError(e.what, e.supported, e.hint)
+
+
+def chosen_cut(
+    cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None
+) -> tuple[Chosen, Call]:
+    """The cut for inputs that takes least, each matmul in a kernel that has one.
+
+    Args:
+        cutter: of the definition.
+        inputs: of the call.
+        gpu: what to plan for; by default the inputs' device.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+        UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
+    """
+    definition, tensors = cutter.definition, cutter.graph.types
+    sizes = bind_extents(definition, tensors, inputs)
+    if 0 in sizes.values():
+        raise UnsupportedError("a dimension of size 0", "at least one element")
+    given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
+    call = Call(tensors, sizes, given=given, device=device_of(inputs), gpu=gpu)
+    return choose(cutter, call, may_leave=False), call
+
+
+def cut_route(
+    definition: Definition, inputs: Sequence[Any], refusals: tuple[Refusal, ...], on_gpu: bool
+) -> Route:
+    """The route of a cut definition for inputs of one class; its kernels are compiled.
+
+    Args:
+        definition: as recorded.
+        inputs: of the class.
+        refusals: the routes before this one.
+        on_gpu: whether nvFuser may run the rest, which it does on GPUs only.
+
+    Raises:
+        InputError: the inputs do not fit the definition.
+        UnsupportedError, ScheduleError: it may not be cut, no matmul has a kernel, or nobody
+            takes the rest.
+    """
+    cutter = cutter_of(definition)
+    chosen, call = chosen_cut(cutter, inputs)
+    runs: dict[Segment, str] = {}
+
+    def rest(segment: Segment) -> Function:
+        runs[segment], function = rest_by(segment, on_gpu)
+        return function
+
+    segments = chosen.cut.segments
+    made = make(definition, cutter.graph.types, segments, inputs, rest)
+    kernels, parts = iter(made.kernels), list[Part]()
+    for segment in segments:
+        if segment.matmul:
+            p = call.planned(segment)
+            parts.append(Part(WSCHED, segment.definition, next(kernels), p.problem, p.copied))
+        else:
+            parts.append(Part(runs[segment], segment.definition))
+    return Route(
+        CUT,
+        lambda _, inputs: made.run(inputs, None),
+        refusals=refusals,
+        parts=tuple(parts),
+    )
+
+
+def rest_by(segment: Segment, on_gpu: bool) -> tuple[str, Function]:
+    """Who runs a segment that is not wsched's, and how: nvFuser on a GPU, else torch.
+
+    Raises:
+        UnsupportedError: neither takes it.
+    """
+    definition, refused = segment.definition, ""
+    if on_gpu and find_spec("nvfuser_direct") is not None:
+        try:
+            fd = rebuild(definition)
+            return NVFUSER, lambda values: execute(fd, values)
+        except UnsupportedError as e:
+            refused = f"nvFuser: {e}"
+    if unknown := unknown_ops(definition):
+        ops = ", ".join(f"fd.ops.{op}" for op in unknown)
+        raise UnsupportedError(f"{ops} by torch", "operations that torch has", refused)
+    return TORCH, lambda values: interpret(definition, values)

@@ -1,0 +1,204 @@
+"""A definition cut into segments: matmuls with their epilogues for wsched, the rest for others.
+
+The order of execution is rest 0, kernel 1, rest 1, kernel 2, … where rest i is what depends on
+kernel i and no later one. So every segment reads only what stands before it.
+
+Where the cut runs matters for rounding: a value that crosses is rounded to its own type. nvFuser
+cuts around matmuls, too, so the product is rounded there; in a kernel of wsched's the epilogue
+reads the fp32 accumulator (``wsched.importer.epilogue``). No cast is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
+from wsched.front.cut.graph import Graph
+from wsched.front.cut.infer import infer
+from wsched.front.cut.part import part
+from wsched.importer import Definition, Node
+
+__all__ = ["Cut", "Cutter", "Segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a definition that is a definition itself.
+
+    Args:
+        definition: with the names of the whole; what other segments make is declared as an input.
+        matmul: whether wsched makes a kernel of it; otherwise it is for others.
+    """
+
+    definition: Definition
+    matmul: bool
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of what it reads, in the order of its definition."""
+        return tuple(n.results[0] for n in self.definition.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what it makes for others."""
+        return self.definition.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A way to cut a definition.
+
+    Args:
+        segments: in an order in which they can be executed.
+        kernels: what became of each matmul, in the order of the definition: the kernel, or why
+            wsched makes none.
+    """
+
+    segments: tuple[Segment, ...]
+    kernels: tuple[Kernel | UnsupportedError, ...]
+
+
+_LEFT = UnsupportedError("a kernel that is predicted to be no faster", "what is")
+
+
+@dataclass(slots=True)
+class Cutter:
+    """The ways to cut a definition. What is found out is kept.
+
+    Raises:
+        UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
+    """
+
+    definition: Definition
+    graph: Graph = field(init=False)
+    _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
+    _kernels: dict[tuple[int, frozenset[int], Take], Kernel | UnsupportedError] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        self.graph = Graph(self.definition, infer(self.definition))
+        self.graph.check()
+        if not self.graph.matmuls:
+            raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")
+
+    @property
+    def matmuls(self) -> tuple[Node, ...]:
+        """The matmuls that results depend on."""
+        return tuple(self.graph.nodes[i] for i in self.graph.matmuls)
+
+    def alone(self) -> tuple[Kernel | UnsupportedError, ...]:
+        """For each matmul a kernel of it alone, or why there is none."""
+        return tuple(self._kernel(i, frozenset(), Take.NONE) for i in self.graph.matmuls)
+
+    def all(self, take: Take) -> Cut:
+        """The cut in which each matmul takes the same; see :meth:`cut`."""
+        return self.cut((take,) * len(self.graph.matmuls))
+
+    def cut(self, takes: Sequence[Take]) -> Cut:
+        """The segments where each matmul takes as much as is said.
+
+        A matmul that wsched does not schedule is left; of an epilogue that it does not, as much as
+        it does is taken.
+
+        Args:
+            takes: for each matmul.
+
+        Raises:
+            UnsupportedError: no matmul gets a kernel, or a rest that may not be cut off.
+        """
+        key = tuple(takes)
+        if key not in self._cuts:
+            try:
+                self._cuts[key] = self._cut(key)
+            except UnsupportedError as e:
+                self._cuts[key] = UnsupportedError(e.what, e.supported, e.hint)
+        found = self._cuts[key]
+        if isinstance(found, UnsupportedError):
+            raise UnsupportedError(found.what, found.supported, found.hint)
+        return found
+
+    def _cut(self, takes: tuple[Take, ...]) -> Cut:
+        graph = self.graph
+        kernels: list[Kernel | UnsupportedError] = []
+        taken: frozenset[int] = frozenset()
+        for matmul, take in zip(graph.matmuls, takes, strict=True):
+            found = self._kernel(matmul, taken, take)
+            kernels.append(found)
+            if isinstance(found, Kernel):
+                taken |= found.ops
+        own = [k.ops for k in kernels if isinstance(k, Kernel)]
+        if not own:
+            (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
+            raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
+        groups = list(_groups(graph, own))
+        if len(groups) > 1 and any(_reordered(n) for n in self.definition.inputs):
+            raise UnsupportedError(
+                "an input with another stride order in a definition of several segments",
+                "row-major",
+            )
+        return Cut(self._segments(groups), tuple(kernels))
+
+    def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
+        if take is Take.LEFT:
+            return _LEFT
+        key = matmul, taken, take
+        if key not in self._kernels:
+            self._kernels[key] = kernel_of_matmul(self.graph, matmul, taken, take)
+        return self._kernels[key]
+
+    def _segments(self, groups: list[tuple[frozenset[int], bool]]) -> tuple[Segment, ...]:
+        graph, outputs = self.graph, self.definition.outputs
+        needed, found = set(outputs), list[Segment]()
+        for group, matmul in reversed(groups):
+            made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in needed)
+            if made:
+                found.append(Segment(part(graph, group, made, rest=not matmul), matmul))
+                needed |= set(found[-1].inputs)
+        if len(found) == 1:  # with outputs in the caller's order
+            return (Segment(part(graph, groups[0][0], outputs), matmul=True),)
+        return tuple(found[::-1])
+
+
+def _reordered(node: Node) -> bool:
+    order = node.get("stride_order")
+    return isinstance(order, tuple) and order != tuple(range(len(order)))[::-1]
+
+
+def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:
+    """The operations of each segment in order of execution, and whether it is wsched's."""
+    own = {i: k for k, kernel in enumerate(kernels) for i in kernel}
+    earliest = [0] * len(graph.nodes)
+    for i in range(len(graph.nodes)):
+        before = max((earliest[j] for j in graph.operands(i)), default=0)
+        earliest[i] = own[i] + 1 if i in own else before
+    rest: dict[int, int] = {}
+    for i in sorted(graph.live, reverse=True):
+        if i not in own and i not in graph.free and not graph.is_given(i):
+            graph.check_rest(i)
+            rest[i] = _with_readers(graph, i, own, rest, earliest[i])
+    for k in range(len(kernels) + 1):
+        if others := frozenset(i for i, level in rest.items() if level == k):
+            yield others, False
+        if k < len(kernels):
+            yield kernels[k], True
+
+
+def _with_readers(
+    graph: Graph, i: int, own: Mapping[int, int], rest: Mapping[int, int], earliest: int
+) -> int:
+    """The rest that an operation runs in: that of its first reader, so that they are one kernel.
+
+    As early as possible where a matmul or nobody reads it first.
+    """
+    pending, levels = list(graph.readers[i]), list[tuple[int, bool]]()
+    while pending:
+        j = pending.pop()
+        if j in graph.free and j not in own:
+            pending += graph.readers[j]
+        else:
+            levels.append((own[j], True) if j in own else (rest[j], False))
+    first, by_kernel = min(levels, default=(earliest, True))
+    return earliest if by_kernel else first

@@ -1,0 +1,88 @@
+"""What is known of the tensors of a definition before it runs: types and extents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Const, Expr, evaluate, free_vars
+from wsched.fusion import DataType
+
+__all__ = ["Dim", "TensorType", "Tensors"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A dimension of a tensor.
+
+    Args:
+        extent: in the extents of the inputs; None if they do not tell it.
+        repeated: whether it is one element read again and again, without memory of its own.
+    """
+
+    extent: Expr | None
+    repeated: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        """Whether its extent is known to be 1."""
+        return self.extent == Const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor before it has been made.
+
+    Args:
+        dtype: None of one that wsched has no word for.
+        dims: its dimensions, outermost first; None where even their number is not known.
+    """
+
+    dtype: DataType | None
+    dims: tuple[Dim, ...] | None
+
+    @property
+    def extents(self) -> tuple[Expr, ...] | None:
+        """The extents of a tensor that lies in memory whole; None of any other."""
+        found = tuple(d.extent for d in self.dims or () if d.extent is not None and not d.repeated)
+        return found if self.dims is not None and len(found) == len(self.dims) else None
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes of its dimensions, repeated ones among them.
+
+        Args:
+            sizes: value of each symbol.
+
+        Raises:
+            UnsupportedError: one that the inputs' sizes do not tell.
+        """
+        if self.dims is None:
+            raise UnsupportedError("a tensor of unknown shape", "extents that inputs have")
+        extents = tuple(d.extent for d in self.dims)
+        known = [
+            e for e in extents if e is not None and {str(v) for v in free_vars(e)} <= set(sizes)
+        ]
+        if len(known) < len(extents):
+            texts = ", ".join("?" if e is None else str(e) for e in extents)
+            raise UnsupportedError(f"a tensor of shape [{texts}]", "extents that inputs have")
+        return tuple(evaluate(e, sizes) for e in known)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensors of a definition by name; what is no tensor is a number.
+
+    Args:
+        types: of each tensor.
+        numbers: of each number that sizes may be made of, where the definition tells it.
+    """
+
+    types: Mapping[str, TensorType]
+    numbers: Mapping[str, Expr] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.types
+
+    def __getitem__(self, name: str) -> TensorType:
+        return self.types[name]

@@ -1,0 +1,121 @@
+"""How explanations of one kernel are made: of one that was chosen, of one that was given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsched.choose.copy_cost import Copy
+from wsched.choose.cost_model import Cost, cost
+from wsched.choose.heuristics import Candidate, candidates
+from wsched.choose.nvfuser_cost import NvfuserCost
+from wsched.choose.problem import Problem
+from wsched.choose.tuned.lookup import Hit, lookup
+from wsched.front.choices import choices_of
+from wsched.front.explanation import Choice, Explanation, KernelFacts
+from wsched.front.route import WSCHED, Refusal
+from wsched.fusion.names import in_order
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["explain_given", "explain_kernel"]
+
+
+def explain_kernel(
+    kernel: CompiledFusion,
+    problem: Problem,
+    device: str,
+    needed: tuple[Copy, ...] = (),
+    nvfuser: NvfuserCost | None = None,
+) -> Explanation:
+    """The explanation of a kernel that the heuristic chose for a problem, with its copies."""
+    hit = lookup(problem)
+    if hit is not None and hit.entry.params.matches(kernel.params):
+        return replace(_explain_tuned(kernel, problem, device, hit, needed), nvfuser=nvfuser)
+    best, *others = candidates(problem)
+    facts = _facts(kernel, problem, best.cost, others)
+    refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
+    why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
+    choices = choices_of(kernel, problem, why, facts.grid)
+    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
+
+
+def _explain_tuned(
+    kernel: CompiledFusion, problem: Problem, device: str, hit: Hit, needed: tuple[Copy, ...]
+) -> Explanation:
+    """The explanation of a schedule that a table has, beside those that are only predicted."""
+    entry = hit.entry
+    given = explain_given(kernel, problem, device).kernel
+    assert given is not None
+    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file)})
+    others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
+    refusals = tuple(
+        Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us; the chosen one was measured")
+        for c in others
+    )
+    choice = "was wrong" if entry.choice_us is None else f"{entry.choice_us:.1f} us"
+    tuned = Choice(
+        "tuned", _short(kernel.params),
+        f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
+        f"(wsched {entry.wsched}, {entry.date[:10]})",
+    )  # fmt: skip
+    choices = choices_of(kernel, problem, "are the fastest that was measured", facts.grid)
+    return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)
+
+
+def _copied(needed: tuple[Copy, ...]) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(c.argument, "copied", f"{c.reason}; the copy reads and writes {c.bytes} bytes")
+        for c in needed
+    )
+
+
+def explain_given(kernel: CompiledFusion, problem: Problem, device: str) -> Explanation:
+    """The explanation of a kernel whose schedule was given, beside those of the heuristic."""
+    given = kernel.made_from
+    others = [c for c in candidates(problem) if given is None or not c.params.matches(given)]
+    described = given and given.warp_specialized and given.persistent
+    us = cost(problem, given) if given and described else None
+    facts = _facts(kernel, problem, us, others)
+    choice = Choice("schedule", kernel.kernel.name, "written call by call")
+    if given is not None:
+        choice = Choice("params", _short(given), "given, not chosen by the heuristic")
+    return Explanation(WSCHED, device, facts, (choice,), ())
+
+
+def _facts(
+    kernel: CompiledFusion,
+    problem: Problem,
+    cost: Cost | None,
+    others: list[Candidate],
+) -> KernelFacts:
+    sizes = problem.extents(kernel.fusion)
+    return KernelFacts(
+        problem="x".join(str(sizes[name]) for name in in_order(sizes)),
+        sms=problem.sms,
+        kernel=kernel.kernel.name,
+        grid=kernel.grid(sizes, problem.sms),
+        threads=kernel.kernel.threads,
+        shared_bytes=kernel.kernel.shared_bytes,
+        predicted_us=None if cost is None else cost.us,
+        cost=cost,
+        others={_short(c.params): c.cost.us for c in others},
+        relation=tuple("".join(map(str, kernel.plan.relations)).splitlines()),
+        params={} if kernel.made_from is None else kernel.made_from.to_dict(),
+        schedule=tuple(map(str, kernel.fusion.history)) if kernel.made_from is None else (),
+    )
+
+
+def _behind(cost: Cost, best: Cost) -> str:
+    """How much longer a schedule is predicted to take, and what takes it."""
+    ratio = cost.us / best.us
+    return f"predicted {cost.us:.1f} us, {ratio:.2f} of the chosen one's: {cost.worse(best)}"
+
+
+def _short(params: MatmulParams) -> str:
+    """A name that tells the candidates apart."""
+    way = "ping-pong" if params.ping_pong else "cooperative"
+    groups = "" if params.warpgroups == 2 else f", warpgroups {params.warpgroups}"
+    m, n = params.cluster_dims.m, params.cluster_dims.n
+    cluster = f", cluster {m}x{n}" if m * n > 1 else ""
+    parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
+    return f"{way} {params.output_tile}{groups}{cluster}{parts}"
