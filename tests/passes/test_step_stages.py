@@ -12,7 +12,7 @@ from lowering.kernel.visit import expressions, walk
 from passes.options import LoweringOptions
 from passes.step_stages import step_stages
 from tests.lowering.ground.expressions import budget
-from tests.passes.evaluator import barriers, divides
+from tests.passes.evaluator import barriers, divides, execute_role
 from tests.passes.texts import full, kernel, lowered, unchanged
 
 HEAD = """
