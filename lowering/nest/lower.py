@@ -21,7 +21,7 @@ from lowering.nest.scope import CTA_INDEX, Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work import InTurn
-from wsched.fusion import Fusion, nest_text
+from wsched.fusion import Fusion, inputs_of, nest_text
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import TransformGraph
@@ -93,7 +93,7 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
 
     Raises:
         UnsupportedError: there are several where CTAs add up parts of a tile; or one of another
-            ring.
+            ring; or of what fills none.
     """
     relation, fusion = plan.operands, plan.fusion
     sums = [[t for t in map(fusion.tensor, r.readers) if t.sums] for r in plan.relations]
@@ -110,6 +110,15 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
             "sums over the steps of one ring",
             f"The nest is:\n{nest_text(t)}",
         )
+    for t in sums[0]:
+        e = fusion.definition(t.name)
+        read = () if e is None else inputs_of(e)
+        for name in (n for n in read if n not in relation.loads):
+            raise UnsupportedError(
+                f"{t.name} = {e} of {name}, which fills no ring",
+                "products of what TMA loads into a circular buffer",
+                f"The nest is:\n{nest_text(t)}",
+            )
     return tuple(Accumulator.of(t, relation, plan.graph) for t in sums[0])
 
 

@@ -8,7 +8,17 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.importer.test_batch import BATCH, MATRIX, build
-from wsched.fusion import Fusion, IterType, MmaOp, Role, products, the_matmul
+from tests.schedule.gated import gated
+from wsched.fusion import (
+    Fusion,
+    IterType,
+    MmaOp,
+    Role,
+    operands_of,
+    products,
+    the_matmul,
+    the_products,
+)
 from wsched.fusion.names import in_order
 
 MATMUL = "y = fd.ops.matmul(a, b)"
@@ -69,6 +79,26 @@ def test_one_matmul() -> None:
     assert str(e.value) == (
         f"a fusion with 2 matrix products ({mma.output}, T9) is not supported; supported: one of "
         "them. Schedule it call by call, by the names of its tensors"
+    )
+    with pytest.raises(UnsupportedError) as e:
+        the_products(two)
+    assert str(e.value) == (
+        f"matrix products ({mma.output}, T9) that share neither operand or both is not supported; "
+        "supported: several of one A and different Bs, or of one B"
+    )
+
+
+def test_several_products_are_alike() -> None:
+    f = gated()
+    found = the_products(f)
+    assert operands_of(found) == (("T2",), ("T3", "T7"))
+    weight = f.tensor("T6")
+    columns = replace(weight, allocation=weight.logical[::-1])
+    with pytest.raises(UnsupportedError) as e:
+        the_products(f.updated((columns,)))
+    assert str(e.value) == (
+        "matrix products (T4, T8) of different extents, types or layouts is not supported; "
+        "supported: products alike, where there are several"
     )
 
 

@@ -265,13 +265,11 @@ def test_refused(lines: list[str], what: str, supported: str) -> None:
     assert str(error.value) == f"{what} is not supported; supported: {supported}"
 
 
-def test_two_matmuls_are_refused() -> None:
-    text = epilogue("v = fd.ops.linear(x, w)", "y = fd.ops.linear(x, w)", "d = fd.ops.add(y, v)")
-    with pytest.raises(UnsupportedError) as error:
-        build(text)
-    assert str(error.value) == (
-        "a fusion with 2 fd.ops.linear or fd.ops.matmul is not supported; supported: one of them"
+def test_one_product_of_two_matmuls_that_are_the_same() -> None:
+    f = build(
+        epilogue("v = fd.ops.linear(x, w)", "y = fd.ops.linear(x, w)", "d = fd.ops.add(y, v)")
     )
+    assert [e.output for e in f.mmas] == ["T4"]
 
 
 def test_an_input_as_output() -> None:

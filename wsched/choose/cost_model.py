@@ -169,7 +169,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     alone = (rounds * main + exposed + start) / clock
     fed = _norm(alone, _memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
     fed += (combine := _combine(params, work.parts))  # memory and tensor cores idle meanwhile
-    flops = clusters * ctas * tile.m * tile.n * steps * tile.k
+    flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
     energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
     held = fed * (1 + (energy / fed) ** 6) ** (CLOCK_EXPONENT / 6)
     return Cost(
@@ -215,12 +215,13 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     """Cycles of a step of the k loop of a kernel with so many CTAs, and what takes them."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
     blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
-    tensor = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    one = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    tensor = problem.products * one
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
     n = stored_columns(tile.n, 2) if problem.n_major else tile.n
-    stage = (tile.m + n) * tile.k * 2
-    smem = ((64 + columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * 2
+    smem = (problem.products * (64 + columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
     rate = FILL_BYTES[params.programmatic_dependent_launch]
     low, high = (share * problem.sms for share in CROWDED_SHARE)
@@ -243,8 +244,9 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
 def _loaded(problem: Problem, params: MatmulParams) -> float:
     """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
     tile, cluster = params.output_tile, params.cluster_dims
-    a = float(tile.m if problem.m_major else min(tile.m, problem.m))
-    b = float(stored_columns(tile.n, 2) if problem.n_major else min(tile.n, problem.n))
+    a = float(problem.a_count * (tile.m if problem.m_major else min(tile.m, problem.m)))
+    n = stored_columns(tile.n, 2) if problem.n_major else min(tile.n, problem.n)
+    b = float(problem.b_count * n)
     line = tile.n * 2
     if problem.n_major and cluster.m == 1 and line > L2_LINE and line % L2_LINE:
         b *= ACROSS_LINES
@@ -261,7 +263,8 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
 
 def _memory_us(problem: Problem) -> float:
     """Microseconds to move everything once."""
-    each = (problem.m * problem.k + problem.n * problem.k) * problem.operand.bytes
+    rows = problem.a_count * problem.m + problem.b_count * problem.n
+    each = rows * problem.k * problem.operand.bytes
     operands = problem.batch * each
     return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
 
@@ -274,10 +277,10 @@ def _epilogue_bytes(problem: Problem) -> int:
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
     size = problem.operand.bytes
-    b = problem.n * problem.k * size
+    b = problem.b_count * problem.n * problem.k * size
     group = params.grid_traversal_factor[0] * params.cluster_dims.m
     passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
-    each = problem.m * problem.k * size + b * max(passes, 1)
+    each = problem.a_count * problem.m * problem.k * size + b * max(passes, 1)
     return problem.batch * each + _epilogue_bytes(problem)
 
 

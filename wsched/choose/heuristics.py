@@ -161,7 +161,12 @@ def _fastest(problem: Problem, ways: list[MatmulParams]) -> Candidate:
 
 
 def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
-    """The same with K in parts, where all parts have a place at the same time."""
+    """The same with K in parts, where all parts have a place at the same time.
+
+    Not of several products: what adds up parts has room for one accumulator.
+    """
+    if problem.products > 1:
+        return []
     steps = -(-problem.k // whole.params.output_tile.k)
     return [
         replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
@@ -196,7 +201,10 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
     inputs = problem.inputs or ()
-    return fit_stages(made, problem.operand, problem.results, inputs, n_major=problem.n_major)
+    return fit_stages(
+        made, problem.operand, problem.results, inputs, n_major=problem.n_major,
+        counts=(problem.a_count, problem.b_count),
+    )  # fmt: skip
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:

@@ -68,7 +68,9 @@ class NvfuserCost:
 
 
 def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
-    """The product alone, by cuBLAS; ``copied`` are the operands that TMA cannot read."""
+    """The products alone, by cuBLAS; ``copied`` are the operands that TMA cannot read."""
+    if problem.products > 1:
+        return problem.products * cublas_us(replace(problem, a_count=1, b_count=1), copied)
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     if copied:
         return direct_us(m, n, k, batch)
@@ -99,21 +101,21 @@ def host_us(kernels: int) -> float:
 def nvfuser_cost(
     definition: Definition, fusion: Fusion, problem: Problem, copied: tuple[Copy, ...] = ()
 ) -> NvfuserCost:
-    """What it takes for a definition that is one fusion of wsched's: a matmul and its epilogue.
+    """What it takes for a definition that is one fusion of wsched's: products and their epilogue.
 
-    The epilogue's kernel reads the product and the inputs that are no operands and writes the
+    The epilogue's kernel reads the products and the inputs that are no operands and writes the
     results. There is none where the results are the product as ``linear`` or ``matmul`` leaves it.
     """
     matmul = cublas_us(problem, copied)
     made = [definition.node(name) for name in definition.outputs]
     if all(node is not None and node.op in ("linear", "matmul") for node in made):
-        return NvfuserCost(matmul, 0.0, host_us(1))
+        return NvfuserCost(matmul, 0.0, host_us(problem.products))
     sizes = problem.extents(fusion)
-    moved = problem.batch * problem.m * problem.n * problem.operand.bytes
+    moved = problem.products * problem.batch * problem.m * problem.n * problem.operand.bytes
     for binding in (*fusion.inputs, *fusion.outputs):
         if binding.tensor not in fusion.operands:
             elements = 1
             for axis in binding.axes:
                 elements *= sizes.get(axis, 1)
             moved += elements * binding.dtype.bytes
-    return NvfuserCost(matmul, pointwise_us(moved), host_us(2))
+    return NvfuserCost(matmul, pointwise_us(moved), host_us(problem.products + 1))

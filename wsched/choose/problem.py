@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from math import prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
-from wsched.fusion import DataType, Fusion, PointwiseOp, Role, TensorBinding, the_matmul
+from wsched.fusion import (
+    DataType,
+    Fusion,
+    PointwiseOp,
+    Role,
+    TensorBinding,
+    operands_of,
+    the_products,
+)
 from wsched.schedule.matmul.demands import Demands
 
 __all__ = [
@@ -48,7 +56,7 @@ _FUNCTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` on a device.
+    """``D[m, n] = A[m, k] · B[n, k]ᵀ`` on a device, or several of one A or one B.
 
     Args:
         m: rows of the result.
@@ -69,6 +77,8 @@ class Problem:
         gpu: name of the device.
         batch_invariant: whether the bits of a row must not depend on ``m``.
         batch: number of such products.
+        a_count: number of As.
+        b_count: number of Bs; of both, one is 1 and the other the number of accumulators.
     """
 
     m: int
@@ -88,6 +98,8 @@ class Problem:
     gpu: str = H200
     batch_invariant: bool = False
     batch: int = 1
+    a_count: int = 1
+    b_count: int = 1
 
     @classmethod
     def of(
@@ -104,9 +116,10 @@ class Problem:
         """The problem of a fusion, for extents by their names.
 
         Raises:
-            UnsupportedError: it has not one matrix product.
+            UnsupportedError: it has no matrix product, or several that share neither operand.
         """
-        product = the_matmul(fusion)
+        made = the_products(fusion)
+        product, (left, right) = made[0], operands_of(made)
         size = {d: extents[str(d.extent)] for d in product.dims}
         n = size[product.cols]
         return cls(
@@ -126,15 +139,22 @@ class Problem:
             gpu=gpu,
             batch_invariant=batch_invariant,
             batch=prod(size[d] for d in product.outer),
+            a_count=len(left),
+            b_count=len(right),
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
         """The extents of a fusion that this is the problem of, by their names."""
-        product = the_matmul(fusion)
+        product = the_products(fusion)[0]
         sizes = {product.rows: self.m, product.cols: self.n}
         sizes |= dict.fromkeys(product.of(Role.K), self.k)
         sizes |= dict.fromkeys(product.outer, self.batch)
         return {str(d.extent): sizes[d] for d in product.dims}
+
+    @property
+    def products(self) -> int:
+        """Accumulators of a tile."""
+        return max(self.a_count, self.b_count)
 
     @property
     def unaligned(self) -> DataType | None:
@@ -152,6 +172,7 @@ def demands(problem: Problem) -> Demands:
         problem.m_major,
         problem.n_major,
         problem.work > 0,
+        (problem.a_count, problem.b_count),
     )
 
 
@@ -165,6 +186,6 @@ def epilogue_work(fusion: Fusion) -> int:
 
 
 def _matrices(fusion: Fusion) -> list[TensorBinding]:
-    product = the_matmul(fusion)
+    product = the_products(fusion)[0]
     whole = {str(d.extent) for d in (product.rows, product.cols)}
     return [b for b in fusion.inputs if whole <= set(b.axes)]

@@ -23,6 +23,7 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
         *problem.results,
         inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
         n_major=problem.n_major,
+        counts=(problem.a_count, problem.b_count),
     )
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES

@@ -13,7 +13,7 @@ from wsched.choose.copy_cost import slower_than_direct
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
-from wsched.front.cut.route import cut_route
+from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
 from wsched.importer import Definition
@@ -44,7 +44,8 @@ def routes(
     try:
         kernel = kernels.compile(definition, inputs)
         kernel.admit(inputs)
-        if reason := _on_gpu(inputs) and _slower(kernel, inputs):
+        reason = (_on_gpu(inputs) and _slower(kernel, inputs)) or _apart(kernel, recorded, inputs)
+        if reason:
             refusals.append(Refusal(WSCHED, reason))
         else:
             # The kernel is bound in a function of its own: ``run`` must not keep this frame alive.
@@ -84,7 +85,25 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
     problem = problem_of(kernel.fusion, inputs)
     us = ranked(problem)[0][0]
     work = bool(problem.work)
-    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work, problem.batch)
+    matmuls = problem.products * problem.batch
+    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work, matmuls)
+
+
+def _apart(
+    kernel: CompiledFusion, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
+) -> str:
+    """Why a kernel of several products is expected to lose against a kernel for each."""
+    count = len(kernel.fusion.mmas)
+    if count == 1 or not isinstance(recorded, Definition):
+        return ""
+    try:
+        chosen, _ = chosen_cut(cutter_of(recorded), inputs)
+    except (UnsupportedError, ScheduleError):
+        return ""
+    if len(chosen.cut.segments) == 1:
+        return ""
+    us = ranked(problem_of(kernel.fusion, inputs))[0][0]
+    return f"{count} products in one kernel take {us:.1f} us, apart {chosen.cost.us:.1f} us"
 
 
 def _kernel(kernel: CompiledFusion) -> Run:

@@ -22,7 +22,15 @@ from wsched.fusion.expr import (
     rewire,
 )
 from wsched.fusion.fusion import Fusion, TensorBinding
-from wsched.fusion.product import Product, Role, product_of, products, the_matmul
+from wsched.fusion.product import (
+    Product,
+    Role,
+    operands_of,
+    product_of,
+    products,
+    the_matmul,
+    the_products,
+)
 from wsched.fusion.record import Record, call_text
 from wsched.fusion.tensor import (
     CircularBuffer,
@@ -75,11 +83,13 @@ __all__ = [
     "loop_text",
     "merge_index",
     "nest_text",
+    "operands_of",
     "product_of",
     "products",
     "rewire",
     "split_extents",
     "the_matmul",
+    "the_products",
     "type_text",
     "unmerge_index",
 ]

@@ -16,7 +16,9 @@ from wsched.fusion.fusion import Fusion
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import IterType
 
-__all__ = ["Product", "Role", "product_of", "products", "the_matmul"]
+__all__ = [
+    "Product", "Role", "operands_of", "product_of", "products", "the_matmul", "the_products",
+]  # fmt: skip
 
 
 class Role(Enum):
@@ -125,13 +127,52 @@ def the_matmul(fusion: Fusion) -> Product:
     Raises:
         UnsupportedError: there is none, or there are several.
     """
-    found = products(fusion)
+    found = _some(fusion)
     if len(found) != 1:
-        made = ", ".join(p.mma.output for p in found)
         raise UnsupportedError(
-            f"a fusion with {len(found)} matrix products ({made})" if found
-            else "a fusion without a matrix product",
+            f"a fusion with {len(found)} matrix products ({_made(found)})",
             "one of them",
-            "Schedule it call by call, by the names of its tensors" if found else "",
-        )  # fmt: skip
+            "Schedule it call by call, by the names of its tensors",
+        )
     return found[0]
+
+
+def the_products(fusion: Fusion) -> tuple[Product, ...]:
+    """The matrix products of a fusion, for what is made for one, or for several that share A or B.
+
+    They are alike: the same extents, types and layouts, so that one tile is that of all.
+
+    Raises:
+        UnsupportedError: there is none; several share neither operand or both, or are not alike.
+    """
+    found = _some(fusion)
+    if sorted(map(len, operands_of(found))) != [1, len(found)]:
+        what = f"matrix products ({_made(found)}) that share neither operand or both"
+        raise UnsupportedError(what, "several of one A and different Bs, or of one B")
+    if len({_alike(p) for p in found}) > 1:
+        what = f"matrix products ({_made(found)}) of different extents, types or layouts"
+        raise UnsupportedError(what, "products alike, where there are several")
+    return found
+
+
+def operands_of(found: tuple[Product, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the As and of the Bs as they enter the products, each once."""
+    left, right = (dict.fromkeys(getattr(p.mma, side) for p in found) for side in "ab")
+    return tuple(left), tuple(right)
+
+
+def _some(fusion: Fusion) -> tuple[Product, ...]:
+    found = products(fusion)
+    if not found:
+        raise UnsupportedError("a fusion without a matrix product", "one of them")
+    return found
+
+
+def _made(found: tuple[Product, ...]) -> str:
+    return ", ".join(p.mma.output for p in found)
+
+
+def _alike(p: Product) -> tuple[object, ...]:
+    """What products that share a tile have in common."""
+    extents = tuple(str(d.extent) for d in p.dims)
+    return extents, p.roles, p.a.dtype, p.b.dtype, p.m_major, p.n_major

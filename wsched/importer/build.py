@@ -1,4 +1,4 @@
-"""From a definition to the canonical fusion of a matmul.
+"""From a definition to the canonical fusion of a matmul, or of several that share an operand.
 
 nvFuser computes a linear or matmul as broadcast, mma with an fp32 accumulator, and a cast to the
 operation's type; what follows is the epilogue (:mod:`wsched.importer.epilogue`).
@@ -13,7 +13,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
-from wsched.importer.emit import emit_fusion
+from wsched.importer.emit import emit_fusion, needed
 from wsched.importer.epilogue import EpilogueImport
 from wsched.importer.layout import (
     Axes,
@@ -54,8 +54,14 @@ class _Operand:
         return self.node.results[0]
 
 
+_Pair = tuple[_Operand, _Operand]
+
+
 def build_fusion(definition: Definition) -> Fusion:
-    """The fusion of a definition: one matmul, then pointwise operations.
+    """The fusion of a definition: a matmul, then pointwise operations.
+
+    Several matmuls are one fusion if they share an operand and their results meet in an output;
+    they have the same extents then.
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
     bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
@@ -68,21 +74,28 @@ def build_fusion(definition: Definition) -> Fusion:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
     definition.check_complete()
-    matmul = _matmul(definition)
-    a, b = _operands(definition, matmul)
+    matmuls = _matmuls(definition)
+    pairs = [_operands(definition, node) for node in matmuls]
+    operands = _alike(matmuls, pairs)
+    a, b = pairs[0]
     dims = in_order({*a.axes, *b.axes} - {SUMMED})
-    epilogue = EpilogueImport(definition, matmul, _dtype(a.node), dims)
+    made = _products(matmuls, pairs)
+    epilogue = EpilogueImport(definition, made, _dtype(a.node), dims)
     results = [_result(definition, name, dims) for name in definition.outputs]
     outputs = [epilogue.output(name) for name, _ in results]
     layouts = [layout for _, layout in results]
-    inputs = tuple(_bindings(definition, a, b, epilogue.steps))
-    sizes = _sizes(matmul, inputs)
-    mn_major = {x.name for x in (a, b) if x.memory[-1] != SUMMED}
+    _require_meeting(set(made.values()), outputs)
+    inputs = tuple(_bindings(definition, operands, epilogue.steps))
+    sizes = _sizes(matmuls[0], inputs)
+    mn_major = {x.name for x in operands.values() if x.memory[-1] != SUMMED}
     memory = _one_order(layouts)
-    left, right = (a, b) if memory == dims else (b, a)
-    emitted = emit_fusion(
-        inputs, (left.name, right.name), epilogue.steps, outputs, memory, mn_major
-    )
+    turn = 1 if memory == dims else -1
+    names = {
+        node.results[0]: (left.name, right.name)
+        for node, (left, right) in zip(matmuls, (p[::turn] for p in pairs), strict=True)
+        if node.results[0] in made.values()
+    }
+    emitted = emit_fusion(inputs, names, epilogue.steps, outputs, memory, mn_major)
     bound = tuple(
         TensorBinding(t.name, x.axes, tuple(sizes[axis] for axis in x.axes), t.dtype)
         for t, x in zip(emitted.outputs, layouts, strict=True)
@@ -111,8 +124,8 @@ def _one_order(layouts: list[Result]) -> Axes:
     return orders.pop()
 
 
-def _matmul(definition: Definition) -> Node:
-    """The one linear or matmul that an output depends on."""
+def _matmuls(definition: Definition) -> tuple[Node, ...]:
+    """The linears and matmuls that outputs depend on, in the order of the definition."""
     pending, found = list(definition.outputs), dict[str, Node]()
     while pending:
         node = definition.node(pending.pop())
@@ -124,15 +137,58 @@ def _matmul(definition: Definition) -> Node:
     for node in found.values():
         if node.op not in known_ops() and not node.op.startswith("define_"):
             raise unknown_op(node)
-    matmuls = [n for n in definition.nodes if n.op in _AXES and n.results[0] in found]
-    if len(matmuls) != 1:
-        raise UnsupportedError(
-            f"a fusion with {len(matmuls) or 'no'} fd.ops.linear or fd.ops.matmul", "one of them"
-        )
-    return matmuls[0]
+    matmuls = tuple(n for n in definition.nodes if n.op in _AXES and n.results[0] in found)
+    if not matmuls:
+        raise _several(0)
+    return matmuls
 
 
-def _operands(definition: Definition, matmul: Node) -> tuple[_Operand, _Operand]:
+def _several(count: int, which: str = "") -> UnsupportedError:
+    supported = "one of them" + (", or several of one operand that meet" if count else "")
+    what = f"a fusion with {count or 'no'} fd.ops.linear or fd.ops.matmul{which}"
+    return UnsupportedError(what, supported)
+
+
+def _alike(matmuls: tuple[Node, ...], pairs: list[_Pair]) -> dict[str, _Operand]:
+    """All operands by their names, those that have the rows first.
+
+    Raises:
+        UnsupportedError: the matmuls have no operand in common, on the same side; or operands of
+            one side differ in type, dimensions or layout.
+    """
+    sides = [{x.name: x for x in side} for side in zip(*pairs, strict=True)]
+    if all(len(side) > 1 for side in sides):
+        raise _several(len(matmuls), " with no operand in common")
+    for side in sides:
+        if len({(x.axes, x.memory, _dtype(x.node)) for x in side.values()}) > 1:
+            raise _several(len(matmuls), f" of {' and '.join(side)}, which lie or are typed apart")
+    if twice := sides[0].keys() & sides[1].keys():
+        raise _several(len(matmuls), f" with {', '.join(twice)} on both sides")
+    return sides[0] | sides[1]
+
+
+def _products(matmuls: tuple[Node, ...], pairs: list[_Pair]) -> dict[str, str]:
+    """Each matmul's name, with that of the first that has the same operands."""
+    first: dict[tuple[str, str], str] = {}
+    found = {}
+    for node, (left, right) in zip(matmuls, pairs, strict=True):
+        name = node.results[0]
+        found[name] = first.setdefault((left.name, right.name), name)
+    return found
+
+
+def _require_meeting(products: set[str], outputs: list[Step]) -> None:
+    """Each product meets the others in what an output is computed from, so that extents agree."""
+    sets = [{s.source for s in needed(x) if s.op == "mma"} for x in outputs]
+    joined, left = sets[0], sets[1:]
+    while met := [s for s in left if s & joined]:
+        joined = joined.union(*met)
+        left = [s for s in left if s not in met]
+    if joined != products:
+        raise _several(len(products), " whose results do not meet")
+
+
+def _operands(definition: Definition, matmul: Node) -> _Pair:
     """Both operands; their axes named, their layout and type checked."""
     call = f"fd.ops.{matmul.op}"
     named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
@@ -190,7 +246,7 @@ def _dtype(node: Node) -> DataType:
 
 
 def _bindings(
-    definition: Definition, a: _Operand, b: _Operand, steps: list[Step]
+    definition: Definition, operands: dict[str, _Operand], steps: list[Step]
 ) -> Iterator[TensorBinding]:
     """How the caller's tensors are passed, in the order of the definition, by their names there."""
     read = {s.source: s for s in steps if s.op == "input"}
@@ -199,13 +255,12 @@ def _bindings(
         constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
         if node.op not in ("define_tensor", "define_scalar") or constant:
             continue
-        if name in (a.name, b.name):
+        if name in operands:
             if name in read:
                 raise UnsupportedError(
                     f"{name} as operand of the matmul and in the epilogue", "one way to read it"
                 )
-            axes = a.axes if name == a.name else b.axes
-            yield TensorBinding(name, axes, _fixed(node), _dtype(node))
+            yield TensorBinding(name, operands[name].axes, _fixed(node), _dtype(node))
         elif name in read:
             step = read[name]
             sizes = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, Var
@@ -24,7 +24,7 @@ from wsched.fusion import (
 from wsched.fusion.names import COLS, ROWS, SUMMED
 from wsched.importer.steps import Step
 
-__all__ = ["Emitted", "emit_fusion"]
+__all__ = ["Emitted", "emit_fusion", "needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,18 @@ class Emitted:
 
 def emit_fusion(
     inputs: Sequence[TensorBinding],
-    operands: tuple[str, str],
+    operands: Mapping[str, tuple[str, str]],
     steps: Iterable[Step],
     outputs: Sequence[Step],
     memory: tuple[str, ...] = (ROWS, COLS),
     mn_major: Collection[str] = (),
 ) -> Emitted:
-    """Number and connect everything: inputs, views of them, the mma, then the epilogue.
+    """Number and connect everything: inputs, views of them, the mmas, then the epilogue.
 
     Args:
         inputs: in the caller's order, ``tensor`` their names in the definition.
-        operands: the names of the operand that has the result's rows, and of the other one.
+        operands: of each matmul the names of the operand that has the result's rows, and of the
+            other one.
         steps: in an order in which they can be computed; those that no output needs are left out.
         outputs: the step of each output, which becomes a tensor in global memory; a copy of it
             where it is read inside the kernel as well, or is an output twice.
@@ -57,16 +58,17 @@ def emit_fusion(
         mn_major: operands whose K is not contiguous.
     """
     e = _Emitter()
-    needed = _needed(outputs)
-    spread = {s.source: s.spread for s in needed if s.op == "input"}
+    used = needed(*outputs)
+    spread = {s.source: s.spread for s in used if s.op == "input"}
     for b in inputs:
         text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, SUMMED))
         e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
     axes = {b.tensor: frozenset(b.axes) for b in inputs}
-    view_a, view_b = (e.view(x, axes[x], (*memory, SUMMED)) for x in operands)
-    # Inputs before the mma and all else after it: the epilogue is what follows the accumulator.
+    sides = [dict.fromkeys(names) for names in zip(*operands.values(), strict=True)]
+    views = {x: e.view(x, axes[x], (*memory, SUMMED)) for side in sides for x in side}
+    # Inputs before the mmas and all else after it: the epilogue is what follows the accumulator.
     first = ("input", "mma")
-    order = sorted((s for s in steps if s in needed), key=lambda s: (*first, s.op).index(s.op))
+    order = sorted((s for s in steps if s in used), key=lambda s: (*first, s.op).index(s.op))
     for s in order:
         if s.op == "input":
             full = len(s.spread) == len(memory)
@@ -77,14 +79,15 @@ def emit_fusion(
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
             e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
-            e.exprs.append(MmaOp(e.made[s], view_a, view_b))
+            left, right = operands[s.source]
+            e.exprs.append(MmaOp(e.made[s], views[left], views[right]))
         elif s.op != "input":
             e.step(s, where, memory)
     return e.finish(outputs, memory)
 
 
-def _needed(outputs: Iterable[Step]) -> set[Step]:
-    """Everything that the outputs are computed from, and the matmul."""
+def needed(*outputs: Step) -> set[Step]:
+    """Everything that the outputs are computed from, and the matmuls."""
     found: set[Step] = set()
     pending = list(outputs)
     while pending:

@@ -11,6 +11,7 @@ demanded twice is made once.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
@@ -36,14 +37,15 @@ class EpilogueImport:
 
     Args:
         definition: what to import.
-        matmul: its one linear or matmul.
-        rounded: the type of the matmul's result.
-        dims: the dimensions of the matmul's result.
+        matmuls: its linears and matmuls by their results' names, which are alike, each with the
+            name of the first that multiplies the same.
+        rounded: their type.
+        dims: their dimensions.
         steps: what has been made, in an order in which it can be computed.
     """
 
     definition: Definition
-    matmul: Node
+    matmuls: Mapping[str, str]
     rounded: DataType
     dims: Dims = (ROWS, COLS)
     steps: list[Step] = field(default_factory=list)
@@ -176,8 +178,8 @@ class EpilogueImport:
         node = self.definition.node(value.name)
         if node is None:
             raise UnsupportedError(f"the name {value.name}", "names defined above")
-        if node is self.matmul:
-            return self.result(dims)
+        if value.name in self.matmuls:
+            return self.result(node, dims)
         if node.op == "define_tensor":
             return self.input(node, dims)
         if node.op == "define_scalar" and node.operands[:1] in ((), (None,)):
@@ -223,17 +225,18 @@ class EpilogueImport:
             raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
         return self.cast(self.operand(node.operands[0], dims), to)
 
-    def result(self, dims: Dims) -> Operand:
-        """The matmul's result, rounded by whoever does not cast it to fp32."""
+    def result(self, matmul: Node, dims: Dims) -> Operand:
+        """A matmul's result, rounded by whoever does not cast it to fp32."""
         if dims != self.dims:
             whole = f"the result as [{', '.join(self.dims)}]"
             raise UnsupportedError("a broadcast of the matmul's result", whole)
-        total = self._same.get(("mma",))
+        name = self.matmuls[matmul.results[0]]
+        total = self._same.get(("mma", name))
         if total is None:
-            total = Step("mma", _FLOAT, (), frozenset(self.dims))
-            self._same[("mma",)] = total
+            total = Step("mma", _FLOAT, (), frozenset(self.dims), source=name)
+            self._same[("mma", name)] = total
             self.steps.append(total)
-        bias = self.matmul.get("bias", (*self.matmul.operands[2:], None)[0])
+        bias = matmul.get("bias", (*matmul.operands[2:], None)[0])
         if bias is not None:
             if self.rank(bias) != 1:
                 raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
@@ -333,8 +336,9 @@ class EpilogueImport:
     def check_shape(self, node: Node, dims: Dims) -> None:
         """An expand may only go to the sizes of the matmul's result."""
         shape = node.get("shape", (*node.operands[1:], ())[0]) if node.op == "expand" else ()
+        matmul = next(node for node in self.definition.nodes if node.results[0] in self.matmuls)
         for size, axis in zip(shape if isinstance(shape, tuple) else (), dims, strict=False):
-            if not same_size(self.definition, self.matmul, size, axis):
+            if not same_size(self.definition, matmul, size, axis):
                 raise UnsupportedError(
                     f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
                 )

@@ -24,7 +24,7 @@ class Step:
         inputs: what it is computed from.
         spread: the dimensions along which it differs; it is broadcast along the others.
         weak: whether it is made from run-time scalars and numbers only, which widen nothing.
-        source: of an input, its name in the definition.
+        source: of an input or a matmul, its name in the definition.
         axes: of an input, its dimensions; ``"1"`` for those of size 1.
         dims: of an input, the dimensions of the matmul's result that its own are read along.
     """

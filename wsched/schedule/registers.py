@@ -7,7 +7,14 @@ from math import prod
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target import ptx
-from wsched.fusion import IterDomain, IterType, ParallelType, WarpSpecialized, nest_text
+from wsched.fusion import (
+    IterDomain,
+    IterType,
+    ParallelType,
+    TensorView,
+    WarpSpecialized,
+    nest_text,
+)
 from wsched.schedule.plan import Plan
 
 __all__ = ["BARE_REGISTERS", "SPARE_REGISTERS", "require_registers"]
@@ -31,30 +38,32 @@ def require_registers(made: Plan) -> None:
             the kernel starts, leave too few for all else.
     """
     relation = made.operands
-    acc = made.fusion.tensor(relation.compute)
+    readers = (made.fusion.tensor(name) for name in relation.readers)
+    sums = [t for t in readers if t.sums] or [made.fusion.tensor(relation.compute)]
     kind = relation.buffer.type
     specialized = isinstance(kind, WarpSpecialized)
     threads = ptx.WARPGROUP * (relation.roles + specialized)
     entry = made.target.registers_at_entry(threads)
     pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
     most = entry if pair is None else pair[1]
-    held = [d for d in acc.loop[acc.compute_at :] if d.parallel in _IN_THREADS]
-    for loops, limit, other in (
-        (held, most, BARE_REGISTERS),
-        ([d for d in held if d.parallel is ParallelType.Mma], entry, SPARE_REGISTERS),
-    ):
-        number = _elements(loops) // ptx.WARPGROUP
+    held = [[d for d in t.loop[t.compute_at :] if d.parallel in _IN_THREADS] for t in sums]
+    one = [d for d in held[0] if d.parallel is ParallelType.Mma]
+    for loops, limit, other in ((held, most, BARE_REGISTERS), ([one], entry, SPARE_REGISTERS)):
+        number = sum(map(_elements, loops)) // ptx.WARPGROUP
         if number + other > limit:
             what = "a thread" if loops is held else "one wgmma"
             why = (
                 f"{number} accumulators of {what} and {other} other registers exceed the {limit} "
                 f"of a thread, of {threads} in a CTA"
             )
-            wrote = " * ".join(f"{d.label} {d.extent}" for d in loops if _counts(d))
+            wrote = " and ".join(map(_wrote, sums, loops))
             raise ScheduleError(
-                "registers", f"{acc.name}: {wrote}", why,
-                ("a smaller tile", "more warpgroups"), nest_text(acc),
-            )  # fmt: skip
+                "registers", wrote, why, ("a smaller tile", "more warpgroups"), nest_text(sums[0])
+            )
+
+
+def _wrote(t: TensorView, loops: list[IterDomain]) -> str:
+    return f"{t.name}: " + " * ".join(f"{d.label} {d.extent}" for d in loops if _counts(d))
 
 
 def _counts(d: IterDomain) -> bool:

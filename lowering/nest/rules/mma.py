@@ -34,16 +34,15 @@ def mma(place: Place) -> None:
 
 def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     """Where this warpgroup's part of a stage begins; whether the stage has K as rows."""
-    t, graph = place.fusion.tensor(name), place.graph
-    staged = next(x for x in (t, *place.fusion.producers(name)) if x.circular_buffer is not None)
-    stage = stage_of(place.fusion, graph, staged)
+    graph = place.graph
+    stage = stage_of(place.fusion, graph, place.fusion.tensor(name))
     at = stage.tile.offsets(graph, place.found)
     if at is None:
         wanted = f"loops of {place.tensor.name} that were split as those of {name}"
         raise place.refuse(f"{place.expr} of an unknown part of {name}", wanted)
     by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
     inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
-    return smem(staged.name, (by_dim[d] for d in stage.dims)), inner is not Role.K
+    return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
 
 def _require_shape(place: Place, e: MmaOp) -> None:

@@ -26,6 +26,7 @@ class Feature:
         own: matmuls in kernels of wsched's.
         all: all matmuls.
         wide: positions of inputs in fp32.
+        beside: how many of those in kernels are in one with another.
     """
 
     body: str
@@ -33,6 +34,12 @@ class Feature:
     own: int
     all: int
     wide: tuple[int, ...] = ()
+    beside: int = 0
+
+    @property
+    def kernels(self) -> int:
+        """Kernels of wsched's."""
+        return self.own - self.beside
 
     @property
     def text(self) -> str:
@@ -84,7 +91,7 @@ FEATURES = {
         d = fd.ops.linear(c, t3)
         fd.add_output(d)
         """,
-        ((24, 16), (32, 16), (32, 16), (16, 32)), 3, 3,
+        ((24, 16), (32, 16), (32, 16), (16, 32)), 3, 3, beside=1,
     ),
     "operand_cast": Feature(
         """

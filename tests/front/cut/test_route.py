@@ -46,7 +46,7 @@ def test_execute_runs_the_parts(name: str) -> None:
         torch.testing.assert_close(ours.float(), theirs.float(), rtol=2**-6, atol=2**-6)
     assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
     (route,) = known.known(feature.text).routes.values()
-    assert route.name == "cut" and sum(p.kernel is not None for p in route.parts) == feature.own
+    assert route.name == "cut" and sum(p.kernel is not None for p in route.parts) == feature.kernels
 
 
 @each_feature
@@ -57,7 +57,8 @@ def test_explain_says_of_each_matmul(name: str) -> None:
     assert own_of(found) == feature.own
     assert all(m.kernel or m.reason for m in found.matmuls)
     kernels = [p.kernel.kernel for p in found.parts if p.kernel is not None]
-    assert [m.kernel for m in found.matmuls if m.kernel] == kernels
+    assert {m.kernel for m in found.matmuls if m.kernel} == {*kernels}
+    assert len(kernels) == feature.kernels
     assert found.predicted_us is not None and found.nvfuser is not None
     assert len(found.to_dict()["parts"]) == len(found.parts)
 
@@ -79,7 +80,7 @@ def test_install_cuts_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = decision_of(rebuild(record_text(feature.text)), inputs_of(feature))
     assert found.cost is not None and found.nvfuser is not None
     if found.taken:
-        assert sum(s.matmul for s in found.segments) == feature.own
+        assert sum(s.matmul for s in found.segments) == feature.kernels
 
 
 def test_the_explanation(golden: Golden) -> None:

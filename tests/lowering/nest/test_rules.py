@@ -90,7 +90,7 @@ def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> No
     def inline(s: Schedule, names: matmul._Names) -> None:
         for tv, _ in reversed(list(pairwise(names.epilogue))):
             s.inline_at(tv, 1)
-        s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+        s.inline_at(names.sums[0], s.axis(names.sums[0], "group") + 1)
 
     error = refusal(monkeypatch, ONE_TILE, _inline=inline)
     assert error.what == "T9 inlined at 1"
@@ -215,7 +215,7 @@ def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> 
     def inline(s: Schedule, names: matmul._Names) -> None:
         for tv, _ in reversed(list(pairwise(names.epilogue))):
             s.inline_at(tv, 1)
-        s.inline_at(names.acc, s.axis(names.acc, "group") + 1)
+        s.inline_at(names.sums[0], s.axis(names.sums[0], "group") + 1)
 
     one = replace(DIRECT, tiling_strategy=TilingStrategy.OneTilePerCTA)
     error = refusal(monkeypatch, one, _inline=inline)

@@ -42,7 +42,7 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
     """
     search = _Search(cutter, call, may_leave)
     count = len(cutter.matmuls)
-    alike = [(t,) * count for t in (Take.ALL, Take.NARROW, Take.NONE)]
+    alike = [(t,) * count for t in (Take.ALL, Take.NARROW, Take.NONE, Take.SHARED)]
     tried = [(found, takes) for takes in alike if (found := search.price(takes)) is not None]
     if not tried:
         raise search.refusal

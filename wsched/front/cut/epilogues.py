@@ -1,4 +1,4 @@
-"""A matmul and as much of what follows it as one kernel takes."""
+"""A matmul and as much of what follows it, and beside it, as one kernel takes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Take(Enum):
     """How much of what follows a matmul goes into its kernel."""
 
     ALL = "all that fits"
+    SHARED = "all that fits, and the matmuls behind it that share an operand"
     NARROW = "as long as what leaves the kernel has 16 bits"
     NONE = "nothing, as nvFuser does by default"
     LEFT = "not even the matmul"
@@ -49,18 +50,21 @@ def kernel_of_matmul(
         taken: what other kernels have.
         take: how much, not ``LEFT``.
     """
-    followers = [] if take is Take.NONE else _followers(graph, matmul, taken)
+    together = [matmul, *(_sharing(graph, matmul, taken) if take is Take.SHARED else ())]
+    followers = [] if take is Take.NONE else _followers(graph, together, taken)
     stop: Node | None = None
     why: UnsupportedError | None = None
     while True:
-        kernel = frozenset({matmul, *followers})
+        kernel = frozenset({*together, *followers})
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
-        kernel = _with_private(graph, matmul, kernel, taken)
+        kernel = _with_private(graph, together, kernel, taken)
         try:
             build_fusion(part(graph, kernel, _leaving(graph, kernel)))
         except UnsupportedError as e:
             plain = UnsupportedError(e.what, e.supported, e.hint)  # without frames
+            if not followers and len(together) > 1:
+                return kernel_of_matmul(graph, matmul, taken, Take.ALL)
             if not followers:
                 return plain
             stop, why = graph.nodes[followers.pop()], plain
@@ -68,18 +72,31 @@ def kernel_of_matmul(
         return Kernel(kernel, stop, why)
 
 
-def _followers(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
-    """Pointwise operations on the matmul's result, whose other operands are there before it."""
-    found = [matmul]
+def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
+    """The matmuls behind one that have an operand of it, and all of theirs before it."""
+    mine = set(graph.operands(matmul))
+    return [
+        i
+        for i in graph.matmuls
+        if i > matmul
+        and i not in taken
+        and mine & set(graph.operands(i))
+        and all(graph.last_matmul[j] < matmul for j in graph.operands(i))
+    ]
+
+
+def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
+    """Pointwise operations on the results of matmuls, whose other operands are there before."""
+    found, matmul = [*together], together[0]
     for i in sorted(graph.live):
-        if i <= matmul or i in taken:
+        if i <= matmul or i in taken or i in found:
             continue
         last = graph.nodes[i].op == "stride_order" and graph.is_output(i)
         operands = graph.operands(i)
         ready = all(j in found or graph.last_matmul[j] < matmul for j in operands)
         if (graph.is_pointwise(i) or last) and ready and any(j in found for j in operands):
             found.append(i)
-    return found[1:]
+    return found[len(together) :]
 
 
 def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
@@ -98,11 +115,11 @@ def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
 
 
 def _with_private(
-    graph: Graph, matmul: int, kernel: frozenset[int], taken: frozenset[int]
+    graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int]
 ) -> frozenset[int]:
     """With the pointwise operations before the epilogue that nobody else reads."""
     while True:
-        epilogue = kernel - {matmul}
+        epilogue = kernel.difference(together)
         private = {
             j
             for i in epilogue

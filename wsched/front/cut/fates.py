@@ -22,10 +22,11 @@ def fates(cutter: Cutter, cut: Cut, names: Sequence[str]) -> tuple[Fate, ...]:
         cut: how it is cut.
         names: of the kernels, in the order in which they run.
     """
-    left = iter(names)
+    distinct = dict.fromkeys(k for k in cut.kernels if isinstance(k, Kernel))
+    name_of = dict(zip(distinct, names, strict=True))
     pairs = zip(cutter.matmuls, cut.kernels, strict=True)
     return tuple(
-        _in_kernel(cutter, node, found, next(left))
+        _in_kernel(cutter, node, found, name_of[found])
         if isinstance(found, Kernel)
         else _fate(node, str(found))
         for node, found in pairs

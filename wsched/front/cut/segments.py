@@ -52,8 +52,8 @@ class Cut:
 
     Args:
         segments: in an order in which they can be executed.
-        kernels: what became of each matmul, in the order of the definition: the kernel, or why
-            wsched makes none.
+        kernels: what became of each matmul, in the order of the definition: the kernel, which may
+            be that of one before, or why wsched makes none.
     """
 
     segments: tuple[Segment, ...]
@@ -123,13 +123,15 @@ class Cutter:
     def _cut(self, takes: tuple[Take, ...]) -> Cut:
         graph = self.graph
         kernels: list[Kernel | UnsupportedError] = []
-        taken: frozenset[int] = frozenset()
+        own: list[frozenset[int]] = []
         for matmul, take in zip(graph.matmuls, takes, strict=True):
-            found = self._kernel(matmul, taken, take)
+            with_it = (k for k in kernels if isinstance(k, Kernel) and matmul in k.ops)
+            if (with_other := next(with_it, None)) is not None:
+                kernels.append(with_other)
+                continue
+            found = self._kernel(matmul, frozenset().union(*own), take)
+            own += [found.ops] if isinstance(found, Kernel) else []
             kernels.append(found)
-            if isinstance(found, Kernel):
-                taken |= found.ops
-        own = [k.ops for k in kernels if isinstance(k, Kernel)]
         if not own:
             (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)

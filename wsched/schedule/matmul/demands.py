@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType, Fusion, PointwiseOp, the_matmul
+from wsched.fusion import DataType, Fusion, PointwiseOp, operands_of, the_products
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -24,6 +24,8 @@ class Demands:
         m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
         computes: whether the epilogue does more than cast.
+        counts: number of As and of Bs; several products share one of them, and there are as many
+            as of the other.
         target: the GPU that it is for.
     """
 
@@ -33,12 +35,18 @@ class Demands:
     m_major: bool
     n_major: bool
     computes: bool
+    counts: tuple[int, int] = (1, 1)
     target: Target = DEFAULT
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
-        """Those of an unscheduled fusion; UnsupportedError unless it has one matrix product."""
-        product = the_matmul(fusion)
+        """Those of an unscheduled fusion.
+
+        Raises:
+            UnsupportedError: it has no matrix product, or several that share neither operand.
+        """
+        made = the_products(fusion)
+        product, (left, right) = made[0], operands_of(made)
         return cls(
             product.a.dtype,
             tuple(b.dtype for b in fusion.outputs),
@@ -46,8 +54,14 @@ class Demands:
             product.m_major,
             product.n_major,
             any(isinstance(e, PointwiseOp) for e in fusion.exprs),
+            (len(left), len(right)),
             target,
         )
+
+    @property
+    def products(self) -> int:
+        """Accumulators that a warpgroup has of its tile."""
+        return max(self.counts)
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
         """Types of the matrices that the load warpgroup of a schedule loads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsched.fusion import BroadcastOp, DataType, Fusion, inputs_of, the_matmul
+from wsched.fusion import BroadcastOp, DataType, Fusion, inputs_of, the_products
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["MAX_LOADED", "epilogue_inputs", "loaded_inputs", "loaded_types", "matrix_inputs"]
@@ -14,7 +14,7 @@ MAX_LOADED = 3
 def epilogue_inputs(fusion: Fusion) -> tuple[str, ...]:
     """What the epilogue reads before it is scheduled: inputs [M, N] and views of smaller ones."""
     order = [e.output for e in fusion.exprs]
-    after = fusion.exprs[order.index(the_matmul(fusion).mma.output) + 1 :]
+    after = fusion.exprs[order.index(the_products(fusion)[-1].mma.output) + 1 :]
     made = set(order) - {e.output for e in fusion.exprs if isinstance(e, BroadcastOp)}
     return tuple(dict.fromkeys(name for e in after for name in inputs_of(e) if name not in made))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsched.fusion import Fusion, the_matmul
+from wsched.fusion import Fusion, the_products
 from wsched.schedule.matmul.params import CachePolicies, L2Promotions, MatmulParams
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
 
@@ -23,9 +23,8 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
 def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, CachePolicy], ...]:
     """Each policy that is not the default, by the tensor in global memory, inputs first."""
     asked = {b.tensor: policies.d for b in fusion.outputs}
-    product = the_matmul(fusion)
-    asked[product.b.name] = policies.b
-    asked[product.a.name] = policies.a
+    made = the_products(fusion)
+    asked |= {p.b.name: policies.b for p in made} | {p.a.name: policies.a for p in made}
     names = [b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor in asked]
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
 
@@ -34,7 +33,7 @@ def _l2_promotions(
     fusion: Fusion, asked: L2Promotions
 ) -> tuple[tuple[str, TensorMapL2Promotion], ...]:
     """The same of promotions; results are not loaded."""
-    product = the_matmul(fusion)
-    found = {product.b.name: asked.b, product.a.name: asked.a}
+    made = the_products(fusion)
+    found = {p.b.name: asked.b for p in made} | {p.a.name: asked.a for p in made}
     names = [b.tensor for b in fusion.inputs if b.tensor in found]
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

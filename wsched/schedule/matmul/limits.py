@@ -13,6 +13,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion
 from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
@@ -24,12 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 RegisterPair = tuple[int, int] | None
-
-MAX_CLUSTER = 8
-"""CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
-
-MAX_SPLITS = 65535
-"""CTAs of a grid along z (CUDA C++ Programming Guide, technical specifications)."""
 
 BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
@@ -50,16 +45,17 @@ def shared_bytes(
     *results: DataType,
     inputs: tuple[DataType, ...] = (),
     n_major: bool = False,
+    counts: tuple[int, int] = (1, 1),
 ) -> tuple[int, int]:
-    """Bytes of shared memory of (one stage of both operands, all epilogue buffers).
+    """Bytes of shared memory of (one stage of all operands, all epilogue buffers).
 
     ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
-    whether B is N-major.
+    whether B is N-major, ``counts`` how many As and Bs there are.
     """
     tile, warp = params.output_tile, params.tile_sizes.warp_tile
     columns = chunk_columns(params, *results, *inputs)
     n = ptx.stored_columns(tile.n, operand.bytes) if n_major else tile.n
-    stage = (tile.m + n) * tile.k * operand.bytes
+    stage = (counts[0] * tile.m + counts[1] * n) * tile.k * operand.bytes
     stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
@@ -80,7 +76,8 @@ def register_candidates(
     most registers for the load warpgroup first; None where a CTA's registers cannot be moved.
     """
     pairs = _pairs(params, target)
-    need = _accumulators(params) + _other_registers(Demands.of(fusion, target), params)
+    demands = Demands.of(fusion, target)
+    need = demands.products * _accumulators(params) + _other_registers(demands, params)
     fitting = tuple(p for p in pairs if need <= _compute_registers(params, p, target))
     return fitting or pairs[-1:]
 
@@ -105,21 +102,24 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     target = demands.target
     _refuse_contradiction(params)
     _refuse_unsupported(params)
+    if params.combines and demands.products > 1:
+        raise UnsupportedError(
+            f"{demands.products} products of which CTAs add up parts", "one, or whole tiles"
+        )
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
     reasons = check_params(params, target) or _fusion_reasons(demands, params)
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
-    operand, results = demands.operand, demands.results
-    inputs, n_major = demands.loaded(params), demands.n_major
-    stage, epilogue = shared_bytes(params, operand, *results, inputs=inputs, n_major=n_major)
+    inputs = demands.loaded(params)
+    stage, epilogue = _shared_bytes(demands, params, inputs)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue, target)
     if stages > most:
         fitting = range(params.wgmma_in_flight + 1, most + 1)
         unloaded = replace(params, epilogue_input_stages=0)
         legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
-        without = shared_bytes(unloaded, operand, *results, n_major=n_major)
+        without = _shared_bytes(demands, unloaded, ())
         if inputs and stages <= fitting_stages(*without, target):
             legal.append("epilogue_input_stages=0")
         raise ScheduleError(
@@ -132,13 +132,22 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
         )
 
 
+def _shared_bytes(
+    demands: Demands, params: MatmulParams, inputs: tuple[DataType, ...]
+) -> tuple[int, int]:
+    return shared_bytes(
+        params, demands.operand, *demands.results, inputs=inputs, n_major=demands.n_major,
+        counts=demands.counts,
+    )  # fmt: skip
+
+
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
     """All reasons why the parameters are illegal on any problem."""
     return _tile_reasons(params) or [
         *_mma_reasons(params, target.mma),
         *_buffer_reasons(params),
         *_register_reasons(params, target),
-        *_grid_reasons(params),
+        *grid_reasons(params),
     ]
 
 
@@ -156,13 +165,14 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
             f"swizzle spans of at least {ptx.NARROWEST_SWIZZLE} bytes"
         )
-    accumulators, others = _accumulators(params), _other_registers(demands, params)
+    accumulators = demands.products * _accumulators(params)
+    others = _other_registers(demands, params)
     target = demands.target
     compute = _compute_registers(params, _pairs(params, target)[-1], target)
     if accumulators + others > compute:
         reasons.append(
-            f"{accumulators} accumulators and {others} registers for this epilogue a thread exceed "
-            f"{compute}"
+            f"{accumulators} accumulators{_of(demands)} and {others} registers for this epilogue "
+            f"a thread exceed {compute}"
         )
     warp = params.tile_sizes.warp_tile
     if demands.n_major and params.across > 1 and warp.n % (span := ptx.WIDEST_SWIZZLE // size):
@@ -357,38 +367,14 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
     return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
 
 
+def _of(demands: Demands) -> str:
+    return f" of {demands.products} products" if demands.products > 1 else ""
+
+
 def _accumulators(params: MatmulParams) -> int:
-    """Accumulators of a thread of a compute warpgroup."""
+    """Accumulators of a thread of a compute warpgroup, of one product."""
     warp = params.tile_sizes.warp_tile
     return warp.m * warp.n // ptx.WARPGROUP
-
-
-def _grid_reasons(params: MatmulParams) -> Reasons:
-    cluster, (outer, inner) = params.cluster_dims, params.grid_traversal_factor
-    reasons: Reasons = []
-    if min(cluster.m, cluster.n) < 1 or cluster.m * cluster.n > MAX_CLUSTER:
-        reasons.append(f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {MAX_CLUSTER} fit")
-    if outer < 1 or inner != 1:
-        reasons.append(
-            f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "
-            "the tile grid, (G, 1)"
-        )
-    if outer >= (across := params.grid_across):
-        reasons.append(f"grid_traversal_factor=({outer}, {inner}): at most {across - 1}, so that "
-                       f"{outer} rows of tiles are fewer than 2**31")  # fmt: skip
-    if not 1 <= params.splitk_factor <= MAX_SPLITS:
-        reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {MAX_SPLITS} parts")
-    if params.stream_k and params.splitk_factor > 1:
-        reasons.append(
-            f"splitk_factor={params.splitk_factor} with DistributeStagesAcrossSMs, which splits K "
-            "where the shares of the CTAs end"
-        )
-    if params.ping_pong and params.warpgroups < 2:
-        reasons.append(
-            "buffering_loop_level=WarpTiles: one warp tile in the CTA tile, nobody to "
-            "alternate with"
-        )
-    return reasons
 
 
 def _kib(size: int) -> str:

@@ -25,7 +25,8 @@ from wsched.fusion import (
     ParallelType,
     Pipelined,
     WarpSpecialized,
-    the_matmul,
+    operands_of,
+    the_products,
 )
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
@@ -43,16 +44,16 @@ class _Names:
     """The tensors by their part in the kernel.
 
     Args:
-        loads: both operands in shared memory.
-        acc: the accumulator.
+        loads: the operands in shared memory.
+        sums: the accumulators.
         inputs: the epilogue's inputs in shared memory.
         epilogue: all that is computed after it, copies of the epilogue's inputs in registers
             included.
         boxed: those of the epilogue that TMA stores, box by box.
     """
 
-    loads: tuple[str, str]
-    acc: str
+    loads: tuple[str, ...]
+    sums: tuple[str, ...]
     inputs: tuple[str, ...]
     epilogue: tuple[str, ...]
     boxed: tuple[str, ...]
@@ -87,13 +88,14 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     require_legal(s.fusion, params, s.target)
     params = settled(s.fusion, params, s.target)
     names = _cache(s, params)
-    for tv in (*names.loads, names.acc, *names.inputs, *names.epilogue):
+    for tv in (*names.loads, *names.sums, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
     for tv in names.loads:
         _schedule_load(s, tv, params)
     for tv in names.inputs:
         _schedule_input(s, tv, params)
-    _schedule_accumulator(s, names.acc, params)
+    for tv in names.sums:
+        _schedule_accumulator(s, tv, params)
     for tv in names.epilogue:
         _schedule_epilogue(s, tv, params, tv in names.boxed)
     _inline(s, names)
@@ -103,8 +105,8 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
-    mma, outputs = the_matmul(s.fusion).mma, tuple(b.tensor for b in s.fusion.outputs)
-    loads = (s.cache_after(mma.a, _TMA), s.cache_after(mma.b, _TMA))
+    sides, outputs = operands_of(the_products(s.fusion)), tuple(b.tensor for b in s.fusion.outputs)
+    loads = tuple(s.cache_after(x, _TMA) for side in sides for x in side)
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
@@ -121,10 +123,11 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         matrices = s.tensor(output).dtype.bytes == 2
         s.cache_before(stored, LoadStoreOpType.StMatrix if matrices else LoadStoreOpType.Set)
         s.set_memory_type(stored, MemoryType.Shared)
-    acc = the_matmul(s.fusion).mma.output
+    sums = tuple(e.output for e in s.fusion.mmas)
     order = [e.output for e in s.fusion.exprs]
-    after = tuple(tv for tv in order[order.index(acc) + 1 :] if tv not in inputs)
-    return _Names(loads, acc, inputs, after, boxed)
+    others = {*loads, *sums, *inputs}
+    after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
+    return _Names(loads, sums, inputs, after, boxed)
 
 
 def _cache_matrix(s: Schedule, tv: str) -> str:
@@ -144,7 +147,7 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
     """
     tile, cluster = params.output_tile, params.cluster_dims
-    b = len(the_matmul(s.fusion).outer)
+    b = len(the_products(s.fusion)[0].outer)
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k
     if has_k:
@@ -283,7 +286,7 @@ def _tile_loops(params: MatmulParams) -> int:
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
     """``[cta, (tile), group, (across), k, k16, m64 | M, N, K]``, the last three one wgmma."""
     _split_tile(s, tv, params)
-    k = s.target.mma.k(the_matmul(s.fusion).a.dtype.element)
+    k = s.target.mma.k(the_products(s.fusion)[0].a.dtype.element)
     s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
     s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
     inner = s.axis(tv, "k") + 1
@@ -310,10 +313,11 @@ def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _inline(s: Schedule, names: _Names) -> None:
-    """The accumulator per tile and warpgroup, fragments per m64, what is stored per chunk."""
+    """The accumulators per tile and warpgroup, fragments per m64, what is stored per chunk."""
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
         if readers:
             by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
             s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
-    s.inline_at(names.acc, _innermost_group(s, names.acc) + 1)
+    for tv in names.sums:
+        s.inline_at(tv, _innermost_group(s, tv) + 1)

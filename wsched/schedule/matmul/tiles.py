@@ -9,7 +9,8 @@ from itertools import product
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType, Fusion, the_matmul
+from wsched.fusion import DataType, Fusion
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
 from wsched.schedule.matmul.limits import (
     chunk_columns,
@@ -151,13 +152,15 @@ def with_tile(
 
 def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> MatmulParams:
     """``params`` with the stages that fit, or so many that the error says why none do."""
-    matmul = the_matmul(fusion)
-    operand, results = matmul.a.dtype, tuple(b.dtype for b in fusion.outputs)
+    demands = Demands.of(fusion, target)
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
         tried = params if loaded else replace(params, epilogue_input_stages=0)
         inputs = loaded_types(fusion, tried)
-        found = fit_stages(tried, operand, results, inputs, wanted, matmul.n_major, target)
+        found = fit_stages(
+            tried, demands.operand, demands.results, inputs, wanted, demands.n_major, target,
+            demands.counts,
+        )  # fmt: skip
         if found is not None:
             return found
     return _with_stages(replace(params, epilogue_stages=1), least)
@@ -171,6 +174,7 @@ def fit_stages(
     least: int = LEAST_STAGES,
     n_major: bool = False,
     target: Target = DEFAULT,
+    counts: tuple[int, int] = (1, 1),
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -182,11 +186,14 @@ def fit_stages(
         least: stages that are worth having; None where fewer fit.
         n_major: whether B is N-major.
         target: the GPU that it is for.
+        counts: number of As and of Bs.
     """
     chunks = params.tile_sizes.warp_tile.n // chunk_columns(params, *results, *inputs)
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
-        found = shared_bytes(tried, operand, *results, inputs=inputs, n_major=n_major)
+        found = shared_bytes(
+            tried, operand, *results, inputs=inputs, n_major=n_major, counts=counts
+        )
         stages = fitting_stages(*found, target)
         if stages >= least:
             return _with_stages(tried, min(stages, MAX_STAGES))
