@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowering.ground.expr import ZERO, Expr, Special, Var
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -32,7 +32,7 @@ from lowering.kernel.ring_ends import Ends, announces, copies, ends_of, stores
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import Names, map_bodies
 
-__all__ = ["Barriers", "Steps"]
+__all__ = ["Barriers", "Steps", "step_of"]
 
 RELAXED = "relaxed.cluster"
 
@@ -191,3 +191,17 @@ class Steps:
             loaded = any(f.announcements for f in ends.fills)
             head = (FenceProxyAsync(), WarpSync()) if loaded else (WarpSync(),)
         return (*head, Elect(self.of.released(self._at(self.of.empty, m))))
+
+
+def step_of(stmt: Stmt) -> tuple[Expr, int, str] | None:
+    """(m, stages, array) of an operation on a barrier of step ``m``, not looking into statements.
+
+    Of one stage, whose number is always 0, only a wait tells the step, by its parity.
+    """
+    match stmt:
+        case MBarrierWait(MBarrierRef(array, Const(0)), Binary("%", m, Const(2))):
+            return m, 1, array
+    match getattr(stmt, "bar", None):
+        case MBarrierRef(array, Binary("%", m, Const(stages))):
+            return m, stages, array
+    return None

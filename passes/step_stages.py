@@ -13,7 +13,7 @@ After ``allocate_mbarriers``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -40,13 +40,12 @@ from lowering.kernel.nodes import (
     For,
     If,
     Let,
-    MBarrierRef,
-    MBarrierWait,
     Role,
     Stmt,
 )
 from lowering.kernel.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
 from passes.options import LoweringOptions
+from passes.ring_barriers import step_of
 
 __all__ = ["step_stages"]
 
@@ -97,7 +96,8 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
     rings = [frozenset((array.name,)) for array in kernel.mbarriers]
     by_step: dict[object, str] = {}
     for stmt in walk(kernel.body):
-        for m, _, array in _indices((stmt,)):
+        if found := step_of(stmt):
+            m, _, array = found
             moving = tuple(term for term in poly(m).terms if term[0])
             first = by_step.setdefault(moving or array, array)
             joined = frozenset().union(*(r for r in rings if r & {first, array}))
@@ -105,25 +105,10 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
     return sorted(rings, key=min)
 
 
-def _indices(stmts: Body) -> Iterator[tuple[Expr, int, str]]:
-    """(m, stages, array) of every mbarrier index ``m % stages``, not looking into statements. Of
-    one stage, which is always 0, only the waits tell the step.
-    """
-    for stmt in stmts:
-        match stmt:
-            case MBarrierWait(MBarrierRef(array, Const(0)), Binary("%", m, Const(2))):
-                yield m, 1, array
-        bar = getattr(stmt, "bar", None)
-        if isinstance(bar, MBarrierRef):
-            match bar.index:
-                case Binary("%", m, Const(stages)):
-                    yield m, stages, bar.array
-
-
 def _steps(body: Body, arrays: frozenset[str]) -> list[tuple[Expr, int]]:
     """(m, stages) of every index ``m % stages`` into one of ``arrays``, in program order."""
-    found = _indices(tuple(walk(body)))
-    return [(m, stages) for m, stages, array in found if array in arrays]
+    found = (step_of(stmt) for stmt in walk(body))
+    return [(step[0], step[1]) for step in found if step and step[2] in arrays]
 
 
 @dataclass(frozen=True)
