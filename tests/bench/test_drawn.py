@@ -15,16 +15,19 @@ from tests.bench.fake_drawn import DEVICE, listed
 from wsched.bench.cli import app
 from wsched.bench.drawn import command
 from wsched.bench.drawn.build import build
+from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import append, read
 from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.schedules.ranking import problem_for
+from wsched.choose.tuned.entry import problem_to_dict
 from wsched.front.known import import_fusion
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import (
     ClusterDims,
-    L2Promotions,
     MatmulParams,
     TensorMapL2Promotion,
+    TileRasterizationOrder,
 )
 
 LIST = "M,N,K,layout\n1000,1000,1000,TN\n264,1048,4112,NT\n16,16,16,NN\n904,1048,4112,tt\n"
@@ -159,12 +162,14 @@ def test_variants() -> None:
     found = listed(problem, 4)
     assert len({r.name for r in found}) == len(found)
     taken = found[0].params
-    tile = taken.output_tile
-    same = [r.params for r in found if r.params.output_tile == tile and not r.params.combines]
-    assert {p.cluster_dims for p in same} >= {ClusterDims(4, 1), ClusterDims(2, 2)}
+    clusters = {r.params.cluster_dims for r in found}
+    assert clusters >= {ClusterDims(*c) for c in ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4))}
+    assert {r.params.output_tile.m for r in found} == {64, 128, 192, 256}
+    same = [r.params for r in found if r.params.tile_sizes == taken.tile_sizes]
     assert {p.l2_promotions.a for p in same} == set(TensorMapL2Promotion)
-    assert {r.params.output_tile.k for r in found} >= {32, 64}
-    assert L2Promotions() in {p.l2_promotions for p in same}
+    assert {p.grid_traversal_factor for p in same} == {(4, 1), (8, 1), (16, 1)}
+    assert {p.cta_order for p in same} == set(TileRasterizationOrder)
+    assert {p.programmatic_dependent_launch for p in same} == {True, False}
 
 
 def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -176,3 +181,24 @@ def test_what_is_compiled_ahead_is_found(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert len(list(tmp_path.glob("*.cubin"))) == 1
     inputs = [torch.empty(64, 64, dtype=torch.bfloat16).t() for _ in range(2)]
     assert laid_out(import_fusion(text), inputs) == import_fusion(text)
+
+
+def test_the_model_is_judged_by_what_was_measured(tmp_path: Path) -> None:
+    drawn, taken = Drawn(1000, 2000, 3000), listed(Problem(Shape(1000, 2000, 3000)), 4)
+    text = definition_text(drawn.problem)
+    planned = problem_for(text, drawn.problem.shape, 4, DEVICE["l2_bytes"], "fake")
+    systems = {r.name: {"first_us": 2 * r.us, "params": r.params.to_dict()} for r in taken[:4]}
+    best = min(taken[:4], key=lambda r: r.us).name
+    systems["cublas"] = {"first_us": systems[best]["first_us"], "params": {}}
+    result = {"problem": problem_to_dict(planned), "systems": systems}
+    path = tmp_path / "measured.jsonl"
+    append(path, {"schema": "some"})
+    append(path, {"problem": str(drawn), "result": result})
+    (found,) = judge(path)
+    assert (found.ratio, found.over_cublas, found.rank) == (1, 1, 1)
+    assert found.choice == best and found.bias == pytest.approx(0.5)
+    systems[best]["first_us"] *= 4
+    worse = verdict_of(str(drawn), result)
+    assert worse is not None and worse.ratio < 0.6 and worse.over_cublas == 1 / 4
+    assert summary([found, worse]).startswith("2 problems: choice over the best 0.")
+    assert verdict_of(str(drawn), result | {"systems": {best: systems[best]}}) is None

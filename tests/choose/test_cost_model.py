@@ -14,10 +14,17 @@ import pytest
 
 from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
-from wsched.choose.cost_model import Cost, cost
+from wsched.choose.copy_engine import promotions
+from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
-from wsched.schedule.matmul.params import ClusterDims, GemmTile, MatmulParams
+from wsched.schedule.matmul.params import (
+    ClusterDims,
+    GemmTile,
+    L2Promotions,
+    MatmulParams,
+    TensorMapL2Promotion,
+)
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 BF16 = DataType.BFloat16
@@ -144,14 +151,51 @@ def test_a_smaller_l2_reads_an_operand_again() -> None:
 
 
 def test_n_major_tiles_across_lines_cost_more_unless_a_cluster_shares_them() -> None:
-    """160 columns are two and a half lines, 192 three; 32 stay within one."""
+    """160 columns are two and a half lines, 192 three, 32 a half one that costs as much."""
 
     def more(name: str) -> float:
         return costed(8192, 8192, 512, name, n_major=True).us / costed(8192, 8192, 512, name).us
 
     assert more("p128x160") > 1.02
-    assert more("p128x192") == more("w64x32") == 1.0
+    assert more("p128x192") == 1.0 < more("w64x32")
     assert more("p128x160_21") < more("p128x160")
+
+
+def test_unaligned_rows_cost_twice_the_copies_and_clusters_bring_most_of_it_back() -> None:
+    """Of 128x128 an aligned step waits for shared memory; an SM asks for half in a cluster."""
+
+    def more(name: str, **rows: int) -> float:
+        rows = rows or {"align_a": 16, "align_b": 16}
+        return costed(4096, 4096, 4096, name, **rows).us / costed(4096, 4096, 4096, name).us
+
+    assert (
+        more("p128x128") > 1.5 and costed(4096, 4096, 4096, align_a=16, align_b=16).step == "copies"
+    )
+    assert 1 < more("p128x128_21") < 0.8 * more("p128x128")
+    assert 1 < more("p128x128", align_b=16) < more("p128x128")
+    assert 1 < more("p128x128", align_a=32, align_b=32) < more("p128x128")
+    assert more("p128x128", align_a=64, align_b=64) == 1
+
+
+def test_the_l2_fetches_no_more_than_a_line_of_unaligned_rows() -> None:
+    problem = Problem(4096, 4096, 4096, BF16, (BF16,), 132, align_a=16)
+    assert promotions(problem) == L2Promotions(a=TensorMapL2Promotion.B128)
+    plain, line = (replace(params_of("p128x128"), l2_promotions=p)
+                   for p in (L2Promotions(), promotions(problem)))  # fmt: skip
+    assert cost(problem, line).us < cost(problem, plain).us
+
+
+@pytest.mark.parametrize(("ctas", "clusters"), [(1, 132), (2, 66), (4, 30)])
+def test_clusters_of_four_leave_sms_idle(ctas: int, clusters: int) -> None:
+    """A GPC has no multiple of four SMs."""
+    assert places(132, ctas) == clusters and places(1, ctas) == 1
+
+
+def test_tiles_for_more_clusters_than_have_a_place_take_another_round() -> None:
+    wide = replace(params_of("p128x128"), cluster_dims=ClusterDims(4, 1))
+    problem = Problem(30 * 512, 128, 4096, BF16, (BF16,), 132)
+    rounds = [cost(replace(problem, m=problem.m + more), wide).rounds for more in (0, 1)]
+    assert rounds == [1, 2]
 
 
 def test_an_m_major_operand_is_loaded_whole() -> None:

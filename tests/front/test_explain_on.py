@@ -67,3 +67,17 @@ def test_a_gpu_that_nobody_knows() -> None:
     assert str(error.value) == "gpu is 'B200'; known are H200, H100, H100 PCIe"
     with pytest.raises(InputError):
         wsched.explain(definition(), matrices()[:1], gpu="H200")
+
+
+@pytest.mark.parametrize(("columns", "told"), [(512, False), (520, True)])
+def test_why_the_l2_fetches_a_line_at_once(columns: int, told: bool) -> None:
+    inputs = [torch.empty(rows, columns, dtype=torch.bfloat16) for rows in (4096, 2048)]
+    found = wsched.explain(definition(), inputs, gpu="H200")
+    said = {c.name: (c.value, c.reason) for c in found.choices}
+    assert ("l2_promotions" in said) is told
+    if told:
+        assert said["l2_promotions"] == (
+            "a B128, b B128",
+            "rows of A begin at multiples of 16 bytes, of B 16: more than a line would be part of "
+            "others",
+        )

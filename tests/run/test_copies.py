@@ -12,8 +12,9 @@ from tests.schedules import definition, ping_pong
 from wsched.choose.copy_cost import Copy, slower_than_direct
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
+from wsched.front.problems import planned
 from wsched.program.text import print_program
-from wsched.run.copies import copied, copies, in_front, unreadable
+from wsched.run.copies import copied, copies, in_front, operand_rows, unreadable
 from wsched.run.input_error import InputError
 from wsched.run.layout import laid_out
 
@@ -57,20 +58,20 @@ def test_a_copy_is_read(name: str, position: int) -> None:
     assert torch.equal(odd, before)
 
 
-def test_rows_of_a_copy_are_whole_units_of_16_bytes() -> None:
+def test_rows_of_a_copy_are_whole_lines_of_the_l2() -> None:
     x, w = integers(M, 37), torch.nn.functional.pad(integers(N, 37), (0, 3))[:, :37]
     kernel = wsched.compile(definition(), [x, w])
     assert unreadable(kernel.fusion, [x, w]) == (0,)
     front = in_front(kernel.plan, "matmul", (0,))
     copy, same = copied(front, [x, w])
-    assert copy.stride() == (40, 1) and copy.shape == x.shape and copy.data_ptr() % 16 == 0
+    assert copy.stride() == (64, 1) and copy.shape == x.shape and copy.data_ptr() % 16 == 0
     assert same is w
-    assert copies(kernel.fusion, [x, w])[0].bytes == M * (37 + 40) * 2
+    assert copies(kernel.fusion, [x, w])[0].bytes == 2 * M * 37 * 2
     assert print_program(front) == (
         "program (in0, in1) -> (out0) {\n"
         "  in0: bf16[M, K]\n"
         "  in1: bf16[N, K]\n"
-        "  in0_copy: bf16[M, K] strides [ceildiv(K, 8) * 8, 1]\n"
+        "  in0_copy: bf16[M, K] strides [ceildiv(K, 64) * 64, 1]\n"
         "  out0: bf16[M, N]\n"
         "  copy in0 -> in0_copy\n"
         "  kernel matmul(in0_copy, in1) -> out0\n"
@@ -128,7 +129,7 @@ def test_explained() -> None:
     chosen = {c.name: (c.value, c.reason) for c in found.choices}
     assert chosen["input 0"] == (
         "copied",
-        "74 bytes from row to row, no positive multiple of 16; the copy reads and writes 3080 "
+        "74 bytes from row to row, no positive multiple of 16; the copy reads and writes 2960 "
         "bytes",
     )
 
@@ -163,3 +164,26 @@ def test_small_ones_are_a_question_of_the_host(
     """Two copies and a call take 22 us of it, nvFuser 19.5 without an epilogue and 25 with one."""
     needed = [Copy("input 0", "odd", 4 * 256 * 512)] * copied
     assert (not slower_than_direct(needed, 256, 256, 511, 4.0, epilogue)) is copies_pay
+
+
+@pytest.mark.parametrize(
+    ("view", "rows"),
+    [
+        (lambda x: x[:, :64], 64),
+        (lambda x: x[:, 8:72], 16),
+        (lambda x: x[:, 16:80], 32),
+        (lambda x: x[:, :80].contiguous(), 32),
+        (lambda x: x[:, :72].contiguous(), 16),
+        (lambda x: x[:, :37].contiguous(), 128),
+        (lambda x: x[:1, :72].contiguous(), 128),
+        (lambda x: x[:, :72].T.contiguous().T, 16),
+    ],
+)
+def test_rows_of_operands_by_how_they_lie(view: Callable[[Any], Any], rows: int) -> None:
+    """37 columns are copied, into whole lines; a single row is apart from nothing."""
+    x = view(integers(24, 96))
+    inputs = [x, integers(24, 128)[:, : x.shape[1]]]
+    fusion = laid_out(import_fusion(definition()), inputs)
+    assert list(operand_rows(fusion, inputs).values()) == [rows, 128]
+    problem = planned(definition(), inputs)[1]
+    assert (problem.align_a, problem.align_b) == (rows, 128)

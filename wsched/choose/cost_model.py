@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.target.ptx import stored_columns
+from wsched.choose.copy_engine import fill_cycles, sent_bytes
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
-__all__ = ["Cost", "cost"]
+__all__ = ["Cost", "cost", "places"]
 
 LAUNCH_US = {True: 1.36, False: 2.02}
 """From one kernel's end to the next one's first copy, by whether it is launched dependently."""
@@ -62,9 +63,10 @@ was fitted with the same."""
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
 
-L2_LINE, ACROSS_LINES = 128, 1.25
-"""Bytes of a line of the L2, and what rows of N-major boxes cost that lie across two of them, as of
-every second tile of 160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
+PLACED = (10, 11)
+"""Share of the SMs on which clusters of more than two CTAs find a place: a cluster lies in one GPC,
+whose SMs are an even number, but no multiple of four. The driver has 30 clusters of four for an
+H200 (``bench tma``), not 33; other chips differ, and the launch asks the driver."""
 
 L2_BYTES_PER_US, MEMORY_BYTES_PER_US = 18.1e6, 5.95e6
 
@@ -72,11 +74,11 @@ FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth power of the clock, because voltage follows it."""
 
-COMBINE, COMBINE_TILE, COMBINE_PART = 1.5, 0.45, 0.30
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.15, 0.34, 0.225
 """Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
 the tile, once and for each part that is added. From 213 kernels with 2, 3, 4 and 8 parts beside
 the same without (H200, 2026-11-21): 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
-128x256 in eight; more where the parts compete for the memory, hence the 1.5."""
+128x256 in eight, and from those of 24 problems of ``bench random``."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -155,7 +157,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
     clusters = problem.batch * -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
     steps = -(-problem.k // tile.k)
-    work = _share(params, clusters, steps, max(problem.sms // ctas, 1))
+    work = _share(params, clusters, steps, places(problem.sms, ctas))
     rounds = work.rounds
     step, limit = _step(problem, params, min(clusters * ctas * work.parts, problem.sms))
     main = work.steps * step / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
@@ -183,6 +185,12 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
         rounds=rounds,
         step=limit,
     )
+
+
+def places(sms: int, ctas: int) -> int:
+    """How many clusters of so many CTAs run at the same time."""
+    filled = sms * PLACED[0] // PLACED[1] if ctas > 2 else sms
+    return max(filled // ctas, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,7 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     low, high = (share * problem.sms for share in CROWDED_SHARE)
     if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
         rate = CROWDED_BYTES
-    fill = _loaded(problem, params) / rate
+    fill = fill_cycles(problem, params, rate)
     latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     limits = {
@@ -239,18 +247,6 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     }
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest
-
-
-def _loaded(problem: Problem, params: MatmulParams) -> float:
-    """Bytes that a CTA loads itself for a step; what a cluster shares, each of its CTAs in part."""
-    tile, cluster = params.output_tile, params.cluster_dims
-    a = float(problem.a_count * (tile.m if problem.m_major else min(tile.m, problem.m)))
-    n = stored_columns(tile.n, 2) if problem.n_major else min(tile.n, problem.n)
-    b = float(problem.b_count * n)
-    line = tile.n * 2
-    if problem.n_major and cluster.m == 1 and line > L2_LINE and line % L2_LINE:
-        b *= ACROSS_LINES
-    return (a / cluster.n + b / cluster.m) * tile.k * 2
 
 
 def _epilogue(problem: Problem, params: MatmulParams) -> float:
@@ -286,7 +282,7 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
 
 def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
     """Microseconds of all copies from the L2; a multicast copy counts once."""
-    return steps * _loaded(problem, params) / L2_BYTES_PER_US
+    return steps * sent_bytes(problem, params) / L2_BYTES_PER_US
 
 
 def _norm(*limits: float) -> float:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lowering.ground.errors import ScheduleError
-from wsched.choose.cost_model import Cost, cost
+from wsched.choose.copy_engine import asks_dearly, promotions
+from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
@@ -65,11 +66,12 @@ TILES = (
 even for some of them; K as a rule one swizzle span, two for few columns."""
 
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
-"""CTAs along M and N. None of tiles below ``CLUSTERED``."""
+"""CTAs along M and N."""
 
 CLUSTERED = 128 * 128
+"""Elements of the least tile for which a cluster pays where rows are aligned."""
 
-SPLITS = (2, 3, 4, 8)
+SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
 """Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
 or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
@@ -168,10 +170,12 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     if problem.products > 1:
         return []
     steps = -(-problem.k // whole.params.output_tile.k)
+    ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
+    most = ctas * places(problem.sms, ctas)
     return [
         replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
         for parts in SPLITS
-        if whole.cost.tiles * parts <= problem.sms and steps >= parts * LEAST_STEPS
+        if whole.cost.tiles * parts <= most and steps >= parts * LEAST_STEPS
         for dependent in (True, False)
     ]
 
@@ -196,6 +200,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
+        l2_promotions=promotions(problem),
     )
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
@@ -208,8 +213,10 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:
-    """Whether a cluster of such tiles is a candidate: large ones, and a tile for every CTA."""
+    """Whether a cluster of such tiles is a candidate: a tile for every CTA, and large ones unless
+    what each CTA asks for itself is dear.
+    """
     if cluster == ClusterDims(1, 1):
         return True
     fills = problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
-    return fills and tile.m * tile.n >= CLUSTERED
+    return fills and (asks_dearly(problem) or tile.m * tile.n >= CLUSTERED)

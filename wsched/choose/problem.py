@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import (
     DataType,
     Fusion,
     PointwiseOp,
+    Product,
     Role,
     TensorBinding,
+    TensorView,
     operands_of,
     the_products,
 )
 from wsched.schedule.matmul.demands import Demands
 
 __all__ = [
-    "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands", "epilogue_work",
+    "ALIGNED", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands",
+    "epilogue_work", "row_alignment",
 ]  # fmt: skip
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
@@ -44,6 +47,9 @@ GPUS = {
     "H100 PCIe": Gpu("NVIDIA H100 PCIe", 114, 50 * 2**20),
 }
 """Devices that can be planned for without being there, by their short names."""
+
+ALIGNED = 128
+"""Bytes of a line of the L2: rows that begin at multiples of it are as fast as any."""
 
 FUNCTION, MATRIX = 12, 8
 """What a function of several instructions, and reading an element of a matrix, count for."""
@@ -79,6 +85,9 @@ class Problem:
         batch: number of such products.
         a_count: number of As.
         b_count: number of Bs; of both, one is 1 and the other the number of accumulators.
+        align_a: bytes, at most :data:`ALIGNED`, that all rows of A as it lies in memory begin at
+            multiples of; of several As the least.
+        align_b: the same of B.
     """
 
     m: int
@@ -100,6 +109,8 @@ class Problem:
     batch: int = 1
     a_count: int = 1
     b_count: int = 1
+    align_a: int = ALIGNED
+    align_b: int = ALIGNED
 
     @classmethod
     def of(
@@ -112,8 +123,20 @@ class Problem:
         l2_bytes: int = H200_L2_BYTES,
         gpu: str = H200,
         batch_invariant: bool = False,
+        aligned: Mapping[str, int] | None = None,
     ) -> Problem:
         """The problem of a fusion, for extents by their names.
+
+        Args:
+            fusion: with one matrix product, or several that share an operand.
+            extents: by name.
+            sms: see the class, as the other arguments.
+            inputs: see the class.
+            pairs: see the class.
+            l2_bytes: see the class.
+            gpu: see the class.
+            batch_invariant: see the class.
+            aligned: :func:`row_alignment` of operands by name; what it lacks lies densely.
 
         Raises:
             UnsupportedError: it has no matrix product, or several that share neither operand.
@@ -121,11 +144,13 @@ class Problem:
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
         size = {d: extents[str(d.extent)] for d in product.dims}
-        n = size[product.cols]
+        m, n, k = size[product.rows], size[product.cols], prod(size[d] for d in product.of(Role.K))
+        batch = prod(size[d] for d in product.outer)
+        align_a, align_b = _aligned(made, (m, n, k, batch), aligned or {})
         return cls(
-            size[product.rows],
+            m,
             n,
-            prod(size[d] for d in product.of(Role.K)),
+            k,
             operand=product.a.dtype,
             results=tuple(b.dtype for b in fusion.outputs),
             sms=sms,
@@ -138,9 +163,11 @@ class Problem:
             n_major=product.n_major,
             gpu=gpu,
             batch_invariant=batch_invariant,
-            batch=prod(size[d] for d in product.outer),
             a_count=len(left),
             b_count=len(right),
+            batch=batch,
+            align_a=align_a,
+            align_b=align_b,
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
@@ -161,6 +188,34 @@ class Problem:
         """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
         found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
         return next(found, None)
+
+
+def _aligned(
+    made: tuple[Product, ...], sizes: tuple[int, int, int, int], known: Mapping[str, int]
+) -> tuple[int, int]:
+    """The least alignment of the rows of the As and of the Bs, for M, N, K and the batch."""
+    m, n, k, batch = sizes
+    a = (k, m) if made[0].m_major else (m, k)
+    b = (k, n) if made[0].n_major else (n, k)
+    left = (known.get(p.a.name, _dense(p.a, batch * a[0], a[1])) for p in made)
+    right = (known.get(p.b.name, _dense(p.b, batch * b[0], b[1])) for p in made)
+    return min(left), min(right)
+
+
+def _dense(operand: TensorView, rows: int, length: int) -> int:
+    """:func:`row_alignment` of an operand that lies densely; a single row is apart from nothing."""
+    return row_alignment(length * operand.dtype.bytes if rows > 1 else 0)
+
+
+def row_alignment(*apart: int) -> int:
+    """Bytes, at most :data:`ALIGNED`, that all rows of an operand begin at a multiple of.
+
+    Args:
+        apart: bytes from row to row, from matrix to matrix, from an aligned address to the first.
+            Where TMA does not read them, the operand is copied into aligned rows.
+    """
+    found = gcd(ALIGNED, *apart)
+    return found if found >= TMA_STRIDE_ALIGN else ALIGNED
 
 
 def demands(problem: Problem) -> Demands:

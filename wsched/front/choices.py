@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.problem import Problem
 from wsched.front.explanation import Choice
 from wsched.run.compiled import CompiledFusion
@@ -60,7 +61,7 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                if params.cluster_dims.m * params.cluster_dims.n > 1
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
-    found += _store_choices(params, problem)
+    found += [*_load_choices(params, problem), *_store_choices(params, problem)]
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"
         found.append(Choice("batch_invariant", "True", why))
@@ -72,6 +73,15 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                    f"loads need few registers; what they give up holds accumulators{tried}")
         )  # fmt: skip
     return tuple(found)
+
+
+def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
+    """What the L2 fetches at once where that is not the default."""
+    if not asks_dearly(problem):
+        return []
+    rows = f"rows of A begin at multiples of {problem.align_a} bytes, of B {problem.align_b}"
+    why = f"{rows}: more than a line would be part of others"
+    return [Choice("l2_promotions", str(params.l2_promotions), why)]
 
 
 def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:

@@ -9,6 +9,7 @@ from wsched.choose.problem import H200, H200_L2_BYTES, Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.arguments import extents_of, reads_pairs, tma_inputs
+from wsched.run.copies import operand_rows
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.input_error import require_sequence
 from wsched.run.layout import laid_out
@@ -50,4 +51,5 @@ def problem_of(
         gpu = properties.name
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
-    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant)
+    aligned = operand_rows(fusion, inputs)
+    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant, aligned)

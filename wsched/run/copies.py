@@ -2,7 +2,7 @@
 
 TMA wants one dimension contiguous, the other a multiple of 16 bytes apart, and such a base. Any
 other operand (an odd K, a slice that starts at an odd element, every second column, an expanded
-one) is copied into rows of a multiple of 16 bytes; whether that pays: ``wsched.choose.copy_cost``.
+one) is copied into rows of a multiple of 128 bytes; whether that pays: ``wsched.choose.copy_cost``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.expr import ONE, Expr, ceildiv
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.copy_cost import Copy
+from wsched.choose.problem import ALIGNED, row_alignment
 from wsched.fusion import Fusion, TensorBinding
 from wsched.program.of_fusion import program_buffers
 from wsched.program.prepare import prepare
@@ -23,7 +24,10 @@ from wsched.schedule.plan import Plan
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["alone", "copied", "copies", "in_front", "tma_reads", "unreadable"]
+__all__ = ["alone", "copied", "copies", "in_front", "operand_rows", "tma_reads", "unreadable"]
+
+COPIED_ROWS = ALIGNED
+"""Bytes that the rows of a copy are a multiple of: as much as makes TMA faster."""
 
 
 def tma_reads(tensor: torch.Tensor, rows: int, cols: int) -> bool:
@@ -56,11 +60,9 @@ def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
         if _is_operand(fusion, binding, tensor) and _unreadable(tensor):
             rows, cols = _order(fusion, binding)
-            pitch = _pitch(tensor, cols)
-            read = tensor.numel() * tensor.element_size()
-            written = tensor.numel() // max(tensor.shape[cols], 1) * pitch * tensor.element_size()
+            moved = 2 * tensor.numel() * tensor.element_size()
             reason = _obstacle(tensor, rows, cols)
-            found.append(Copy(f"input {position}", reason, read + written))
+            found.append(Copy(f"input {position}", reason, moved))
     return tuple(found)
 
 
@@ -72,6 +74,21 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any]) -> tuple[int, ...]:
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
     return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _unreadable(t))
+
+
+def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
+    """:func:`wsched.choose.problem.row_alignment` of operands as a kernel reads them, by name.
+
+    Allocations begin at lines of the L2. What is no tensor is left out.
+    """
+    found = {}
+    for binding, tensor in zip(fusion.inputs, inputs, strict=False):
+        if _is_operand(fusion, binding, tensor):
+            several = (d for d in range(tensor.dim()) if tensor.shape[d] > 1)
+            steps = [step for d in several if (step := tensor.stride(d)) != 1]
+            apart = [s * tensor.element_size() for s in (tensor.storage_offset(), *steps)]
+            found[binding.tensor] = COPIED_ROWS if _unreadable(tensor) else row_alignment(*apart)
+    return found
 
 
 def in_front(plan: Plan, kernel: str, positions: Sequence[int]) -> Program:
@@ -124,17 +141,10 @@ def _order(fusion: Fusion, binding: TensorBinding) -> tuple[int, int]:
     return binding.axes.index(rows), binding.axes.index(cols)
 
 
-def _pitch(tensor: torch.Tensor, cols: int) -> int:
-    """Elements from row to row of the copy."""
-    step = TMA_STRIDE_ALIGN // tensor.element_size()
-    pitch: int = -(-tensor.shape[cols] // step) * step
-    return pitch
-
-
 def _aligned(fusion: Fusion, binding: TensorBinding, source: Buffer) -> Buffer:
-    """The buffer of a copy: the caller's dimensions, rows a multiple of 16 bytes apart."""
+    """The buffer of a copy: the caller's dimensions, rows whole lines of the L2 apart."""
     rows, cols = _order(fusion, binding)
-    step = TMA_STRIDE_ALIGN // binding.dtype.bytes
+    step = COPIED_ROWS // binding.dtype.bytes
     strides: list[Expr] = [ONE] * len(source.shape)
     strides[rows] = pitch = ceildiv(source.shape[cols], step) * step
     whole = source.shape[rows] * pitch

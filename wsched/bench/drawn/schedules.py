@@ -1,11 +1,12 @@
 """Which schedules are tried for a problem: what is taken, the model's first, and variants.
 
-The variants are those that the model may not know to be good: larger clusters, other L2 promotions,
-and other slices of K of the tiles that it ranks first.
+The variants are those that the model may misjudge: its best in clusters of each shape and for tiles
+of each height, and its first choice with other L2 promotions, orders of tiles and stream-K.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,24 +19,24 @@ from wsched.front.known import import_fusion
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     ClusterDims,
+    GemmTile,
     L2Promotions,
     MatmulParams,
     TensorMapL2Promotion,
+    TileRasterizationOrder,
+    TilingStrategy,
 )
-from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 __all__ = ["FIRST", "schedules_for"]
 
 FIRST = 12
 """Schedules of the model that are tried."""
 
-TILES = 3
-"""Tiles, the best-ranked ones, of which variants are tried."""
+ALIKE = 2
+"""Of these so many with one tile."""
 
-_CLUSTERS = tuple(ClusterDims(*c) for c in ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2)))
-_PROMOTIONS = (TensorMapL2Promotion.B128, TensorMapL2Promotion.B256)
-_OTHERS = (TensorMapL2Promotion.NoL2Promotion, TensorMapL2Promotion.B64)
-_SLICES = (32, 128)
+_PROMOTIONS = tuple(TensorMapL2Promotion)
+_GROUPS = ((4, 1), (16, 1))
 
 
 def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list[Ranked]:
@@ -50,10 +51,13 @@ def schedules_for(definition: str, problem: Problem, first: int = FIRST) -> list
     found = [p for _, p in ranked(problem)]
     tried = [taken]
     if first:
-        tried += [*found[:first], *_variants(problem, found)]
+        tried += [*_first(found, first), *_best_of_kinds(found), *_variants(taken)]
     fusion = import_fusion(definition)
-    named = {label(fusion, p): p for p in reversed(tried) if p is taken or _legal(problem, p)}
-    return [Ranked(name, cost(problem, p).us, p) for name, p in reversed(named.items())]
+    named: dict[str, MatmulParams] = {}
+    for p in tried:
+        if p is taken or _legal(problem, p):
+            named.setdefault(label(fusion, p), p)
+    return [Ranked(name, cost(problem, p).us, p) for name, p in named.items()]
 
 
 def _legal(problem: Problem, params: MatmulParams) -> bool:
@@ -64,40 +68,32 @@ def _legal(problem: Problem, params: MatmulParams) -> bool:
     return True
 
 
-def _variants(problem: Problem, found: list[MatmulParams]) -> Iterator[MatmulParams]:
-    for place, params in enumerate(_first_of_tiles(found)):
-        for cluster in _CLUSTERS:
-            clustered = replace(params, cluster_dims=cluster)
-            for promotion in _PROMOTIONS:
-                yield _promoted(clustered, promotion)
-        if place == 0:
-            yield from (_promoted(params, p) for p in _OTHERS)
-        if place < 2:
-            for k in _SLICES:
-                yield from _sliced(problem, params, k)
-
-
-def _first_of_tiles(found: list[MatmulParams]) -> list[MatmulParams]:
-    """The best-ranked schedule with whole tiles of each of a few tiles."""
-    by_tile: dict[object, MatmulParams] = {}
+def _first(found: list[MatmulParams], count: int) -> list[MatmulParams]:
+    """The best-ranked schedules, few of them with the same tile."""
+    seen: Counter[GemmTile] = Counter()
+    kept = []
     for p in found:
-        if p.splitk_factor == 1:
-            by_tile.setdefault((p.output_tile, p.warpgroups, p.ping_pong), p)
-    return list(by_tile.values())[:TILES]
+        seen[p.output_tile] += 1
+        if seen[p.output_tile] <= ALIKE:
+            kept.append(p)
+    return kept[:count]
 
 
-def _promoted(params: MatmulParams, promotion: TensorMapL2Promotion) -> MatmulParams:
-    return replace(params, l2_promotions=L2Promotions(promotion, promotion))
+def _best_of_kinds(found: list[MatmulParams]) -> list[MatmulParams]:
+    """The best-ranked schedule with each cluster, and with tiles of each height."""
+    kinds: dict[object, MatmulParams] = {}
+    for p in found:
+        kinds.setdefault(p.cluster_dims, p)
+        kinds.setdefault(p.output_tile.m, p)
+    return list(kinds.values())
 
 
-def _sliced(problem: Problem, params: MatmulParams, k: int) -> Iterator[MatmulParams]:
-    """The same tile in steps of ``k`` columns, alone and in a cluster of 2x1."""
-    if k == params.output_tile.k:
-        return
-    tile = replace(params.output_tile, k=k)
-    made = with_tile(params, tile, params.warpgroups, params.ping_pong)
-    inputs = problem.inputs or ()
-    fit = fit_stages(made, problem.operand, problem.results, inputs, n_major=problem.n_major)
-    if fit is not None:
-        for cluster in _CLUSTERS[:2]:
-            yield _promoted(replace(fit, cluster_dims=cluster), TensorMapL2Promotion.B128)
+def _variants(taken: MatmulParams) -> Iterator[MatmulParams]:
+    """What is taken, but for what the model has no law of."""
+    yield from (replace(taken, l2_promotions=L2Promotions(p, p)) for p in _PROMOTIONS)
+    yield from (replace(taken, grid_traversal_factor=group) for group in _GROUPS)
+    yield replace(taken, cta_order=TileRasterizationOrder.ColumnMajor)
+    yield replace(taken, programmatic_dependent_launch=not taken.programmatic_dependent_launch)
+    if taken.cluster_dims == ClusterDims():
+        stages = TilingStrategy.DistributeStagesAcrossSMs
+        yield replace(taken, tiling_strategy=stages, splitk_factor=1)

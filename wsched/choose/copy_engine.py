@@ -1,0 +1,112 @@
+"""What TMA takes to fill a stage, by how rows are aligned (``wsched bench tma``, H200, 2026-11-22).
+
+A box is copied line by line, and what a line costs does not depend on its width, up to the 128
+bytes of a swizzle span. Where rows do not begin with sectors of 32 bytes each line touches one
+more, and comes at half the rate; where the L2 fetches 256 bytes at once, at less. In a cluster each
+CTA asks for its share of the lines and receives all, which brings most of it back.
+"""
+
+from __future__ import annotations
+
+from lowering.target.ptx import WIDEST_SWIZZLE, stored_columns
+from wsched.choose.problem import ALIGNED, Problem
+from wsched.schedule.matmul.params import ClusterDims, L2Promotions, MatmulParams
+from wsched.schedule.options import TensorMapL2Promotion
+
+__all__ = ["asks_dearly", "fill_cycles", "promotions", "sent_bytes"]
+
+LINE = WIDEST_SWIZZLE
+"""Bytes of a line, of a box as of the L2."""
+
+ASKED_BYTES = {16: 30.0, 32: 46.0}
+"""Most bytes in a cycle that an SM gets of lines for which it asks itself, by the alignment of the
+rows. ``bench tma`` has 30 and 54 (7.9 and 14.2 TB/s of 132 SMs); beside wgmma 32 was fitted lower,
+to 24 problems of ``bench random``. Nothing is lost from 64 on."""
+
+FETCHED_WIDE = {16: 1.15, 32: 1.25}
+"""What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
+
+RECEIVED_BYTES, RECEIVED_SHARP = 80, 6
+"""Bytes in a cycle that an SM of a cluster receives, whoever asked, and how sharply the larger
+limit wins."""
+
+SENT = {16: 1.25}
+"""What the L2 sends more: 8.1 TB/s of lines that nobody else reads, 6.5 where they touch another
+sector."""
+
+ACROSS_LINES = 1.25
+"""What rows of N-major boxes cost that lie across two lines of the L2, as of every second tile of
+160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
+
+
+def fill_cycles(problem: Problem, params: MatmulParams, rate: float) -> float:
+    """Cycles to fill a stage.
+
+    Args:
+        problem: says how rows are aligned.
+        params: of the kernel.
+        rate: bytes in a cycle of aligned lines.
+    """
+    promoted = params.l2_promotions
+    (own_a, a), (own_b, b) = _lines(problem, params)
+    asked = own_a / _rate(problem.align_a, promoted.a, rate)
+    across = own_b / rate * _across(problem, params)
+    asked += max(own_b / _rate(problem.align_b, promoted.b, rate), across)
+    if params.cluster_dims == ClusterDims():
+        return LINE * asked
+    received = (a + b) / RECEIVED_BYTES
+    larger = max(asked, received)
+    both: float = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
+    joined: float = larger * both ** (1 / RECEIVED_SHARP)
+    return LINE * joined
+
+
+def sent_bytes(problem: Problem, params: MatmulParams) -> float:
+    """Bytes that the L2 sends to a CTA for a stage, a multicast copy to the one that asked."""
+    (a, _), (b, _) = _lines(problem, params)
+    more = max(SENT.get(problem.align_b, 1.0), _across(problem, params))
+    return LINE * (a * SENT.get(problem.align_a, 1.0) + b * more)
+
+
+def promotions(problem: Problem) -> L2Promotions:
+    """What the L2 should fetch at once: one line where the next one is not read with it."""
+    wide, line = TensorMapL2Promotion.B256, TensorMapL2Promotion.B128
+    a, b = (wide if align == ALIGNED else line for align in (problem.align_a, problem.align_b))
+    return L2Promotions(a, b)
+
+
+def asks_dearly(problem: Problem) -> bool:
+    """Whether lines of an operand come more slowly than aligned ones."""
+    return problem.align_a in ASKED_BYTES or problem.align_b in ASKED_BYTES
+
+
+def _lines(problem: Problem, params: MatmulParams) -> tuple[tuple[float, int], tuple[float, int]]:
+    """Lines of A and of B in a stage: those for which a CTA asks itself, and all."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major)
+    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major)
+    return (a / cluster.n, a), (b / cluster.m, b)
+
+
+def _of_tile(size: int, of: int, k: int, outer: bool) -> int:
+    """Lines of ``size`` rows by ``k``: along K, or along M or N where K is the ``outer`` dimension.
+
+    Rows beyond those ``of`` the operand are not copied; a box is whole spans wide.
+    """
+    if outer:
+        return k * -(-2 * stored_columns(size, 2) // LINE)
+    return min(size, of) * -(-2 * k // LINE)
+
+
+def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
+    """Bytes in a cycle of an operand for whose lines an SM asks itself."""
+    wide = promotion is TensorMapL2Promotion.B256
+    found = ASKED_BYTES.get(align, most) / (FETCHED_WIDE.get(align, 1.0) if wide else 1.0)
+    return min(most, found)
+
+
+def _across(problem: Problem, params: MatmulParams) -> float:
+    """What rows of aligned boxes of B cost because they lie across two lines."""
+    row = 2 * params.output_tile.n
+    cut = problem.n_major and params.cluster_dims.m == 1 and row > LINE and row % LINE
+    return ACROSS_LINES if cut else 1.0
