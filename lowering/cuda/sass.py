@@ -1,20 +1,15 @@
-"""Machine code of a cubin: disassembly and instruction counts."""
+"""Machine code of a cubin."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 from lowering.ground.errors import InternalError, UnsupportedError
 
-__all__ = ["count_opcodes", "disassemble", "find_nvdisasm"]
-
-# "/*0a40*/  @!P0  HGMMA.64x256x16.F32 R24, ..." : address, optional predicate, opcode.
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", re.MULTILINE)
+__all__ = ["disassemble", "find_nvdisasm"]
 
 _SECONDS = 60
 
@@ -59,8 +54,3 @@ def disassemble(cubin: bytes) -> str:
     if done.returncode:
         raise InternalError("sass", f"nvdisasm failed ({done.returncode}): {done.stderr.strip()}")
     return done.stdout
-
-
-def count_opcodes(sass: str) -> Counter[str]:
-    """How often each opcode stands in a disassembly (without its modifiers)."""
-    return Counter(_INSTRUCTION.findall(sass))

@@ -89,7 +89,7 @@ class FragStoreGlobal(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class TmaLoad(Stmt):
-    """``cp.async.bulk.tensor.2d``, global to shared: one box of the tensor map, asynchronous.
+    """``cp.async.bulk.tensor``, global to shared: one box of the tensor map, asynchronous.
 
     Writes the box at ``dst`` (swizzled as the map says, out-of-bounds elements as zero) and then
     completes the box's full bytes on ``bar``. One executing thread issues one copy. With a
@@ -114,7 +114,7 @@ class TmaLoad(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(Stmt):
-    """``cp.async.bulk.tensor.2d``, shared to global: one box; out-of-bounds elements are dropped.
+    """``cp.async.bulk.tensor``, shared to global: one box; out-of-bounds elements are dropped.
 
     Reads shared memory through the async proxy at any time until a ``bulk.wait`` of the issuing
     thread covers its group. ``cache`` is one of ``CACHE_POLICIES``.

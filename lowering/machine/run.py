@@ -41,7 +41,7 @@ from lowering.machine.scalars import Env, compile_scalar
 from lowering.machine.scheduler import Adversary, Blocked, Scheduler
 from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensor_map import Descriptor
-from lowering.machine.tensors import GlobalTensor
+from lowering.machine.tensors import MappedArray
 from lowering.machine.trace import TraceRow, one_warp_each
 from lowering.machine.workspace import Counters, Slots, counters_of
 
@@ -242,7 +242,7 @@ def _arguments(
 ) -> dict[str, Descriptor]:
     env = Env(params)
     return {
-        name: Descriptor.of(name, GlobalTensor(m, tensors[name], _extents(sizes, env)))
+        name: Descriptor.of(name, MappedArray(m, tensors[name], _extents(sizes, env)))
         for m, name, sizes in _described(kernel, params)
     }
 

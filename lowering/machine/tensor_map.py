@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.scheduler import Runnable
-from lowering.machine.tensors import GlobalTensor
+from lowering.machine.tensors import MappedArray
 
 __all__ = ["Descriptor"]
 
@@ -22,7 +22,7 @@ class Descriptor:
     """
 
     name: str
-    tensor: GlobalTensor
+    tensor: MappedArray
     memory: Array
     sizes: list[int]
     version: int = 0
@@ -32,11 +32,11 @@ class Descriptor:
     flying: int = 0
 
     @staticmethod
-    def of(name: str, tensor: GlobalTensor) -> Descriptor:
+    def of(name: str, tensor: MappedArray) -> Descriptor:
         """The descriptor of a tensor, as it is when the kernel starts."""
         return Descriptor(name, tensor, tensor.raw, list(tensor.raw.shape))
 
-    def use(self, warp: Runnable) -> GlobalTensor:
+    def use(self, warp: Runnable) -> MappedArray:
         """The tensor, for a copy; raises FaultError if the warp does not see what it is now."""
         if not self.tensor.map.device:
             return self.tensor

@@ -16,7 +16,7 @@ from lowering.machine.fragment import Array
 from lowering.machine.memory import swizzled
 from lowering.target.ptx import TMA_BOX_MAX, TMA_STRIDE_ALIGN
 
-__all__ = ["GlobalTensor", "box_chunks"]
+__all__ = ["MappedArray", "box_chunks"]
 
 TMA_SHARED_ALIGN = 128
 """Alignment of a box in shared memory in bytes (PTX ISA, cp.async.bulk.tensor)."""
@@ -42,7 +42,7 @@ def box_chunks(address: int, lines: int, line: int, swizzle: Swizzle) -> Array:
     return chunks
 
 
-class GlobalTensor:
+class MappedArray:
     """The array behind a tensor map.
 
     Args:

@@ -52,7 +52,7 @@ class Accumulator:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
             if d.parallel not in _HANDLED:
                 raise _refused(t, what, _KINDS)
-            one_each = summed(t, d) and d.extent == Const(relation.splits)
+            one_each = summed(t, d) and d.extent == Const(relation.work.splits)
             if d.parallel is ParallelType.BIDz and not one_each:
                 raise _refused(t, what, _PARTS)
         stepping = {graph.group(s.domain) for s in relation.steps}

@@ -20,11 +20,10 @@ from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
-from lowering.nest.roles import Warpgroups
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.tile import tile_of
-from lowering.nest.work import InTurn
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
@@ -39,7 +38,7 @@ def compute_section(
     plan: Plan,
     part: Part,
     rings: Mapping[str, tuple[str, LoadRelation]],
-    work: InTurn,
+    work: WorkLoops,
     accumulators: tuple[Accumulator, ...],
     partials: PartialResults | None,
 ) -> Section:
@@ -74,7 +73,7 @@ class _Walk:
 
     plan: Plan
     rings: Mapping[str, tuple[str, LoadRelation]]
-    work: InTurn
+    work: WorkLoops
     accumulators: tuple[Accumulator, ...]
     partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class _Walk:
         self.scopes = Scopes(self.work.shared)
         self.accumulator = self.accumulators[0]
         self.registers = Registers(self.namer)
-        self.warpgroups = Warpgroups.of(self.accumulator.tensor)
+        self.warpgroups = self.plan.warpgroups
         self.counters = {
             self.graph.group(s.domain): c for c in self.work.counters for s in (*c.serial, *c.roles)
         }

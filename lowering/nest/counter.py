@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ONE, Expr
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 
@@ -35,6 +37,11 @@ class Counter:
         """A word for the loop."""
         alone = len(self.serial) == 1
         return self.serial[0].domain.label if alone else self.loop.group.label
+
+    @property
+    def turns(self) -> Expr:
+        """How many warpgroups take turns in it."""
+        return prod((s.domain.extent for s in self.roles), start=ONE)
 
 
 def counters(relation: LoadRelation, graph: TransformGraph) -> tuple[Counter, ...]:

@@ -9,14 +9,14 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import CTA_INDEX, Scopes, indices
 from lowering.nest.stage import stage_of
-from lowering.nest.work import Head, InTurn
+from lowering.nest.work_loops import Head, WorkLoops
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import Group
 
 __all__ = ["load_section"]
 
 
-def load_section(plan: Plan, edge: Edge, work: InTurn) -> Section:
+def load_section(plan: Plan, edge: Edge, work: WorkLoops) -> Section:
     """What fills a ring.
 
     Args:

@@ -8,25 +8,25 @@ that made the schedule legal, so neither side can run a step more than the other
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Binary, Expr, Var, free_vars, maximum, minimum
+from lowering.ground.expr import Expr, Var, free_vars, maximum, minimum
 from lowering.kernel.kernel import Kernel
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.compute import compute_section
 from lowering.nest.counter import counters
-from lowering.nest.interval import OfInterval
 from lowering.nest.load import load_section
+from lowering.nest.loops_from_queue import LoopsFromQueue
+from lowering.nest.loops_in_turn import LoopsInTurn
+from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.partials import partial_results
-from lowering.nest.queue import FromQueue
-from lowering.nest.scope import CTA_INDEX, Namer, Shared
+from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
-from lowering.nest.work import InTurn
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import Fusion, MemoryType, inputs_of, nest_text
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
-from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
-from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.work import FromQueue, OfInterval
 
 __all__ = ["LOAD_WARPS", "lower"]
 
@@ -53,26 +53,23 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
     shared = Shared(namer)
-    _label(relation, graph, shared)
+    _label(plan, shared)
     accumulators = _accumulators(plan)
-    work = _work(plan, shared)
-    parts = partial_results(work, accumulators[0].kind, namer)
+    work = _loops(plan, shared)
+    parts = partial_results(relation, accumulators[0].kind, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
     rings = {t: (e.name, e.relation) for e in plan.edges for t in e.relation.loads}
     compute = compute_section(
         plan, plan.parts[plan.edges[0].consumer], rings, work, accumulators, parts
     )
     loads = [load_section(plan, e, work) for e in plan.edges]
-    queue, words = ((work.queue,), (work.word,)) if isinstance(work, FromQueue) else ((), ())
-    if isinstance(work, FromQueue):
-        loads.append(work.fetch_section(relation.registers[0]))
+    loads += work.sections(relation.registers[0])
     storage = (
         *tensor_maps(fusion),
         *global_tensors(fusion, vector),
         *(shared_buffer(fusion, graph, t) for t in fusion.loads),
-        *words,
         *(ring(plan, e) for e in plan.edges),
-        *queue,
+        *work.storage,
         *(() if parts is None else (parts.flags, parts.workspace)),
     )
     return Kernel(
@@ -83,7 +80,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         storage=storage,
         body=(*shared.needed((*loads, compute)), *loads, compute),
         cluster=size,
-        splits=relation.splits,
+        splits=plan.work.splits,
         target=plan.target,
     )
 
@@ -97,7 +94,7 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
     """
     relation, fusion = plan.operands, plan.fusion
     sums = [[t for t in map(fusion.tensor, r.readers) if t.sums] for r in plan.relations]
-    if relation.combines and len(sums[0]) > 1:
+    if plan.work.slots is not None and len(sums[0]) > 1:
         raise UnsupportedError(
             f"{' and '.join(t.name for t in sums[0])} of which CTAs add up parts",
             "one accumulator where they do",
@@ -123,17 +120,15 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
     return tuple(Accumulator.of(t, relation, plan.graph) for t in sums[0])
 
 
-def _work(plan: Plan, shared: Shared) -> InTurn:
-    """Where tiles come from."""
-    relation, graph = plan.operands, plan.graph
-    counted = counters(relation, graph)
-    if relation.interval is not None:
-        loops = plan.fusion.tensor(relation.loads[0]).loop
-        on_ctas = tuple(d for d in loops if d.parallel in CTA_INDEX)
-        return OfInterval.of(relation, counted, graph, shared, on_ctas)
-    if relation.dynamic:
-        return FromQueue.of(relation, counted, graph, shared)
-    return InTurn(relation, counted, graph, shared)
+def _loops(plan: Plan, shared: Shared) -> WorkLoops:
+    """The loops of the plan's work."""
+    counted = counters(plan.operands, plan.graph)
+    match plan.work:
+        case OfInterval(interval=interval):
+            return LoopsOfInterval.of(shared, counted, plan, interval)
+        case FromQueue(group=tiles):
+            return LoopsFromQueue.of(LoopsInTurn(shared, counted), plan.operands, tiles)
+    return LoopsInTurn(shared, counted)
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:
@@ -142,23 +137,11 @@ def _parameters(fusion: Fusion) -> tuple[Var, ...]:
     return tuple(map(Var, in_order(names)))
 
 
-def _label(relation: LoadRelation, graph: TransformGraph, shared: Shared) -> None:
+def _label(plan: Plan, shared: Shared) -> None:
     """Name the extents of the transform graph, and this CTA's share of the tiles or steps."""
-    if (interval := relation.interval) is not None:
-        shared.label("place", interval.place)
-        shared.label("index", interval.index)
-        shared.label("per_tile", interval.per_tile)
-        shared.label("steps", interval.extent)
-        shared.label("share", interval.share)
-        shared.label("start", interval.start)
-        shared.label("stop", interval.stop)
-        shared.label("load_stop", interval.load_stop)
-        shared.label("first", interval.first)
-        shared.label("tiles", interval.count)
-    match relation.load_stop:
-        case Binary("*", tiles, _) if relation.tail is not None:
-            shared.label("tiles", tiles)
-    for group in graph.groups:
+    for name, e in plan.work.names:
+        shared.label(name, e)
+    for group in plan.graph.groups:
         if free_vars(group.extent):
             shared.label(f"n_{group.label}", group.extent)
 
@@ -170,14 +153,12 @@ def _grid(plan: Plan, size: int) -> Expr:
     """
     if plan.grid is not None:
         return plan.grid
-    relation = plan.operands
-    resident = Var("sms") // (size * relation.splits)
-    resident = maximum(resident, 1) if relation.splits > 1 else resident
-    if relation.interval is not None:
-        return minimum(relation.interval.extent, resident) * size
-    if relation.tail is None or counts_ctas(relation.tail.extent):
+    splits, most = plan.work.splits, plan.work.most_clusters
+    resident = Var("sms") // (size * splits)
+    resident = maximum(resident, 1) if splits > 1 else resident
+    if most is None or counts_ctas(most):
         return resident * size
-    return minimum(relation.tail.extent, resident) * size
+    return minimum(most, resident) * size
 
 
 def _require_one_part(plan: Plan) -> None:
@@ -202,21 +183,22 @@ def _require_rings(plan: Plan) -> None:
         UnsupportedError: too many rings, or of different kinds.
     """
     operands, *others = plan.relations
-    if operands.dynamic and not operands.warp_specialized:
+    fetching = plan.work.fetching_warps
+    if fetching and not operands.warp_specialized:
         raise UnsupportedError(
             "tiles that are dealt out at run time with Pipelined loads",
             "WarpSpecialized: a warp of the load warpgroup fetches tiles",
             f"The nest is:\n{nest_text(plan.fusion.tensor(operands.compute))}",
         )
-    most = LOAD_WARPS - 1 - int(operands.dynamic)
+    most = LOAD_WARPS - 1 - fetching
     if len(others) > most:
         what = f"{len(others)} circular buffers for the epilogue"
-        why = ", and one fetches tiles" if operands.dynamic else ""
+        why = ", and one fetches tiles" if fetching else ""
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         staged = plan.fusion.tensor(other.loads[0])
         where = f"The nest is:\n{nest_text(staged)}"
-        if operands.combines:
+        if plan.work.slots is not None:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
             raise UnsupportedError(what, supported, where)

@@ -25,8 +25,8 @@ from lowering.kernel.nodes import (
     Publish,
 )
 from lowering.nest.scope import Namer, Scopes
-from lowering.nest.work import InTurn
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.work import Work
 
 __all__ = ["PartialResults", "partial_results"]
 
@@ -36,13 +36,13 @@ class PartialResults:
     """Where the parts of tiles go.
 
     Args:
-        relation: of the operands, with stream-K or split-K.
+        work: where tiles come from; it cuts them.
         workspace: a slot for each warpgroup's part of a tile.
         flags: counters, as many as slots; that of a tile's meeting slot counts the parts published.
         pieces: warpgroups that share a tile; each has slots of its own.
     """
 
-    relation: LoadRelation
+    work: Work
     workspace: Workspace
     flags: CounterArray
     pieces: int
@@ -54,14 +54,14 @@ class PartialResults:
 
         Args:
             scopes: the statement lists around.
-            tile: with stream-K the number of the tile, with split-K how many this CTA had before.
+            tile: its number, as the work counts.
             piece: which of the warpgroups that share the tile.
             total: its accumulators.
             summed: what becomes of them; all of the sum where this CTA completes the tile.
             epilogue: of ``summed``.
         """
         shared, name = scopes.shared, self.workspace.name
-        namer, slots = shared.namer, self._slots(tile)
+        namer, slots = shared.namer, self.work.slots_of(tile)
         slot = Var(namer.new("slot"))
         completes, whether = scopes.let("completes", slots.completes)
         before, after = (replace(total, name=namer.new(n)) for n in ("partial", "added"))
@@ -85,60 +85,23 @@ class PartialResults:
             If(completes, epilogue, give),
         )
 
-    def _slots(self, tile: Expr) -> _Slots:
-        interval, others = self.relation.interval, self.relation.splits - 1
-        cta, ctas = Special("ctaid.x"), Special("nctaid.x")
-        if interval is None:
-            first, z = (tile * ctas + cta) * others, Special("ctaid.z")
-            return _Slots(first + z, first, 1, ZERO + others, first, z.eq(others))
-        # Slots follow the shares; the place in the cluster is counted from its end.
-        own, size = interval.place, interval.size
-        opens = tile * interval.per_tile
-        owner = opens // interval.share * size + own % size
-        rest = (opens + interval.per_tile - 1) // interval.share - interval.index
-        completes = interval.start <= opens
-        return _Slots(own, own + size, size, rest, owner, completes)
 
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """Of one tile.
-
-    Args:
-        own: where this CTA stores its part.
-        first: where the others' parts begin, if this CTA completes the tile.
-        step: from one of them to the next.
-        others: how many there are.
-        meeting: the slot at whose counter they are published.
-        completes: whether this CTA completes the tile.
-    """
-
-    own: Expr
-    first: Expr
-    step: int
-    others: Expr
-    meeting: Expr
-    completes: Expr
-
-
-def partial_results(work: InTurn, fragment: FragmentType, namer: Namer) -> PartialResults | None:
+def partial_results(
+    relation: LoadRelation, fragment: FragmentType, namer: Namer
+) -> PartialResults | None:
     """Where the parts of tiles go; None where each tile is computed by one CTA.
 
     Args:
-        work: where tiles come from.
+        relation: of the operands.
         fragment: what a warpgroup holds of a tile.
         namer: of everything in the kernel.
     """
-    relation = work.operands
-    if not relation.combines:
+    if relation.work.slots is None:
         return None
-    slots: Expr = Var("ctas")
-    if relation.interval is None:
-        slots = slots * _on_host(work.items()) * (relation.splits - 1)
-    pieces = relation.consumers
+    slots, pieces = _on_host(relation.work.slots), relation.warpgroups.taking
     workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
     flags = CounterArray(namer.new("ready"), slots * pieces)
-    return PartialResults(relation, workspace, flags, pieces)
+    return PartialResults(relation.work, workspace, flags, pieces)
 
 
 def _on_host(e: Expr) -> Expr:

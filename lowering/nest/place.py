@@ -16,7 +16,7 @@ from lowering.nest.element import element_type
 from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
-from lowering.nest.work import InTurn
+from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.plan import Plan
@@ -47,7 +47,7 @@ class Place:
     found: Mapping[Group, Expr]
     registers: Registers
     rings: Mapping[str, tuple[str, LoadRelation]]
-    work: InTurn
+    work: WorkLoops
     namer: Namer
     again: Expr
     body: list[Stmt] = field(default_factory=list)

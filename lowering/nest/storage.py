@@ -37,9 +37,8 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     relation, buffer = edge.relation, edge.relation.buffer
     in_flight = buffer.stages - buffer.prefetch - 1
     shares = tuple(_share(plan, plan.fusion.tensor(load)) for load in relation.loads)
-    teams = relation.roles // relation.consumers
     return Ring(
-        edge.name, relation.loads, buffer.stages, teams, in_flight,
+        edge.name, relation.loads, buffer.stages, relation.warpgroups.teams, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),
         0 if relation.warp_specialized else buffer.prefetch,
     )  # fmt: skip

@@ -7,19 +7,23 @@ from dataclasses import replace
 import pytest
 
 from lowering.cuda import nvrtc
+from lowering.ground.errors import ScheduleError
+from lowering.target.targets import DEFAULT
 from tests.epilogues import GELU, RESIDUAL
 from wsched.choose.heuristics import (
     TILES,
     Tile,
     candidates,
     choose_params,
+    modelled,
     ranked,
 )
-from wsched.choose.problem import Problem, epilogue_work
+from wsched.choose.problem import Problem, demands, epilogue_work
 from wsched.front.known import import_fusion
 from wsched.fusion import DataType
 from wsched.importer.linear import LINEAR
 from wsched.run.registers import compile_clean
+from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import ClusterDims
 
 BF16 = DataType.BFloat16
@@ -130,3 +134,14 @@ def test_the_width_of_inputs() -> None:
     plain = Problem(512, 1024, 512, BF16, (BF16,), 132)
     assert choose_params(replace(plain, pairs=False)).supported_vec_size.epilogue == 1
     assert choose_params(replace(plain, pairs=False)).use_smem_epilogue
+
+
+def test_candidates_are_for_the_target_of_the_problem() -> None:
+    """With half the shared memory there are fewer stages, and no schedule that wants more."""
+    small = replace(DEFAULT, shared_bytes=DEFAULT.shared_bytes // 2)
+    usual = problem(8192, 8192, 8192)
+    asked = replace(usual, target=small)
+    require_legal_for(demands(asked), modelled(asked))
+    with pytest.raises(ScheduleError) as error:
+        require_legal_for(demands(asked), modelled(usual))
+    assert error.value.rule == "smem" and error.value.why.endswith(", limit 113.5 KiB")

@@ -54,9 +54,9 @@ def test_check_of_an_illegal_schedule(file: Path) -> None:
     file.write_text("".join(x for x in lines if "circular_buffer" not in x))
     result = invoke("check", file)
     assert result.exit_code == 1 and result.stderr == ""
-    assert "ScheduleError[circular-buffer]: no circular_buffer: " in result.stdout
+    assert "ScheduleError[ring]: no circular_buffer: " in result.stdout
     found = json.loads(invoke("check", file, "--json").stdout)
-    assert not found["legal"] and found["error"]["rule"] == "circular-buffer"
+    assert not found["legal"] and found["error"]["rule"] == "ring"
 
 
 def test_check_of_what_is_no_schedule(tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def test_illegal_by_the_proof() -> None:
         s.undo()
     found = s.check()
     assert not found.legal and found.relation == ()
-    assert isinstance(found.error, ScheduleError) and found.error.rule == "circular-buffer"
+    assert isinstance(found.error, ScheduleError) and found.error.rule == "ring"
     assert str(found) == f"{found.error}\n"
     plain = found.to_dict()
-    assert plain["error"]["rule"] == "circular-buffer" and plain["error"]["why"] == found.error.why
+    assert plain["error"]["rule"] == "ring" and plain["error"]["why"] == found.error.why
 
 
 @pytest.mark.parametrize(

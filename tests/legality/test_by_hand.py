@@ -18,7 +18,7 @@ from wsched.schedule.loops import side_by_side
 MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS)}
 
 REFUSED = {
-    "a_load_warp_for_each_operand": "circular-buffer",
+    "a_load_warp_for_each_operand": "ring",
     "one_store_for_two_groups": "place",
     "k_outside_tiles": "storage",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.schedules import definition, dynamic, ping_pong, split_k, stream_k
 from wsched.front.known import import_fusion
 from wsched.program.program import KernelStep, Program
 from wsched.program.properties import batch_invariant, deterministic
-from wsched.schedule import properties
+from wsched.schedule import Work, properties
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import plan_matmul
 
@@ -57,6 +59,7 @@ def test_parts_that_are_cut_at_run_time_are_not_deterministic() -> None:
     """No schedule is proved with both; the rule says what would follow."""
     fusion, params = import_fusion(definition()), ping_pong(64, 64)
     queue, cut = (plan_matmul(fusion, f(params)) for f in (dynamic, stream_k))
-    relation = replace(queue.operands, interval=cut.operands.interval)
+    work = cast(Work, SimpleNamespace(ends_within_tiles=True, at_run_time=True))
+    relation = replace(queue.operands, work=work)
     both = replace(queue, edges=(replace(queue.edges[0], relation=relation), *queue.edges[1:]))
     assert [properties.deterministic(p) for p in (queue, cut, both)] == [True, True, False]

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lowering.ground.errors import UnsupportedError
 from lowering.kernel.pointwise import OPS
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, epilogue
+from tests.schedule import chain
+from tests.schedule.gated import gated, scheduled
 from tests.schedules import definition
 from wsched.cli.check import check, random_inputs
+from wsched.front.own import kernel_of
 from wsched.front.sizes import Extents, kernel_for
 from wsched.importer import build_fusion, record_text
-from wsched.run.reference import FUNCTIONS, reference
+from wsched.run.reference import FUNCTIONS, multiplied, reference
 
 EXTENTS = Extents(72, 64, 40)
 SCALARS = epilogue(
@@ -54,5 +58,28 @@ def test_the_reference_knows_every_operation() -> None:
 def test_reference_of_a_row() -> None:
     fusion = build_fusion(record_text(GELU))
     product, row = np.zeros((2, 3), np.float32), np.array([0, 1, -1], np.float32)
-    (found,) = reference(fusion, product, {"T2": row})
+    (found,) = reference(fusion, {fusion.mmas[0].output: product}, {"T2": row})
     assert found == pytest.approx(np.array([[0, 0.841192, -0.158808]] * 2), abs=1e-6)
+
+
+def test_two_products() -> None:
+    """The gate's is multiplied with the other one, element by element."""
+    kernel = kernel_of(scheduled(gated()))
+    inputs = random_inputs(kernel.fusion, EXTENTS, 0, "cpu")
+    assert check(kernel, inputs).passed
+    a, gate, up = (np.asarray(x.float(), np.float32) for x in inputs)
+    made = {"T4": a @ gate.T, "T8": a @ up.T}
+    (found,) = reference(kernel.fusion, made, {})
+    assert np.array_equal(found, made["T4"] * made["T8"])
+
+
+def test_a_product_of_something_computed() -> None:
+    """Its operand has to be rounded as the definition says, which is not done here."""
+    fusion = chain.chain()
+    shapes = dict.fromkeys((axis for b in fusion.inputs for axis in b.axes), 4)
+    inputs = [np.zeros([shapes[x] for x in b.axes], np.float32) for b in fusion.inputs]
+    with pytest.raises(UnsupportedError) as error:
+        multiplied(fusion, inputs, np.einsum)
+    assert (error.value.what, error.value.supported) == (
+        "T10 = mma(T9, T5), of T7, which is computed", "matrix products of inputs",
+    )  # fmt: skip

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from lowering.cuda.sass import count_opcodes
 from lowering.ground.expr import ZERO, Var
 from lowering.kernel.nodes import Body, For, Let, TmaLoad, TmaStore, Wgmma
 from lowering.kernel.text import print_stmt
 from lowering.kernel.visit import walk
-from lowering.nest.queue import STAGES
+from lowering.nest.loops_from_queue import STAGES
 from lowering.target.hopper import HOPPER
 from lowering.target.ptx import MBARRIER_BYTES, TMA_BOX_MAX
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result

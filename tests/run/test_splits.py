@@ -18,11 +18,11 @@ from lowering.machine.scheduler import Adversary
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands
 from tests.run.test_epilogue import CASES as EPILOGUES
 from tests.run.test_epilogue import K, M, N, W, X, check
+from tests.schedule.relation import load_relation
 from tests.schedules import cooperative, definition, ping_pong, split_k, stream_k
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.proof.legality import load_relation
 
 TILED: dict[str, MatmulParams] = {
     "cooperative": cooperative(128, 16, 16, stages=3),

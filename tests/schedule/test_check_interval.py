@@ -9,8 +9,11 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Special
 from tests.schedule.fusions import LOADS, buffered, cached
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import (
+    Schedule,
+)
 
 CTAS = Special("nctaid.x")
 ALL = (*LOADS, "T4")

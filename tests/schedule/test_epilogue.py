@@ -8,12 +8,12 @@ import pytest
 
 from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, epilogue
 from tests.schedule.fusions import CLASSES, COOPERATIVE, linear
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, MemoryType, PointwiseOp, inputs_of, rewire
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
     MatmulParams,
-    load_relation,
     loops_text,
     replay,
     schedule_matmul,
@@ -39,7 +39,7 @@ def test_loops(name: str, golden: object) -> None:
 def test_the_load_relation_does_not_depend_on_the_epilogue(params: str) -> None:
     plain = load_relation(schedule_matmul(linear(), CLASSES[params]))
     found = load_relation(schedule_matmul(fusion("gelu"), CLASSES[params]))
-    assert (found.roles, found.cooperative) == (plain.roles, plain.cooperative)
+    assert (found.warpgroups, found.cooperative) == (plain.warpgroups, plain.cooperative)
     assert [s.domain.label for s in found.steps] == [s.domain.label for s in plain.steps]
 
 

@@ -17,13 +17,20 @@ from tests.schedule.fusions import (
     split_tile,
     tiled,
 )
+from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
-from wsched.schedule import ClusterDims, TilingStrategy, load_relation, schedule_matmul
+from wsched.schedule import (
+    ClusterDims,
+    FromQueue,
+    InTurn,
+    TilingStrategy,
+    schedule_matmul,
+)
 
 
 def test_cooperative() -> None:
     r = load_relation(schedule_matmul(linear(), COOPERATIVE))
-    assert (r.loads, r.compute, r.roles) == (LOADS, "T4", 2)
+    assert (r.loads, r.compute, r.warpgroups.count) == (LOADS, "T4", 2)
     assert (r.cooperative, r.warp_specialized, r.role) == (True, True, None)
     assert [(s.domain.label, str(s.coefficient)) for s in r.steps] == [
         ("tile", "ceildiv(K, 64)"),
@@ -38,7 +45,7 @@ def test_cooperative() -> None:
 
 def test_ping_pong() -> None:
     r = load_relation(schedule_matmul(linear(), PING_PONG))
-    assert (r.cooperative, r.roles) == (False, 2)
+    assert (r.cooperative, r.warpgroups.count) == (False, 2)
     assert [(s.domain.label, str(s.coefficient), s.role) for s in r.steps] == [
         ("tile", "ceildiv(K, 64) * 2", False),
         ("group", "ceildiv(K, 64)", True),
@@ -75,7 +82,7 @@ def test_non_persistent() -> None:
 
 def test_pipelined() -> None:
     r = load_relation(schedule_matmul(linear(), CLASSES["pipelined"]))
-    assert (r.warp_specialized, r.cooperative, r.roles) == (False, True, 2)
+    assert (r.warp_specialized, r.cooperative, r.warpgroups.count) == (False, True, 2)
 
 
 def test_cluster() -> None:
@@ -113,8 +120,8 @@ def test_tiles_that_are_dealt_out() -> None:
         strategy = TilingStrategy.DistributeTilesDynamically
         static = load_relation(schedule_matmul(linear(), base))
         r = load_relation(schedule_matmul(linear(), replace(base, tiling_strategy=strategy)))
-        assert (r.dynamic, static.dynamic) == (True, False)
+        assert (type(r.work), type(static.work)) == (FromQueue, InTurn)
         assert r.tail is not None and static.tail is not None
-        assert r.tail == replace(static.tail, dynamic=True)
+        assert r.tail == static.tail
         assert (str(r.tail.item), str(r.tail.steps)) == (item, "ceildiv(K, 64)")
         assert str(r).splitlines()[-1] == (f"  while dealt[{item}] < {r.tail.extent}")

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, evaluate
 from tests.schedule.fusions import buffered, tiled
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType, Split, TensorView, unmerge_index
-from wsched.schedule import LoadRelation, Schedule, load_relation
+from wsched.schedule import (
+    LoadRelation,
+    Schedule,
+)
 
 # Tiles of 2 x 2 x 2, so that sizes of a few elements have several tiles and k steps.
 SIZES = (2, 2, 2)
@@ -212,5 +216,5 @@ def test_ping_pong_with_any_number_of_groups_is_legal(
     plan = Plan(factor if load_splits else 1, factor, 1, 1, order, order, True, strided)
     f = schedule(plan)
     relation = load_relation(f)
-    assert relation.roles == factor
+    assert relation.warpgroups.count == factor
     assert all(holds(f, env, relation) for env in PROBLEMS)

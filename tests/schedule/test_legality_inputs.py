@@ -10,13 +10,13 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Special, evaluate
 from tests.epilogues import RESIDUAL, epilogue
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, PING_PONG
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import (
     CircularBufferOptions,
     MatmulParams,
     Schedule,
-    load_relation,
     load_relations,
     loops_text,
     plan,
@@ -92,7 +92,7 @@ def test_it_is_buffered() -> None:
     t = f.tensor("T11")
     error = refused(f.updated((replace(t, circular_buffer=None),)))
     assert (error.rule, error.wrote, error.why) == (
-        "circular-buffer", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
+        "ring", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
     )  # fmt: skip
     assert error.where.startswith("T11_s___bfloat")
 

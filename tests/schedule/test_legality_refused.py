@@ -19,8 +19,12 @@ from tests.schedule.fusions import (
     split_tile,
     tiled,
 )
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
-from wsched.schedule import Schedule, load_relation, plan_matmul
+from wsched.schedule import (
+    Schedule,
+    plan_matmul,
+)
 
 
 def reversed_order(s: Schedule) -> None:
@@ -145,7 +149,7 @@ def test_every_load_is_buffered() -> None:
     with pytest.raises(ScheduleError) as error:
         load_relation(s.fusion)
     assert (error.value.rule, error.value.why) == (
-        "circular-buffer",
+        "ring",
         "every TMA cacheAfter tensor is circular-buffered; T7 is not",
     )
     with pytest.raises(ScheduleError) as error:
@@ -154,7 +158,7 @@ def test_every_load_is_buffered() -> None:
     with pytest.raises(ScheduleError) as error:
         load_relation(linear())
     assert str(error.value) == (
-        "ScheduleError[circular-buffer]: no circular_buffer: no tensor is loaded by TMA: "
+        "ScheduleError[ring]: no circular_buffer: no tensor is loaded by TMA: "
         "cache_after the operands of the mma"
     )
 
@@ -166,7 +170,7 @@ def test_loads_are_buffered_alike() -> None:
     with pytest.raises(ScheduleError) as error:
         load_relation(s.fusion)
     assert (error.value.rule, error.value.why) == (
-        "circular-buffer",
+        "ring",
         "the operands of one mma are circular-buffered alike, these are not",
     )
     assert error.value.legal == (
@@ -276,7 +280,7 @@ def test_register_pair(
 
 @pytest.mark.parametrize(("groups", "pair"), [(2, (40, 232)), (2, (24, 240)), (4, (40, 104))])
 def test_register_pairs_that_fit(groups: int, pair: tuple[int, int]) -> None:
-    assert load_relation(with_registers(groups, pair)).roles >= groups
+    assert load_relation(with_registers(groups, pair)).warpgroups.count >= groups
 
 
 @pytest.mark.parametrize(

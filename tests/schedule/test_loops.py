@@ -6,9 +6,13 @@ import pytest
 
 from tests.batches import batched
 from tests.schedule.fusions import CLASSES, PING_PONG, cached, linear, tile
+from tests.schedule.relation import load_relation
 from tests.schedules import dynamic
 from wsched.front.known import import_fusion
-from wsched.schedule import load_relation, loops_text, schedule_matmul
+from wsched.schedule import (
+    loops_text,
+    schedule_matmul,
+)
 from wsched.schedule.loops import side_by_side
 
 

@@ -208,7 +208,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     inputs = problem.inputs or ()
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=problem.n_major,
-        counts=(problem.a_count, problem.b_count),
+        target=problem.target, counts=(problem.a_count, problem.b_count),
     )  # fmt: skip
 
 

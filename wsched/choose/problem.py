@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     DataType,
     Fusion,
@@ -88,6 +90,7 @@ class Problem:
         align_a: bytes, at most :data:`ALIGNED`, that all rows of A as it lies in memory begin at
             multiples of; of several As the least.
         align_b: the same of B.
+        target: what kernels for the device are made for.
     """
 
     m: int
@@ -111,6 +114,7 @@ class Problem:
     b_count: int = 1
     align_a: int = ALIGNED
     align_b: int = ALIGNED
+    target: Target = DEFAULT
 
     @classmethod
     def of(
@@ -124,6 +128,7 @@ class Problem:
         gpu: str = H200,
         batch_invariant: bool = False,
         aligned: Mapping[str, int] | None = None,
+        target: Target = DEFAULT,
     ) -> Problem:
         """The problem of a fusion, for extents by their names.
 
@@ -137,6 +142,7 @@ class Problem:
             gpu: see the class.
             batch_invariant: see the class.
             aligned: :func:`row_alignment` of operands by name; what it lacks lies densely.
+            target: see the class.
 
         Raises:
             UnsupportedError: it has no matrix product, or several that share neither operand.
@@ -168,6 +174,7 @@ class Problem:
             batch=batch,
             align_a=align_a,
             align_b=align_b,
+            target=target,
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
@@ -228,6 +235,7 @@ def demands(problem: Problem) -> Demands:
         problem.n_major,
         problem.work > 0,
         (problem.a_count, problem.b_count),
+        problem.target,
     )
 
 

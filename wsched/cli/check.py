@@ -21,7 +21,7 @@ from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_arrays
-from wsched.run.reference import reference
+from wsched.run.reference import multiplied, reference
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
 
@@ -38,7 +38,7 @@ class Outcome:
 
     Args:
         passed: whether ``error`` is below ``limit``.
-        error: relative Frobenius error of what is finite, against a matmul of the same inputs in
+        error: relative Frobenius error of what is finite, against matmuls of the same inputs in
             fp32; infinite if a value is inf or nan where the other one is not.
         limit: the tolerance of the coarsest type that the result was rounded to.
         seconds: wall time of the run, without compiling.
@@ -101,27 +101,25 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         UnsupportedError: a layout or size that the device or the machine model does not take.
     """
     fusion = kernel.fusion
-    operands = _operands(fusion, inputs)
-    if isinstance(operands[0], np.ndarray):
+    if isinstance(inputs[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
-        wide = [np.asarray(x, np.float32) for x in operands]
-        product = np.einsum(_formula(fusion), *wide, optimize=True)
+        made = multiplied(fusion, inputs, _einsum_numpy)
     else:
         import torch
 
-        on_gpu = operands[0].is_cuda
+        on_gpu = inputs[0].is_cuda
         where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
         by = "torch"
         got, seconds = _run_torch(kernel, inputs)
-        product = torch.einsum(_formula(fusion), *(x.float() for x in operands)).cpu().numpy()
-    expected = reference(fusion, product, _epilogue_inputs(fusion, inputs))
+        made = multiplied(fusion, inputs, _einsum_torch)
+    expected = reference(fusion, made, _epilogue_inputs(fusion, inputs))
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    sizes = dict(zip(fusion.result_axes, product.shape, strict=True))
+    sizes = dict(zip(fusion.result_axes, expected[0].shape, strict=True))
     shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
     kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
@@ -161,9 +159,15 @@ def _error(got: Any, expected: Any, dtype: DataType) -> float:
     return float(np.linalg.norm(got[finite] - expected[finite])) / scale
 
 
-def _operands(fusion: Fusion, inputs: list[Any]) -> list[Any]:
-    """The inputs that are operands of the matmul, in the order of the definition."""
-    return [x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor in fusion.operands]
+def _einsum_numpy(formula: str, x: Any, y: Any) -> Any:
+    wide = (np.asarray(v, np.float32) for v in (x, y))
+    return np.einsum(formula, *wide, optimize=True)
+
+
+def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
+    import torch
+
+    return torch.einsum(formula, x.float(), y.float()).cpu().numpy()
 
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
@@ -200,14 +204,6 @@ def _results(fusion: Fusion) -> list[TensorView]:
     made = [fusion.tensor(e.output) for e in fusion.exprs]
     first = made.index(fusion.tensor(fusion.mmas[0].output))
     return [t for t in made[first:] if t.dtype in TOLERANCE]
-
-
-def _formula(fusion: Fusion) -> str:
-    """The matmul in the fusion's order of dimensions, for ``einsum``."""
-    operands = ",".join(
-        "".join(b.axes).lower() for b in fusion.inputs if b.tensor in fusion.operands
-    )
-    return f"{operands}->{''.join(fusion.result_axes).lower()}"
 
 
 def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:

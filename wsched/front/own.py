@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
+from lowering.target.target import Target
 from wsched.fusion import Fusion, nest_text
 from wsched.run.arguments import extents_of
 from wsched.run.compiled import CompiledFusion, compile_plan
@@ -20,8 +21,8 @@ from wsched.schedule.schedule import Schedule
 
 __all__ = ["compile_schedule", "kernel_of"]
 
-_Key = tuple[Fusion, KernelOptions]
-"""What tells kernels apart: the scheduled fusion without the calls that led there."""
+_Key = tuple[Fusion, KernelOptions, Target]
+"""What tells kernels apart: the scheduled fusion without the calls that led there, and the GPU."""
 
 _making = threading.Lock()
 _kernels: dict[_Key, CompiledFusion] = {}
@@ -34,7 +35,7 @@ def kernel_of(schedule: Schedule) -> CompiledFusion:
         ScheduleError: it is illegal, or breaks a limit of the device.
         UnsupportedError: there is no lowering for it.
     """
-    key = replace(schedule.fusion, history=()), schedule.options
+    key = replace(schedule.fusion, history=()), schedule.options, schedule.target
     found = _kernels.get(key)
     if found is None:
         with _making:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.problem import H200, H200_L2_BYTES, Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
@@ -42,14 +43,16 @@ def problem_of(
     """What the heuristic plans for; on the inputs' device, unless that is given."""
     extents = extents_of(fusion, inputs)
     device = device or next(t.device for t in inputs if hasattr(t, "device"))
-    sms, l2_bytes, gpu = MULTIPROCESSORS, H200_L2_BYTES, H200
+    sms, l2_bytes, gpu, target = MULTIPROCESSORS, H200_L2_BYTES, H200, DEFAULT
     if device.type == "cuda":
         import torch
 
         properties = torch.cuda.get_device_properties(device)
         sms, l2_bytes = properties.multi_processor_count, properties.L2_cache_size
-        gpu = properties.name
+        gpu, target = properties.name, target_of_device(torch, device) or DEFAULT
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     aligned = operand_rows(fusion, inputs)
-    return Problem.of(fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant, aligned)
+    return Problem.of(
+        fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant, aligned, target
+    )

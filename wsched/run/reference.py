@@ -1,4 +1,4 @@
-"""What a fusion's results should be: its expressions in fp32 with NumPy, behind a given product.
+"""What a fusion's results should be: its expressions in fp32 with NumPy, behind given products.
 
 Nothing is rounded to 16 bits on the way, so that a kernel's roundings show as errors; but what a
 type cannot hold is infinite.
@@ -7,14 +7,27 @@ type cannot hold is infinite.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from wsched.fusion import BroadcastOp, DataType, Fusion, FusionExpr, MmaOp, PointwiseOp
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import (
+    BroadcastOp,
+    DataType,
+    Fusion,
+    FusionExpr,
+    LoadStoreOp,
+    MmaOp,
+    PointwiseOp,
+    Product,
+    Role,
+    products,
+)
 
-__all__ = ["FUNCTIONS", "reference"]
+__all__ = ["FUNCTIONS", "multiplied", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -78,21 +91,67 @@ _OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3
 """The least value that is rounded to infinity."""
 
 
-def reference(fusion: Fusion, product: Any, inputs: Mapping[str, Any]) -> list[Any]:
+def reference(fusion: Fusion, products: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Any]:
     """The results in the order of the definition, [M, N] in fp32.
 
     Args:
         fusion: scheduled or not.
-        product: ``A · Bᵀ`` in fp32, [M, N].
+        products: ``A · Bᵀ`` in fp32, [M, N], by the tensor that a matrix product makes.
         inputs: the epilogue's inputs by tensor: [M, N], [M], [N] or [] in fp32.
     """
     values: dict[str, Any] = dict(inputs)
+    shape = np.broadcast_shapes(*(x.shape for x in products.values()))
     with np.errstate(all="ignore"):
         for e in fusion.exprs:
-            found = _value(e, values, product)
+            found = _value(e, values, products)
             if found is not None:
                 values[e.output] = _held(found, fusion.tensor(e.output).dtype)
-    return [np.broadcast_to(values[b.tensor], product.shape) for b in fusion.outputs]
+    return [np.broadcast_to(values[b.tensor], shape) for b in fusion.outputs]
+
+
+def multiplied(
+    fusion: Fusion, inputs: Sequence[Any], einsum: Callable[[str, Any, Any], Any]
+) -> dict[str, Any]:
+    """Every matrix product of the inputs in fp32, by the tensor that it makes.
+
+    Args:
+        fusion: scheduled or not.
+        inputs: in the order of the definition.
+        einsum: of two of them, with a result in fp32.
+
+    Raises:
+        UnsupportedError: one of something that is no input.
+    """
+    given = {b.tensor: (b, x) for b, x in zip(fusion.inputs, inputs, strict=True)}
+    found = products(fusion)
+    for p in found:
+        for operand in (_copied(fusion, p.mma.a), _copied(fusion, p.mma.b)):
+            if operand not in given:
+                raise UnsupportedError(
+                    f"{p.mma.output} = {p.mma}, of {operand}, which is computed",
+                    "matrix products of inputs",
+                )
+    made = {}
+    for p in found:
+        (a, x), (b, y) = given[p.a.name], given[p.b.name]
+        made[p.mma.output] = einsum(_formula(p, a.axes, b.axes), x, y)
+    return made
+
+
+def _copied(fusion: Fusion, name: str) -> str:
+    """What a tensor is a copy or view of."""
+    while isinstance(e := fusion.definition(name), BroadcastOp | LoadStoreOp):
+        name = e.input
+    return name
+
+
+def _formula(product: Product, a: tuple[str, ...], b: tuple[str, ...]) -> str:
+    """A product in its order of dimensions, for ``einsum``: a letter for each name."""
+    pairs = zip(product.dims, product.roles, strict=True)
+    result = tuple(str(d.extent) for d, role in pairs if role is not Role.K)
+    letters = dict(zip(dict.fromkeys((*a, *b, *result)), ascii_lowercase, strict=False))
+    left, right, made = ("".join(letters[axis] for axis in axes) for axes in (a, b, result))
+    return f"{left},{right}->{made}"
 
 
 def _held(x: Any, dtype: DataType) -> Any:
@@ -101,11 +160,11 @@ def _held(x: Any, dtype: DataType) -> Any:
     return x if limit is None else np.where(np.abs(x) >= limit, np.copysign(np.inf, x), x)
 
 
-def _value(e: FusionExpr, values: Mapping[str, Any], product: Any) -> Any:
+def _value(e: FusionExpr, values: Mapping[str, Any], products: Mapping[str, Any]) -> Any:
     """The value of one expression; None of the operands' copies, which nothing here reads."""
     match e:
-        case MmaOp():
-            return product
+        case MmaOp(output=made):
+            return products[made]
         case PointwiseOp(op=op, inputs=inputs):
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)

@@ -34,8 +34,9 @@ from wsched.schedule.primitives.replay import replay
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
-from wsched.schedule.proof.legality import load_relation, load_relations
-from wsched.schedule.proof.relation import LoadRelation, StepLoop, Tail
+from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.proof.relation import LoadRelation, StepLoop
+from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work
 from wsched.schedule.schedule import Schedule
 from wsched.schedule.subdags import subdags_text, to_dot
 
@@ -47,13 +48,16 @@ __all__ = [
     "CircularBufferingStrategy",
     "ClusterDims",
     "Edge",
+    "FromQueue",
     "GemmTile",
     "Group",
+    "InTurn",
     "L2Promotions",
     "LoadRelation",
     "MatMulTileOptions",
     "MatmulParams",
     "MmaMacro",
+    "OfInterval",
     "Part",
     "Plan",
     "Schedule",
@@ -65,12 +69,12 @@ __all__ = [
     "TileRasterizationOrder",
     "TilingStrategy",
     "TransformGraph",
+    "Work",
     "cache_after",
     "cache_before",
     "circular_buffer",
     "find_parts",
     "inline_at",
-    "load_relation",
     "load_relations",
     "loops_text",
     "merge",

@@ -9,8 +9,8 @@ from typing import Any
 from lowering.ground.errors import ScheduleError
 from wsched.fusion import Fusion, MemoryType, Record
 from wsched.schedule.axes import require
+from wsched.schedule.checked import Choice
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
-from wsched.schedule.primitives.record import Choice
 
 __all__ = ["configured"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
+from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.proof.stage import determined
 
 __all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "nest", "stepping", "waits"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from wsched.schedule.primitives.record import Choice
+from wsched.schedule.checked import Choice
 
 __all__ = ["CachePolicy", "KernelOptions", "TensorMapL2Promotion"]
 

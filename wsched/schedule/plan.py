@@ -23,7 +23,7 @@ from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
 from wsched.schedule.proof.legality import load_relations
-from wsched.schedule.proof.nest import (
+from wsched.schedule.proof.placement import (
     check_inlining,
     check_memory,
     check_order,
@@ -31,6 +31,8 @@ from wsched.schedule.proof.nest import (
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.proof.work import Work
 
 __all__ = ["Edge", "Part", "Plan", "plan"]
 
@@ -81,6 +83,16 @@ class Plan:
     def operands(self) -> LoadRelation:
         """The relation between the operands' loads and the mma."""
         return self.edges[0].relation
+
+    @property
+    def work(self) -> Work:
+        """Where tiles come from: of the operands' edge, whose tiles all others have to run."""
+        return self.operands.work
+
+    @property
+    def warpgroups(self) -> Warpgroups:
+        """Those that compute the tiles."""
+        return self.operands.warpgroups
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:

@@ -15,8 +15,7 @@ def deterministic(made: Plan) -> bool:
     Partial sums of a tile are added in the order of K, by the CTA that its number says, so they do
     unless which steps of K make a part is decided at run time.
     """
-    relation = made.operands
-    return relation.interval is None or not relation.dynamic
+    return not (made.work.ends_within_tiles and made.work.at_run_time)
 
 
 def batch_invariant(made: Plan) -> bool:
@@ -30,7 +29,7 @@ def batch_invariant(made: Plan) -> bool:
     summed = [d for d in acc.logical if d.iter_type is IterType.Reduction]
     alone = {name for d in summed for name in _leaves(d.extent)}
     loops = [d for d in acc.loop if d.iter_type is IterType.Reduction]
-    return made.operands.interval is None and all(_leaves(d.extent) <= alone for d in loops)
+    return not made.work.ends_within_tiles and all(_leaves(d.extent) <= alone for d in loops)
 
 
 def _leaves(e: Expr) -> set[Expr]:

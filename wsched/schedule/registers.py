@@ -42,7 +42,7 @@ def require_registers(made: Plan) -> None:
     sums = [t for t in readers if t.sums] or [made.fusion.tensor(relation.compute)]
     kind = relation.buffer.type
     specialized = isinstance(kind, WarpSpecialized)
-    threads = ptx.WARPGROUP * (relation.roles + specialized)
+    threads = ptx.WARPGROUP * (relation.warpgroups.count + specialized)
     entry = made.target.registers_at_entry(threads)
     pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
     most = entry if pair is None else pair[1]

@@ -35,7 +35,8 @@ def test_round_trip(problem: Problem) -> None:
 
 def test_what_a_problem_did_not_have_before_has_its_default() -> None:
     data = problem_to_dict(PROBLEM)
-    del data["batch_invariant"], data["gpu"]
+    assert data["target"] == "sm_90a"
+    del data["batch_invariant"], data["gpu"], data["target"]
     assert problem_from_dict(data) == PROBLEM
 
 
@@ -49,6 +50,7 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
         ({"results": "BFloat16"}, "results is 'BFloat16', not a list"),
         ({"results": None}, "results is None, not a list"),
         ({"inputs": [3]}, "inputs has 3, which is no type"),
+        ({"target": "sm_80"}, "target is 'sm_80', which is no target: sm_90a"),
         ({"groups": 3}, "a problem has no 'groups'"),
     ],
 )

@@ -9,10 +9,11 @@ import pytest
 from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
-from lowering.cuda.sass import count_opcodes, disassemble
+from lowering.cuda.sass import disassemble
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.lowering.cuda.rings import FILLS, copy_text, ring_text
 
 BASE, STRIDE = 1024, 1000

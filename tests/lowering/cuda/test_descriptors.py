@@ -12,11 +12,12 @@ from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
-from lowering.cuda.sass import count_opcodes, disassemble
+from lowering.cuda.sass import disassemble
 from lowering.ground.errors import InternalError
 from lowering.kernel.text import parse_kernel
 from tests.lowering.cuda.descriptors import GROUPS, LISTS
 from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
+from tests.lowering.cuda.opcodes import count_opcodes
 
 
 @pytest.mark.parametrize("text", [LISTS, GROUPS], ids=["lists", "groups"])

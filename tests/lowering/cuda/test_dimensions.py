@@ -16,7 +16,7 @@ from lowering.cuda.launch import LoadedKernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.pointers import pointer_of
 from lowering.cuda.resources import read_resources
-from lowering.cuda.sass import count_opcodes, disassemble
+from lowering.cuda.sass import disassemble
 from lowering.cuda.tensormap import layout_of
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import Kernel
@@ -25,6 +25,7 @@ from lowering.kernel.verify import verify
 from lowering.machine.run import run_kernel
 from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
 from tests.lowering.cuda.kernels import batched_kernel
+from tests.lowering.cuda.opcodes import count_opcodes
 
 BF16 = ml_dtypes.bfloat16
 

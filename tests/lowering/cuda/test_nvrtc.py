@@ -16,10 +16,11 @@ from lowering.cuda.nvrtc import (
     nvrtc_version,
 )
 from lowering.cuda.resources import read_resources
-from lowering.cuda.sass import count_opcodes, disassemble
+from lowering.cuda.sass import disassemble
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import parse_kernel
 from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.lowering.cuda.test_compute import REGISTER_A
 
 EMPTY = 'extern "C" __global__ void empty() {}'

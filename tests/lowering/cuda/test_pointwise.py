@@ -15,7 +15,7 @@ from lowering.cuda.literals import literal
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.pointwise import EXPRESSIONS
 from lowering.cuda.resources import read_resources
-from lowering.cuda.sass import count_opcodes, disassemble
+from lowering.cuda.sass import disassemble
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.pointwise import OPS
@@ -24,6 +24,7 @@ from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
 from lowering.machine.pointwise import FUNCTIONS
 from tests.lowering.cuda.epilogues import add_residual, bias_gelu, epilogue_kernel, everything
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.lowering.machine.epilogues import chain, epilogue
 
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.3, 2.0, -2.5, 17.0, 1e-3, float("inf"), float("nan")]

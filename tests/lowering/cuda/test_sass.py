@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lowering.cuda.sass import count_opcodes, disassemble, find_nvdisasm
+from lowering.cuda.sass import disassemble, find_nvdisasm
 from lowering.ground.errors import InternalError, UnsupportedError
+from tests.lowering.cuda.opcodes import count_opcodes
 
 SASS = """\
         /*0000*/                   LDC R1, c[0x0][0x28] ;

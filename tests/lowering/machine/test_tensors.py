@@ -11,12 +11,12 @@ from lowering.ground.expr import Const
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.machine.errors import FaultError
-from lowering.machine.tensors import GlobalTensor, box_chunks
+from lowering.machine.tensors import MappedArray, box_chunks
 
 
-def tensor(array: np.ndarray, box: tuple[int, ...] = (4, 8), **options: Swizzle) -> GlobalTensor:
+def tensor(array: np.ndarray, box: tuple[int, ...] = (4, 8), **options: Swizzle) -> MappedArray:
     map_ = TensorMap("a", DType.F16, tuple(map(Const, array.shape)), box, **options)
-    return GlobalTensor(map_, array, array.shape)
+    return MappedArray(map_, array, array.shape)
 
 
 def numbers(rows: int = 6, cols: int = 16) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_a_clipped_box_has_no_more_rows_than_the_tensor(rows: int, height: int) 
     """It still has every row of the tensor that the whole box had."""
     array = numbers(rows)
     map_ = TensorMap("a", DType.F16, (Const(rows), Const(16)), (4, 8), clipped=True)
-    clipped = GlobalTensor(map_, array, (rows, 16))
+    clipped = MappedArray(map_, array, (rows, 16))
     assert clipped.box_bytes == height * 16
     for at in ((0, 0), (1, 8), (4, 12), (90, 0)):
         whole = tensor(array).load(at)
@@ -105,7 +105,7 @@ def test_refusals() -> None:
 def test_shape_must_be_the_parameters() -> None:
     map_ = TensorMap("a", DType.F16, (Const(6), Const(16)), (4, 8))
     with pytest.raises(UnsupportedError) as error:
-        GlobalTensor(map_, numbers(), (6, 24))
+        MappedArray(map_, numbers(), (6, 24))
     assert str(error.value) == (
         "tensor a of shape 6x16 is not supported; supported: 6x24, as the parameters say"
     )

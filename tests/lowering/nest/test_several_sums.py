@@ -12,7 +12,7 @@ from lowering.nest.lower import lower
 from tests.schedule import chain
 from tests.schedule.gated import gated, scheduled, two_results
 from tests.schedule.proof.test_readers import read_twice
-from wsched.schedule import Plan, plan
+from wsched.schedule import InTurn, Plan, plan
 
 
 def refused(p: Plan) -> UnsupportedError:
@@ -66,7 +66,8 @@ def test_a_sum_over_another_ring() -> None:
 def test_sums_of_which_ctas_have_parts() -> None:
     p = scheduled(gated()).plan()
     (edge,) = p.edges
-    parts = replace(edge, relation=replace(edge.relation, splits=2))
+    assert isinstance(p.work, InTurn)
+    parts = replace(edge, relation=replace(edge.relation, work=replace(p.work, splits=2)))
     error = refused(replace(p, edges=(parts,)))
     assert (error.what, error.supported) == (
         "T4 and T8 of which CTAs add up parts", "one accumulator where they do",

@@ -178,7 +178,7 @@ def recorded(compiled: CompiledFusion, sizes: Mapping[str, int], grid: int) -> l
         ("mbarrier.wait", full), ("mbarrier.wait", empty), ("tma.load", a), ("tma.load", b),
         ("tma.store", result),
     )  # fmt: skip
-    groups = compiled.plan.operands.roles
+    groups = compiled.plan.warpgroups.count
     found = []
     for cta in range(grid):
         mine = [r for r in rows if r.cta == cta]

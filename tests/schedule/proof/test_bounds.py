@@ -9,8 +9,12 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import evaluate
 from tests.schedule.fusions import LOADS, buffered, cached, merged, split_tile, tiled
+from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
-from wsched.schedule import LoadRelation, Schedule, load_relation
+from wsched.schedule import (
+    LoadRelation,
+    Schedule,
+)
 
 
 def stops(r: LoadRelation) -> dict[str, str]:

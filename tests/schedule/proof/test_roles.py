@@ -8,8 +8,11 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS, buffered, split_tile, tiled
+from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType, WarpSpecialized
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import (
+    Schedule,
+)
 
 DEALT = (*LOADS, "T4")
 
@@ -115,7 +118,7 @@ def in_turn(parallel: ParallelType, on: ParallelType) -> Fusion:
 @pytest.mark.parametrize("on", [ParallelType.TIDy, ParallelType.TIDz])
 def test_turns_on_either_axis(parallel: ParallelType, on: ParallelType) -> None:
     r = load_relation(in_turn(parallel, on))
-    assert (r.roles, r.consumers, r.cooperative) == (2, 1, False)
+    assert (r.warpgroups.count, r.warpgroups.taking, r.cooperative) == (2, 1, False)
     assert [s.domain.label for s in r.digits] == ["tile", "group", "k"]
     assert (r.outside, r.digits[1].role) == (2, True)
 
@@ -138,6 +141,10 @@ def test_rows_and_columns_and_turns() -> None:
             s.merge(tv, 1)
             s.circular_buffer(tv, 4, 2, WarpSpecialized(ParallelType.TIDy))
         r = load_relation(s.fusion)
-        assert (r.roles, r.consumers, r.cooperative) == (4, 2 if turns else 4, not turns)
+        assert (r.warpgroups.count, r.warpgroups.taking, r.cooperative) == (
+            4,
+            2 if turns else 4,
+            not turns,
+        )
         kind = "2 compute warpgroups" if turns else "every compute warpgroup"
         assert f"each step is consumed by {kind} of 4" in str(r)

@@ -6,10 +6,13 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS, buffered, cached, linear, tile
+from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import (
+    Schedule,
+)
 from wsched.schedule.proof.graph import TransformGraph
-from wsched.schedule.proof.nest import check_places
+from wsched.schedule.proof.placement import check_places
 from wsched.schedule.proof.words import labels, words
 
 TILES = "ceildiv(ceildiv(M, 128) * ceildiv(N, 256), %nctaid.x)"

@@ -7,6 +7,8 @@ from math import isfinite
 from typing import Any, get_args, get_type_hints
 
 from lowering.ground.errors import WschedError
+from lowering.target.target import Target
+from lowering.target.targets import TARGETS
 from wsched.choose.problem import Problem, demands
 from wsched.fusion import DataType
 from wsched.schedule.matmul.limits import require_legal_for
@@ -111,13 +113,15 @@ def _word(data: dict[str, Any], name: str) -> str:
 
 
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
-    """Return a problem as JSON data: types by name."""
+    """Return a problem as JSON data: types and the target by name."""
     return {f.name: _plain(getattr(problem, f.name)) for f in fields(problem)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, DataType):
         return value.name
+    if isinstance(value, Target):
+        return value.arch
     return [t.name for t in value] if isinstance(value, tuple) else value
 
 
@@ -144,6 +148,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
     """``value`` as the type of a field of :class:`Problem`."""
     if kind is DataType:
         return _dtype(name, value)
+    if kind is Target:
+        return _target(name, value)
     if kind in (int, bool, str):
         if type(value) is not kind:
             raise EntryError(f"{name} is {value!r}, not a {kind.__name__}")
@@ -159,3 +165,11 @@ def _dtype(name: str, value: Any) -> DataType:
     if not isinstance(value, str) or value not in DataType.__members__:
         raise EntryError(f"{name} has {value!r}, which is no type")
     return DataType[value]
+
+
+def _target(name: str, value: Any) -> Target:
+    found = next((t for t in TARGETS if t.arch == value), None)
+    if found is None:
+        legal = ", ".join(t.arch for t in TARGETS)
+        raise EntryError(f"{name} is {value!r}, which is no target: {legal}")
+    return found

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from wsched.schedule.checked import Checked, Choice, build, lines, plain
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
-from wsched.schedule.primitives.record import Checked, Choice, build, lines, plain
 
 __all__ = [
     "BufferingLoopLevel",

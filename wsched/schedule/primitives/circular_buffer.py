@@ -51,7 +51,7 @@ def circular_buffer(
     Legal if exactly one loop left of the slice position is serial (it steps through the stages),
     all loops right of it lie in one stage, and, with warp specialization, the tensor is not inlined
     into its consumer. Whether that loop's index is one the compute side can follow is decided when
-    the schedule is complete (:func:`wsched.schedule.proof.legality.load_relation`).
+    the schedule is complete (:func:`wsched.schedule.proof.legality.load_relations`).
 
     before: ``for tile·k [Serial]: T5 = CpAsyncBulkTensorTile(T2)``
     after ``circular_buffer(fusion, "T5", 4, 2, WarpSpecialized(ParallelType.TIDy))``:

@@ -16,43 +16,36 @@ consumed by one part run the same tiles. What reads one ring in the same part ta
 steps at the same time (``readers``); another part has a relation of its own to the same loads.
 
 With stream-K the load loop is a CTA's interval of the loop that compute's digits count; see
-``interval`` and ``check_interval``. With split-K a part of K runs on BIDz, on both sides alike.
+``share`` and ``check_interval``. With split-K a part of K runs on BIDz, on both sides alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
+from lowering.ground.expr import ONE, ZERO, Expr, Var
 from lowering.ground.poly import poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split
-from wsched.schedule.proof.bounds import Guard, guards_above, guards_below, load_stops
-from wsched.schedule.proof.check_interval import check_interval
+from wsched.fusion import Fusion, IterType, ParallelType, Split
+from wsched.schedule.proof.bounds import load_stops
+from wsched.schedule.proof.bystanders import check_bystanders
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
-from wsched.schedule.proof.interval import Interval, find_interval
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
-from wsched.schedule.proof.roles import check_turns, consumers, count_roles
-from wsched.schedule.proof.sides import ROLES, Sides, find_sides
-from wsched.schedule.proof.stage import check_bystanders, check_cta_loops
-from wsched.schedule.proof.trim import Trimmed, find_tail, trim
+from wsched.schedule.proof.roles import check_turns, find_warpgroups
+from wsched.schedule.proof.share import Proved, find_share
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
+from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
 
-__all__ = ["load_relation", "load_relations"]
+__all__ = ["load_relations"]
 
 _SAME_FACTORS = ("split both sides by the same factors",)
 _LEAVE_CTAS_OUT = ("parallelize the loop over CTAs on both sides, leave it out of the merge",)
-_ON_CTAS = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
-
-
-def load_relation(fusion: Fusion) -> LoadRelation:
-    """The relation between the operands' loads and the mma; errors as for all relations."""
-    return load_relations(fusion)[0]
 
 
 def load_relations(
@@ -61,7 +54,7 @@ def load_relations(
     """The relations between load and compute side of a complete schedule, the operands' first.
 
     Raises:
-        ScheduleError: the schedule is illegal; ``rule`` is one of ``circular-buffer``,
+        ScheduleError: the schedule is illegal; ``rule`` is one of ``ring``,
             ``load-loop``, ``load-index``, ``load-cover``, ``load-order``, ``load-bound``,
             ``role``, ``registers``, ``readers``.
     """
@@ -73,7 +66,7 @@ def load_relations(
         dealt = _dealt(readers.sides[0]) if main is None else None
         each = [_relation(s, *(main or ())) for s in readers.sides]
         mains.setdefault(readers.part, (readers.sides[0], each[0]))
-        if dealt is not None and not each[0].dynamic:
+        if dealt is not None and not each[0].work.at_run_time:
             raise _not_to_ctas(readers.sides[0], dealt)
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
@@ -102,32 +95,22 @@ def _relation(
 ) -> LoadRelation:
     """The proof for one edge; with ``tiles`` it has to run the tiles of that relation."""
     graph, compute = sides.graph, sides.compute
-    interval = find_interval(graph, sides.load_loop, sides.loads[0].axis_on(ParallelType.BIDx))
-    if interval is None:
-        check_cta_loops(sides)
-    whole = graph.group(sides.load_loop) if interval is None else interval.merged
-    counted, cut = load_digits(graph, whole, graph.known(compute))
-    above: tuple[Guard, ...] = ()
-    if interval is None:
-        above = guards_above(graph, sides.loads[0], counted, sides.on_ctas, sides.refuse)
+    share = find_share(sides)
+    counted, cut = load_digits(graph, share.whole, graph.known(compute))
+    above = share.above(counted)
     nest = _nest(counted, load_stops(graph, counted, above, sides.refuse))
     digits = compute_digits(graph, [(n.group, poly(n.weight)) for n in nest], compute)
     found = _step_loops(sides, digits)
-    check_bystanders(sides, [t.loop for t in found], _as_loads(sides, interval))
+    check_bystanders(sides, [t.loop for t in found], share.as_loads)
     _check_order(sides, [t.loop for t in found])
-    below: tuple[Guard, ...] = ()
-    if interval is None:
-        below = guards_below(graph, digits.tails, above)
-    else:
-        check_interval(sides, interval, [t.loop for t in found], (*cut, *digits.tails))
+    below = share.below([t.loop for t in found], cut, digits.tails, above)
     found, entry = trim(graph, found, (*above, *below), digits.lost, sides.refuse)
     loops = tuple(t.loop for t in found)
     outside = _outside(loops) if tiles is None else tiles.outside
     if main is not None and tiles is not None:
         _check_tiles(sides, main, loops, tiles)
-    roles = count_roles(sides, loops)
+    warpgroups = find_warpgroups(sides, loops)
     check_turns(sides, found, (*above, *below), outside)
-    tail = find_tail(nest, found, above, below) if interval is None and entry is None else None
     return LoadRelation(
         loads=tuple(t.name for t in sides.ring),
         compute=compute.name,
@@ -139,21 +122,9 @@ def _relation(
         outside=outside,
         steps=tuple(sorted(loops, key=lambda s: compute.loop.index(s.domain))),
         buffer=sides.buffer,
-        roles=roles,
-        consumers=consumers(sides, loops),
-        tail=tail,
+        warpgroups=warpgroups,
+        work=share.work(Proved(nest, found, above, below, entry, outside, warpgroups)),
         entry=entry,
-        interval=interval,
-        splits=_parts(sides),
-    )
-
-
-def _as_loads(sides: Sides, interval: Interval | None) -> Callable[[IterDomain], bool]:
-    """Whether a loop of compute on CTAs is one of the loads'; an interval has rules of its own."""
-    loops = {(sides.graph.group(d), d.parallel) for d in sides.loads[0].loop}
-    return lambda d: (
-        d.parallel in _ON_CTAS
-        and (interval is not None or (sides.graph.group(d), d.parallel) in loops)
     )
 
 
@@ -195,7 +166,7 @@ def _step_loops(sides: Sides, digits: Digits) -> tuple[Trimmed, ...]:
                 "load-index",
                 f"loop {d.label} of {compute.name} steps the load index and runs on {d.parallel}; "
                 "only serial loops and warpgroups on TIDy or TIDz can follow it",
-                _LEAVE_CTAS_OUT if d.parallel in _ON_CTAS else (),
+                _LEAVE_CTAS_OUT if d.parallel in CTA_INDEX else (),
             )
         step = StepLoop(d, Var(d.name), digit.weight.expr(), d.parallel in ROLES, d.extent)
         found.append(Trimmed(digit, step))
@@ -235,11 +206,3 @@ def _check_tiles(
             "with the same tile",
             (f"tile {sides.compute.name} as {main.compute.name}",),
         )
-
-
-def _parts(sides: Sides) -> int:
-    """CTAs that each sum up a part of K."""
-    part = sides.compute.axis_on(ParallelType.BIDz)
-    if part is None or part.iter_type is not IterType.Reduction:
-        return 1
-    return part.extent.value if isinstance(part.extent, Const) else 1

@@ -2,7 +2,7 @@
 
 A step is released once, when the last of them has read it. So they go through the same steps in the
 same loops, which they share (``nest``), on the same warps. That none of them waits for what another
-one has only after all steps is decided with the order in those loops (``proof.nest``).
+one has only after all steps is decided with the order in those loops (``proof.placement``).
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ def _check_loops(first: Sides, relation: LoadRelation, other: Sides, its: LoadRe
     if mine != theirs or ends(graph, relation.digits) != ends(graph, its.digits):
         here, there = map(", ".join, words(graph, mine, theirs))
         raise _apart(first, other, f"step through it in different loops, {here} and {there}")
-    if (relation.roles, relation.consumers) != (its.roles, its.consumers):
+    one, two = relation.warpgroups, its.warpgroups
+    if (one.count, one.taking) != (two.count, two.taking):
         raise _apart(
-            first, other, f"run on {relation.roles} and {its.roles} warpgroups, of which "
-            f"{relation.consumers} and {its.consumers} take a step",
+            first, other, f"run on {one.count} and {two.count} warpgroups, of which "
+            f"{one.taking} and {two.taking} take a step",
         )  # fmt: skip
 
 

@@ -13,12 +13,13 @@ from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
 from wsched.schedule.proof.trim import Trimmed
+from wsched.schedule.proof.warpgroups import Warpgroups
 
-__all__ = ["check_turns", "consumers", "count_roles"]
+__all__ = ["check_turns", "find_warpgroups"]
 
 
-def count_roles(sides: Sides, digits: Sequence[StepLoop]) -> int:
-    """Number of compute warpgroups.
+def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
+    """The compute warpgroups.
 
     Args:
         sides: of the edge.
@@ -27,8 +28,10 @@ def count_roles(sides: Sides, digits: Sequence[StepLoop]) -> int:
     Raises:
         ScheduleError: ``role``, ``registers``.
     """
-    loops = _role_loops(sides)
-    total = prod(_constant(sides, d) for d in loops)
+    loops = [d for axis in ROLES if (d := sides.compute.axis_on(axis)) is not None]
+    extents = {d: _constant(sides, d) for d in loops}
+    turning = {s.domain.id for s in digits}
+    total = prod(extents.values())
     kind = sides.buffer.type
     dealing = [s.domain.label for s in digits if s.role]
     if isinstance(kind, Pipelined) and dealing:
@@ -46,17 +49,10 @@ def count_roles(sides: Sides, digits: Sequence[StepLoop]) -> int:
             tuple(f"WarpSpecialized(ParallelType.{p})" for p in ROLES),
         )
     _check_registers(sides, total)
-    return total
-
-
-def consumers(sides: Sides, digits: Sequence[StepLoop]) -> int:
-    """How many warpgroups take each step: those that share what it is for."""
-    dealing = {s.domain.id for s in digits}
-    return prod(_constant(sides, d) for d in _role_loops(sides) if d.id not in dealing)
-
-
-def _role_loops(sides: Sides) -> list[IterDomain]:
-    return [d for d in sides.compute.loop if d.parallel in ROLES]
+    return Warpgroups(
+        tuple((d.parallel, n) for d, n in extents.items()),
+        prod(n for d, n in extents.items() if d.id not in turning),
+    )
 
 
 def _constant(sides: Sides, d: IterDomain) -> int:

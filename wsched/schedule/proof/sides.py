@@ -124,7 +124,7 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
     """What each part reads from each ring, from those that are read by a sum (an mma) first.
 
     Raises:
-        ScheduleError: ``circular-buffer``, where a tensor that TMA loads is not buffered, or
+        ScheduleError: ``ring``, where a tensor that TMA loads is not buffered, or
             buffered otherwise than what fills a stage with it; ``load-loop``, where such tensors
             are not filled in the same loops.
     """
@@ -137,7 +137,7 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
     ]
     if not any(r.sums for r in found):
         wrote = _calls(fusion) or "no circular_buffer"
-        raise ScheduleError("circular-buffer", wrote, _NO_LOADS)
+        raise ScheduleError("ring", wrote, _NO_LOADS)
     return tuple(sorted(found, key=lambda r: not r.sums))
 
 
@@ -180,12 +180,12 @@ def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
             f"{'is' if len(bare) == 1 else 'are'} not"
         )
         wrote = str(fusion.definition(bare[0])) if len(ring) == 1 else _calls(fusion)
-        raise ScheduleError("circular-buffer", wrote or "no circular_buffer", why, (), where)
+        raise ScheduleError("ring", wrote or "no circular_buffer", why, (), where)
     if len(set(buffers)) != 1:
         why = "the operands of one mma are circular-buffered alike, these are not"
         b = buffers[0]
         call = Record("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
-        raise ScheduleError("circular-buffer", _calls(fusion), why, (str(call),), where)
+        raise ScheduleError("ring", _calls(fusion), why, (str(call),), where)
     return buffers[0]
 
 

@@ -11,8 +11,9 @@ from lowering.ground.poly import Poly, poly
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.digits import Digit
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.relation import LoadLoop, StepLoop, Tail
+from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.splits import is_outer_of
+from wsched.schedule.proof.work import Tail
 
 __all__ = ["Trimmed", "find_tail", "trim"]
 
@@ -93,8 +94,8 @@ def find_tail(
     digits: Sequence[Trimmed],
     above: Sequence[Guard],
     below: Sequence[Guard],
-) -> Tail | None:
-    """The one predicate that ends all loops: only the outermost ones end early, by one guard."""
+) -> tuple[Tail, Guard] | None:
+    """The one predicate that ends all loops, with its guard: only the outermost ones end early."""
     ending = above or [g for g in below if g.group == nest[0].group]
     trimmed = [d for d in digits if d.loop.trimmed]
     first = next((d for d in digits if not d.loop.role), None)
@@ -108,7 +109,7 @@ def find_tail(
             index = index + w.expr() * d.loop.var
         if top in d.digit.weights:
             item = item + d.digit.weights[top].expr() * d.loop.var
-    return Tail(
+    tail = Tail(
         index,
         guard.group.extent,
         nest[0].stop * nest[0].weight,
@@ -116,5 +117,5 @@ def find_tail(
         first.loop.stop,
         item,
         nest[0].weight,
-        guard.dynamic,
     )
+    return tail, guard

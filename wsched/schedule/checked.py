@@ -1,4 +1,4 @@
-"""Records of parameters: fields of the declared types, plain data and text of them."""
+"""Parameters in dataclasses: fields of the declared types, plain data and text of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Choice(Enum):
 
 
 class Checked:
-    """A record whose fields have the types that they are declared with.
+    """A dataclass whose fields have the types that they are declared with.
 
     What is written by hand or read from a file is refused here, where the field can be named. A
     list in place of a tuple is refused too: parameters are keys of caches.
@@ -34,23 +34,23 @@ class Checked:
 
     def __post_init__(self) -> None:
         """Raises ``ScheduleError`` for the first field of another type."""
-        record: type = type(self)
-        for f, kind in _declared(record):
+        made: type = type(self)
+        for f, kind in _declared(made):
             value = getattr(self, f.name)
             if type(value) is not kind and not _is_a(value, kind):
                 raise ScheduleError(
                     "params",
-                    f"{record.__name__}({f.name}={value!r})",
+                    f"{made.__name__}({f.name}={value!r})",
                     f"{f.name} takes {_phrase(kind)}",
                     _examples(f, kind),
                 )
 
 
 @cache
-def _declared(record: type) -> tuple[tuple[Field[Any], Any], ...]:
-    """The fields of a record, each with its type."""
-    hints = get_type_hints(record)
-    return tuple((f, hints[f.name]) for f in fields(record))
+def _declared(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
+    """The fields of a dataclass, each with its type."""
+    hints = get_type_hints(kind)
+    return tuple((f, hints[f.name]) for f in fields(kind))
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -87,7 +87,7 @@ def _examples(f: Field[Any], kind: Any) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dicts: enums by name, records by their fields."""
+    """Numbers, strings, lists and dicts: enums by name, dataclasses by their fields."""
     if isinstance(value, Enum):
         return value.name
     if is_dataclass(value):
@@ -119,7 +119,7 @@ def build(default: Any, data: Any, where: str) -> Any:
 
 
 def lines(value: Any, indent: str) -> list[str]:
-    """``field: value`` for each field, indented; records within go on below theirs."""
+    """``field: value`` for each field, indented; those within go on below theirs."""
     found = []
     for f in fields(value):
         item = getattr(value, f.name)

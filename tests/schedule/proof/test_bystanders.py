@@ -8,8 +8,11 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS, buffered, tiled
+from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
-from wsched.schedule import Schedule, load_relation
+from wsched.schedule import (
+    Schedule,
+)
 
 
 def rows_outside_k(s: Schedule) -> None:

@@ -11,23 +11,29 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum
-from lowering.kernel.nodes import Carry, Let
+from lowering.kernel.kernel import Storage
+from lowering.kernel.nodes import Carry, Let, Section
 from lowering.nest.counter import Counter
 from lowering.nest.scope import CTA_INDEX, Shared
-from lowering.nest.work import Head, InTurn, LoadNest
+from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
+from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.interval import Interval
 from wsched.schedule.proof.relation import LoadRelation
 
-__all__ = ["OfInterval"]
+__all__ = ["LoopsOfInterval"]
 
 
-@dataclass(frozen=True)
-class OfInterval(InTurn):
-    """An interval of the load steps of all tiles.
+@dataclass(frozen=True, slots=True)
+class LoopsOfInterval:
+    """A loop over the tiles of an interval, one over the steps of a tile.
 
     Args:
+        shared: names that all sections use.
+        counters: what the compute side's loops count.
+        operands: the relation between their loads and what consumes them.
+        graph: the transform graph.
         interval: its bounds.
         places: index of the groups that a CTA's number determines.
         at: number of the tile, in the compute section.
@@ -36,6 +42,10 @@ class OfInterval(InTurn):
         m: the load step.
     """
 
+    shared: Shared
+    counters: tuple[Counter, ...]
+    operands: LoadRelation
+    graph: TransformGraph
     interval: Interval
     places: Mapping[Group, Expr]
     at: Var
@@ -45,34 +55,32 @@ class OfInterval(InTurn):
 
     @staticmethod
     def of(
-        relation: LoadRelation,
-        counters: tuple[Counter, ...],
-        graph: TransformGraph,
-        shared: Shared,
-        on_ctas: tuple[IterDomain, ...],
-    ) -> OfInterval:
-        """The work of a schedule whose load steps are dealt out.
+        shared: Shared, counters: tuple[Counter, ...], plan: Plan, interval: Interval
+    ) -> LoopsOfInterval:
+        """The loops of a schedule whose load steps are dealt out.
 
         Args:
-            relation: of the operands.
-            counters: what its loops count.
-            graph: the transform graph.
             shared: names that all sections use.
-            on_ctas: the loops of a load that run on CTAs.
+            counters: what the compute side's loops count.
+            plan: the schedule.
+            interval: its work's.
 
         Raises:
             UnsupportedError: several loops over tiles, or over k.
         """
         serial = [len(c.serial) for c in counters]
-        if relation.interval is None or serial != [1, 1]:
+        if serial != [1, 1]:
             pairs = zip(serial, counters, strict=True)
             found = " and ".join(f"{n} over {c.loop.group.label}" for n, c in pairs)
             what = f"{found} in serial loops where load steps are dealt out"
             raise UnsupportedError(what, "one over tiles and one over k slices")
-        places = graph.indices({graph.group(d): CTA_INDEX[d.parallel] for d in on_ctas})
+        relation, graph = plan.operands, plan.graph
+        loads = plan.fusion.tensor(relation.loads[0]).loop
+        on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}
+        places = graph.indices(on_ctas)
         names = ("at", "end", "begin", relation.loop.label)
         variables = (Var(shared.namer.new(name)) for name in names)
-        return OfInterval(relation, counters, graph, shared, relation.interval, places, *variables)
+        return LoopsOfInterval(shared, counters, relation, graph, interval, places, *variables)
 
     def on_ctas(self, d: IterDomain) -> Expr:
         """The place in the cluster, a part of the loads' loop on CTAs."""
@@ -86,7 +94,7 @@ class OfInterval(InTurn):
         if counter.loop.group == self.interval.k:
             return Head(self.m, self.begin, self.end, {})
         start, first, count, inner, stop = map(self.shared.apply, self._bounds)
-        var, turns = Var(self.shared.namer.new("tile")), self.turns(counter)
+        var, turns = Var(self.shared.namer.new("tile")), counter.turns
         lets = (
             Let(self.at, first + var * turns + turn),
             Let(self.end, minimum(stop, (self.at + 1) * inner)),
@@ -127,3 +135,12 @@ class OfInterval(InTurn):
             (at, end, begin), (Carry(begin, start, after),), (end,),
         )  # fmt: skip
         return LoadNest((outer, Head(m, begin, end, {self.interval.k: m - at * inner})), m - start)
+
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """Nothing."""
+        return ()
+
+    def sections(self, registers: int | None) -> tuple[Section, ...]:
+        """None."""
+        return ()

@@ -1,0 +1,112 @@
+"""The loops that follow from where a CTA's tiles come from (``Plan.work``).
+
+Each kind of work has its own, with one interface, in a file of its name. The compute
+side asks for each of its serial loops what it counts; the load side gets a nest of its own, over
+the same digits, in which the loops that warpgroups take turns in are serial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lowering.ground.expr import Expr, Var
+from lowering.kernel.kernel import Storage
+from lowering.kernel.nodes import Body, Carry, Section
+from lowering.nest.counter import Counter
+from lowering.nest.scope import Shared
+from wsched.fusion import IterDomain
+from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.relation import LoadRelation
+
+__all__ = ["Head", "LoadNest", "WorkLoops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A serial loop without what stands in it.
+
+    Args:
+        var: the variable.
+        start: its first value.
+        stop: the value behind the last.
+        known: index of the groups that the loop determines.
+        entry: statements in front of its body, which may leave the loop.
+        defined: what they define.
+        carries: scalars that it carries.
+        yields: what the body yields for them.
+    """
+
+    var: Var
+    start: Expr
+    stop: Expr
+    known: Mapping[Group, Expr]
+    entry: Body = ()
+    defined: tuple[Var, ...] = ()
+    carries: tuple[Carry, ...] = ()
+    yields: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadNest:
+    """The loops of a load section.
+
+    Args:
+        heads: outermost first.
+        step: the load step in their variables.
+        known: index of groups that have only one.
+    """
+
+    heads: tuple[Head, ...]
+    step: Expr
+    known: Mapping[Group, Expr] = field(default_factory=dict)
+
+
+class WorkLoops(Protocol):
+    """The loops of both sides, for one kind of work; made once a kernel."""
+
+    @property
+    def shared(self) -> Shared:
+        """Names that all sections use."""
+
+    @property
+    def counters(self) -> tuple[Counter, ...]:
+        """What the compute side's loops count."""
+
+    def on_ctas(self, d: IterDomain) -> Expr:
+        """Index of a loop of the compute side that runs on CTAs."""
+
+    def loop(self, counter: Counter, turn: Expr) -> Head:
+        """A serial loop of the compute side that steps through the operands' ring.
+
+        Args:
+            counter: what it counts.
+            turn: which of those warpgroups this is that take turns in it.
+        """
+
+    def step(self, relation: LoadRelation, found: Mapping[Group, Expr]) -> Expr | None:
+        """The load step that an iteration consumes.
+
+        Args:
+            relation: of the ring.
+            found: index of each group there.
+
+        Returns:
+            None if they do not determine it.
+        """
+
+    def ordinal(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """The number of the tile that the loops are at, as ``Work.slots_of`` counts; None as
+        above.
+        """
+
+    def loads(self, relation: LoadRelation) -> LoadNest:
+        """The loops that fill a ring."""
+
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """What they need beside the plan's rings."""
+
+    def sections(self, registers: int | None) -> tuple[Section, ...]:
+        """Load sections beside those that fill the plan's rings."""

@@ -1,0 +1,216 @@
+"""Which share of the load steps is a CTA's: whole tiles, or an interval of the steps of all tiles.
+
+Most of the proof does not ask (``legality``). What differs is what the load loop counts, what ends
+both sides, which loops run on CTAs, and the work that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from lowering.ground.expr import ONE, Const, Expr
+from wsched.fusion import IterDomain, IterType, ParallelType
+from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
+from wsched.schedule.proof.bystanders import check_cta_loops
+from wsched.schedule.proof.check_interval import check_interval
+from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.interval import Interval, find_interval
+from wsched.schedule.proof.relation import LoadLoop, StepLoop
+from wsched.schedule.proof.sides import CTA_INDEX, Sides
+from wsched.schedule.proof.trim import Trimmed, find_tail
+from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Work
+
+__all__ = ["Proved", "Share", "find_share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What is known of an edge when its work is settled.
+
+    Args:
+        nest: the load loop as loops of its own.
+        digits: compute's loops that take part in the load index, slowest first, with their bounds.
+        above: what ends the loops of the loads.
+        below: what else ends compute's.
+        entry: what must hold for a role to have anything to compute, None if it always has.
+        outside: how many of ``digits`` choose the tile.
+        warpgroups: that compute.
+    """
+
+    nest: Sequence[LoadLoop]
+    digits: Sequence[Trimmed]
+    above: Sequence[Guard]
+    below: Sequence[Guard]
+    entry: Expr | None
+    outside: int
+    warpgroups: Warpgroups
+
+
+class Share(Protocol):
+    """A share, and what has to be proved of it."""
+
+    @property
+    def whole(self) -> Group:
+        """The loop that compute's digits count."""
+
+    def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
+        """What ends the loops of the loads; they count ``counted``, slowest first.
+
+        Raises:
+            ScheduleError: ``load-bound``.
+        """
+
+    def as_loads(self, d: IterDomain) -> bool:
+        """Whether a loop of compute runs on those CTAs that load for it."""
+
+    def below(
+        self,
+        digits: Sequence[StepLoop],
+        cut: Sequence[Group],
+        tails: Sequence[Group],
+        above: Sequence[Guard],
+    ) -> tuple[Guard, ...]:
+        """What else ends compute's loops.
+
+        Args:
+            digits: those that take part in the load index.
+            cut: groups that the loads split with a tail.
+            tails: likewise compute.
+            above: what ends the loops of the loads.
+
+        Raises:
+            ScheduleError: ``load-cover``, ``load-bound``, ``role``.
+        """
+
+    def work(self, proved: Proved) -> Work:
+        """Where the CTA's tiles come from.
+
+        Raises:
+            ScheduleError: ``load-bound``.
+        """
+
+
+def find_share(sides: Sides) -> Share:
+    """The share of an edge.
+
+    Raises:
+        ScheduleError: ``load-cover``, where loops on CTAs are not those of compute.
+    """
+    cta = sides.loads[0].axis_on(ParallelType.BIDx)
+    interval = find_interval(sides.graph, sides.load_loop, cta)
+    if interval is not None:
+        return _PartOfSteps(sides, interval)
+    check_cta_loops(sides)
+    return _WholeTiles(sides)
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeTiles:
+    """All steps of some tiles, or with split-K the same part of them."""
+
+    sides: Sides
+
+    @property
+    def whole(self) -> Group:
+        """The load loop."""
+        return self.sides.graph.group(self.sides.load_loop)
+
+    def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
+        """Shares that are rounded up end with what exists."""
+        s = self.sides
+        return guards_above(s.graph, s.loads[0], counted, s.on_ctas, s.refuse)
+
+    def as_loads(self, d: IterDomain) -> bool:
+        """It is one of theirs."""
+        graph = self.sides.graph
+        loops = {(graph.group(x), x.parallel) for x in self.sides.loads[0].loop}
+        return d.parallel in CTA_INDEX and (graph.group(d), d.parallel) in loops
+
+    def below(
+        self,
+        digits: Sequence[StepLoop],
+        cut: Sequence[Group],
+        tails: Sequence[Group],
+        above: Sequence[Guard],
+    ) -> tuple[Guard, ...]:
+        """Splits of compute alone end with what they split."""
+        return guards_below(self.sides.graph, tails, above)
+
+    def work(self, proved: Proved) -> Work:
+        """In turn, or from the queue where the split that ends both sides deals its tiles out."""
+        p, splits = proved, _parts(self.sides)
+        ending = None if p.entry is not None else find_tail(p.nest, p.digits, p.above, p.below)
+        if ending is None:
+            stop: Expr = prod((n.stop for n in p.nest), start=ONE)
+            return InTurn(stop, None, _items(p), splits)
+        tail, guard = ending
+        if not guard.dynamic:
+            return InTurn(tail.load_stop, tail, _items(p), splits)
+        self._require_one_plane(guard.group)
+        return FromQueue(tail, guard.group)
+
+    def _require_one_plane(self, tiles: Group) -> None:
+        """Whoever asks the queue is the only one to compute that tile."""
+        for t in (self.sides.loads[0], self.sides.compute):
+            for d in t.loop:
+                aside = d.parallel in (ParallelType.BIDy, ParallelType.BIDz)
+                if aside and d.extent != ONE:
+                    raise self.sides.refuse(
+                        "load-bound",
+                        f"{tiles.label} are dealt out at run time, each to one CTA, but all CTAs "
+                        f"of loop {d.label} {d.extent} [{d.parallel}] of {t.name} need the same",
+                        (f"split {tiles.label} with dynamic=False",),
+                    )
+
+
+def _items(p: Proved) -> Expr:
+    """Tiles of a CTA: as many as the loops over them have iterations."""
+    return prod((x.loop.domain.extent for x in p.digits[: p.outside]), start=ONE)
+
+
+def _parts(sides: Sides) -> int:
+    """CTAs that each sum up a part of K."""
+    part = sides.compute.axis_on(ParallelType.BIDz)
+    if part is None or part.iter_type is not IterType.Reduction:
+        return 1
+    return part.extent.value if isinstance(part.extent, Const) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _PartOfSteps:
+    """Stream-K: an interval of the steps of all tiles, with bounds of its own."""
+
+    sides: Sides
+    interval: Interval
+
+    @property
+    def whole(self) -> Group:
+        """The loop that is dealt out."""
+        return self.interval.merged
+
+    def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
+        """Nothing beside its bounds."""
+        return ()
+
+    def as_loads(self, d: IterDomain) -> bool:
+        """Loops on CTAs are compared in ``below``."""
+        return d.parallel in CTA_INDEX
+
+    def below(
+        self,
+        digits: Sequence[StepLoop],
+        cut: Sequence[Group],
+        tails: Sequence[Group],
+        above: Sequence[Guard],
+    ) -> tuple[Guard, ...]:
+        """Nothing: both sides run the interval."""
+        check_interval(self.sides, self.interval, digits, (*cut, *tails))
+        return ()
+
+    def work(self, proved: Proved) -> Work:
+        """The interval."""
+        return OfInterval(self.interval, proved.warpgroups.count)

@@ -1,0 +1,45 @@
+"""The warpgroups that compute a CTA's tiles: which there are, and who takes which steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from lowering.ground.expr import Expr, Var
+from wsched.fusion import ParallelType
+
+__all__ = ["Warpgroups"]
+
+
+@dataclass(frozen=True, slots=True)
+class Warpgroups:
+    """The compute warpgroups of a CTA.
+
+    Args:
+        extents: how many there are along each axis that is used, fastest first as CUDA numbers
+            threads.
+        taking: how many of them take each load step: those that share what it is for.
+    """
+
+    extents: tuple[tuple[ParallelType, int], ...]
+    taking: int
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return prod(n for _, n in self.extents)
+
+    @property
+    def teams(self) -> int:
+        """How many take turns; each takes steps together."""
+        return self.count // self.taking
+
+    def index(self, axis: ParallelType, group: Var) -> Expr:
+        """Index along an axis of the warpgroup with number ``group``."""
+        below = 1
+        for found, n in self.extents:
+            if found is axis:
+                behind = group // below
+                return behind if below * n == self.count else behind % n
+            below *= n
+        return group
