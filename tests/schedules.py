@@ -180,6 +180,7 @@ SCHEDULES: dict[str, MatmulParams] = {
     "coop_in_flight_0": cooperative(128, 128, in_flight=0),
     "coop_in_flight_2": cooperative(128, 128, in_flight=2),
     "coop_2_stages": cooperative(128, 256, stages=2),
+    "coop_1_stage": cooperative(128, 128, stages=1, in_flight=0),
     "coop_traversal": cooperative(128, 128, traversal=(8, 1)),
     "coop_traversal_odd": cooperative(128, 64, traversal=(3, 1), order=_COLUMNS),
     "coop_columns": cooperative(128, 128, order=_COLUMNS),

@@ -169,10 +169,7 @@ class StMatrix(Stmt):
     """
 
     OP: ClassVar[str] = "stmatrix"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        writes=Memory.SHARED,
-    )
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.SHARED)
     dst: SmemRef
     value: Frag
     trans: bool = False
@@ -183,9 +180,6 @@ class StShared(Stmt):
     """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy."""
 
     OP: ClassVar[str] = "st.shared"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        writes=Memory.SHARED,
-    )
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.SHARED)
     dst: SmemRef
     value: Frag

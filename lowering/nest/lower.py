@@ -22,7 +22,7 @@ from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import Fusion, inputs_of, nest_text
+from wsched.fusion import Fusion, MemoryType, inputs_of, nest_text
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
@@ -110,7 +110,8 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
     for t in sums[0]:
         e = fusion.definition(t.name)
         read = () if e is None else inputs_of(e)
-        for name in (n for n in read if n not in relation.loads):
+        in_registers = {n for n in read[:1] if fusion.tensor(n).memory is MemoryType.Local}
+        for name in (n for n in read if n not in {*relation.loads, *in_registers}):
             raise UnsupportedError(
                 f"{t.name} = {e} of {name}, which fills no ring",
                 "products of what TMA loads into a circular buffer",

@@ -41,6 +41,7 @@ _G, _S, _L = MemoryType.Global, MemoryType.Shared, MemoryType.Local
 RULES: dict[Key, Rule] = {
     ("CpAsyncBulkTensorTile", (_G,), _S): load_box,
     ("mma", (_S,), _L): mma,
+    ("mma", (_S, _L), _L): mma,
     ("LdMatrix", (_S,), _L): from_shared,
     ("Set", (_S,), _L): from_shared,
     ("Set", (_G,), _L): from_global,

@@ -114,7 +114,9 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ALL_RULES = "; ".join(
     (
-        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local", "LdMatrix Shared -> Local",
+        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local",
+        "mma Shared and Local -> Local",
+        "LdMatrix Shared -> Local",
         "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
         "pointwise Local -> Local", "StMatrix Local -> Shared", "Set Local -> Shared",
         "CpAsyncBulkTensorTile Shared -> Global", "Set Local -> Global",

@@ -294,11 +294,8 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"smem_circular_buffer_prefetch_gap={gap} leaves {gap - 1} wgmma groups in flight, "
             f"wgmma_in_flight={flying}"
         )
-    if stages < max(2, flying + 1):
-        reasons.append(
-            f"{stages} stages: a ring has at least 2, and one more than the {flying} wgmma groups "
-            "in flight"
-        )
+    if stages < max(1, flying + 1):
+        reasons.append(f"{stages} stages, no more than the {flying} wgmma groups in flight")
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
     if params.supported_vec_size.epilogue not in (1, 2):
@@ -306,9 +303,9 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "
             "columns next to each other, and accesses 1 or 2 at once"
         )
-    if params.epilogue_input_stages < 0 or params.epilogue_input_stages == 1:
+    if params.epilogue_input_stages < 0:
         reasons.append(
-            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 2 stages, "
+            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 1 stage, "
             "and 0 means none"
         )
     return reasons
