@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowering.cuda.sass import count_opcodes
+from tests.lowering.cuda.opcodes import count_opcodes
 from tests.reductions import ALL, Reduced, definition
 from tests.schedules import SCHEDULES, for_result
 from wsched.front.known import import_fusion

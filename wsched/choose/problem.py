@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import gcd, prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
@@ -141,6 +141,8 @@ class Problem:
             fusion: with one matrix product, or several that share an operand.
             extents: by name.
             sms: see the class, as the other arguments.
+            inputs: see the class.
+            pairs: see the class.
             l2_bytes: see the class.
             gpu: see the class.
             batch_invariant: see the class.
@@ -152,7 +154,6 @@ class Problem:
         """
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
-        reductions = Reductions.of(fusion)
         size = {d: extents[str(d.extent)] for d in product.dims}
         m, n, k = size[product.rows], size[product.cols], prod(size[d] for d in product.of(Role.K))
         batch = prod(size[d] for d in product.outer)
@@ -179,8 +180,7 @@ class Problem:
             align_a=align_a,
             align_b=align_b,
             target=target,
-            over_rows=reductions.over_rows,
-            over_columns=reductions.over_columns,
+            **asdict(Reductions.of(fusion)),
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
