@@ -73,6 +73,7 @@ from lowering.kernel.reduction import (
     FragRedGlobal,
     FragReduce,
     FragReduceFromShared,
+    FragReduceRows,
     FragReduceToShared,
 )
 from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
@@ -140,6 +141,7 @@ __all__ = [
     "FragRedGlobal",
     "FragReduce",
     "FragReduceFromShared",
+    "FragReduceRows",
     "FragReduceToShared",
     "FragRows",
     "FragShuffle",

@@ -28,6 +28,7 @@ from wsched.schedule.proof.placement import (
     check_memory,
     check_order,
     check_places,
+    check_reductions,
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
@@ -131,7 +132,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
-            ``place``, ``storage``, ``box``, ``grid``.
+            ``place``, ``reduction``, ``storage``, ``box``, ``grid``.
         UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
@@ -144,6 +145,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
     check_inlining(fusion, graph)
     check_order(fusion, graph, parts)
     check_places(fusion, graph)
+    check_reductions(fusion)
     check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}

@@ -130,7 +130,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.store_global sums[0, 32], taken, limit=count, index=near
       below: frag<pred, 64x1> = frag.below M - 64
       first: frag<f32, 64x1> = frag.fill 0.0
-      by_row: frag<f32, 64x1> = frag.reduce max, first, part
+      by_row: frag<f32, 64x1> = frag.reduce max, first, part, below=below
+      none: frag<f32, 1x32> = frag.fill 0.0
+      all_rows: frag<f32, 1x32> = frag.reduce_rows sum, none, part, below=below
       frag.reduce_to_shared sum, R_s[0, wg * 4, 0], part
       start: frag<f32, 1x32> = frag.fill 0.0
       by_column: frag<f32, 1x32> = frag.reduce_from_shared sum, start, R_s[0, 0, 0], 8
