@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.order import Orders
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
@@ -26,19 +27,11 @@ _SPREADS = frozenset(("broadcast", "broadcast_in_dim", "expand"))
 
 _LAYOUT = frozenset(("permute", "stride_order"))
 
-_VIEWS = frozenset(("expand", "permute", "reshape", "slice", "squeeze", "stride_order"))
-"""What nvFuser makes a view of its operand where it is a result."""
-
-_KEEPS_ORDER = frozenset((
-    *_CHEAP, *_SPREADS, "full", "max", "min", "prod", "sum", "var", "var_mean", "welford",
-))  # fmt: skip
-"""Beside pointwise ones: what leaves a result in the order in memory that it would have uncut."""
-
 _MOVES = frozenset(("cat", "pad", "permute", "reshape", "select", "slice", "stride_order"))
 """After these a tensor may lie otherwise than row by row."""
 
-_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_bwd", "sdpfa_fwd", "uniform"))
-"""Draws of one generator: cut, they would be other numbers."""
+_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_fwd", "uniform"))
+"""Draws of one generator, unless seed and offset are given: cut, they would be other numbers."""
 
 
 def is_elementwise(node: Node) -> bool:
@@ -196,11 +189,16 @@ class Graph:
         within = self.reached([i], group | self.free)
         return any(self.nodes[j].op in _MOVES for j in within)
 
+    @cached_property
+    def orders(self) -> Orders:
+        """The order in memory of results."""
+        return Orders(self.definition, self.types)
+
     def check(self) -> None:
         """Refuse what would have other results, strides or memory if it were not nvFuser's alone.
 
-        nvFuser infers the order in memory of results from that of inputs, makes results that only
-        move dimensions views of what they move, and gives results that alias inputs their memory.
+        nvFuser gives results that alias inputs their memory, and infers the order in memory of
+        others from inputs (:mod:`wsched.front.cut.order`).
 
         Raises:
             UnsupportedError: such a definition.
@@ -212,50 +210,29 @@ class Graph:
             if self.is_given(i):
                 self._check_input(i)
         for name in outputs:
-            self._check_output(self.home[name])
-
-    def _check_output(self, i: int) -> None:
-        """Refuse a result whose order in memory nvFuser may find otherwise for a part of it.
-
-        What only looks at a tensor otherwise is a view of it, cut or not.
-        """
-        while self.nodes[i].op in _VIEWS:
-            (i,) = self.operands(i)[:1]
-        for j in sorted(self._between_matmuls(i)):
-            op = self.nodes[j].op
-            pointwise = op in PROMOTED_ALIKE or arity_of(op) is not None
-            if not (pointwise or op in _KEEPS_ORDER or self.is_given(j)):
+            if not self.orders.is_settled(name) and self.orders.of(name) is None:
+                hidden = self.orders.untold(name)
                 raise UnsupportedError(
-                    f"a result that is computed after fd.ops.{op}",
-                    "pointwise operations and reductions after the last matmul, then views",
+                    f"a result that is computed after fd.ops.{hidden.op if hidden else '?'}",
+                    "operations whose results have their operands' dimensions",
                 )
+        drawn = [self.nodes[i] for i in sorted(self.live) if self._draws(self.nodes[i])]
+        if len(drawn) > 1 or any(n.op != "sdpfa_fwd" for n in drawn):
+            raise UnsupportedError(
+                f"fd.ops.{drawn[-1].op} beside a matmul",
+                "random numbers of a given seed and offset",
+            )
 
-    def _between_matmuls(self, i: int) -> frozenset[int]:
-        """What an operation depends on, back to matmuls and inputs, with itself."""
-        pending, seen = [i], set[int]()
-        while pending:
-            j = pending.pop()
-            if j not in seen and self.nodes[j].op not in MATMULS:
-                seen.add(j)
-                pending += self.operands(j)
-        return frozenset(seen)
+    def _draws(self, node: Node) -> bool:
+        """Whether it draws from the generator; attention alone draws the same in any segment."""
+        return node.op in _RANDOM and node.get("rng_seed") is None
 
     def _check_input(self, i: int) -> None:
         node = self.nodes[i]
         if self.is_output(i):
             raise UnsupportedError(f"the input {node.results[0]} as output", "computed outputs")
-        if node.op != "define_tensor":
-            return
-        if node.get("is_cpu", False):
+        if node.op == "define_tensor" and node.get("is_cpu", False):
             raise UnsupportedError(f"{node.results[0]} with is_cpu=True", "tensors on the GPU")
-        order, shape = node.get("stride_order"), node.get("shape")
-        if not isinstance(order, tuple) or order == tuple(range(len(order)))[::-1]:
-            return
-        operands_only = all(self.nodes[j].op in (*MATMULS, *_LAYOUT) for j in self.readers[i])
-        if not operands_only or (isinstance(shape, tuple) and 1 in shape):
-            raise UnsupportedError(
-                f"{node.results[0]} with another stride order", "for operands of a matmul only"
-            )
 
     def check_rest(self, i: int) -> None:
         """Refuse an operation that nvFuser may not run in a segment of its own.
@@ -264,8 +241,6 @@ class Graph:
             UnsupportedError: so it is.
         """
         op = self.nodes[i].op
-        if op in _RANDOM:
-            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "what draws no random numbers")
         known = op in SHAPES or op in PROMOTED_ALIKE or arity_of(op) is not None
         if not known and self.nodes[i].results[0] in self.types:
             raise UnsupportedError(f"fd.ops.{op} beside a matmul", "operations that are known")

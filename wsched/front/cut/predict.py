@@ -77,9 +77,9 @@ class Sizes:
         return self.tensors[name].shape(self.sizes) if name in self.tensors else ()
 
     def bytes(self, names: Sequence[str]) -> int:
-        """Of these tensors together; an unknown type counts four."""
-        kinds = ((self.tensors[n].dtype, self.shape(n)) for n in names if n in self.tensors)
-        return sum((_bytes(kind)) * prod(shape) for kind, shape in kinds)
+        """Of these tensors together; an unknown type counts four, an unknown rank nothing."""
+        known = [n for n in names if n in self.tensors and self.tensors[n].dims is not None]
+        return sum(_bytes(self.tensors[n].dtype) * prod(self.shape(n)) for n in known)
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned where everything lies row by row."""

@@ -136,11 +136,6 @@ class Cutter:
             (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
         groups = list(_groups(graph, own))
-        if len(groups) > 1 and any(_reordered(n) for n in self.definition.inputs):
-            raise UnsupportedError(
-                "an input with another stride order in a definition of several segments",
-                "row-major",
-            )
         return Cut(self._segments(groups), tuple(kernels))
 
     def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
@@ -162,11 +157,6 @@ class Cutter:
         if len(found) == 1:  # with outputs in the caller's order
             return (Segment(part(graph, groups[0][0], outputs), matmul=True),)
         return tuple(found[::-1])
-
-
-def _reordered(node: Node) -> bool:
-    order = node.get("stride_order")
-    return isinstance(order, tuple) and order != tuple(range(len(order)))[::-1]
 
 
 def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:
