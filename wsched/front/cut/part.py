@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
+from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.order import Order, Orders, by_stride
@@ -14,7 +15,7 @@ from wsched.front.cut.tensors import TensorType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
-__all__ = ["part"]
+__all__ = ["kernel_part", "part"]
 
 _AS_MADE = "@made"
 """Ends the name of what is put into an order in memory."""
@@ -57,6 +58,17 @@ def part(
     made_so = Definition(ordered, outputs)
     pins = _pins_of_rest(graph, group, made_so) if rest else _pins_of_kernel(graph, outputs)
     return Definition(_pinned(ordered, pins), outputs) if pins else made_so
+
+
+def kernel_part(
+    graph: Graph, group: frozenset[int], outputs: tuple[str, ...]
+) -> tuple[Definition, Seen]:
+    """A kernel's operations as a definition, and which tensors it sees in another shape.
+
+    Raises:
+        UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
+    """
+    return flattened(part(graph, group, outputs), graph.types.types)
 
 
 def _pins_of_kernel(graph: Graph, outputs: tuple[str, ...]) -> dict[str, Order]:

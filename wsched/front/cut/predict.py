@@ -15,7 +15,7 @@ from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.segments import Segment
-from wsched.front.cut.tensors import Tensors
+from wsched.front.cut.tensors import Tensors, sizes_of
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
@@ -26,6 +26,10 @@ from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 
 __all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
+
+
+VIEW_HOST_US = 1.0
+"""What the host takes to look at a tensor in another shape (2-core x86 machine)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,10 @@ class Sizes:
         """How a kernel is planned where everything lies row by row."""
         fusion = import_fusion(segment.definition)
         found = dict.fromkeys(EXTENTS, 1)
+        seen = dict(segment.seen)
         for name, binding in zip(segment.inputs, fusion.inputs, strict=True):
-            found |= dict(zip(binding.axes, self.shape(name), strict=True))
+            shape = sizes_of(seen[name], self.sizes) if name in seen else self.shape(name)
+            found |= dict(zip(binding.axes, shape, strict=True))
         if 0 in found.values():
             raise UnsupportedError("a dimension of size 0", "at least one element")
         extents = Extents(*(found[n] for n in (ROWS, COLS, SUMMED, BATCH)))
@@ -122,14 +128,34 @@ class Call(Sizes):
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned for the tensors as they lie."""
-        inputs = [self.tensor(name) for name in segment.inputs]
+        seen, views = dict(segment.seen), list[Copy]()
+        inputs = []
+        for at, name in enumerate(segment.inputs):
+            tensor = self.tensor(name)
+            if name in seen:
+                tensor, copy = _seen(tensor, sizes_of(seen[name], self.sizes), f"input {at}")
+                views += copy
+            inputs.append(tensor)
         fusion = laid_out(import_fusion(segment.definition), inputs)
         problem = problem_of(fusion, inputs, self.device)
         if self.gpu is not None:
             gpu = self.gpu
             problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
         in_place = reads_in_place(fusion, inputs)
-        return Planned(fusion, problem, copies(fusion, inputs), in_place)
+        return Planned(fusion, problem, (*views, *copies(fusion, inputs)), in_place)
+
+
+def _seen(tensor: Any, shape: tuple[int, ...], what: str) -> tuple[Any, list[Copy]]:
+    """A tensor in another shape, one without memory where that takes a copy, and the copy."""
+    import torch
+
+    try:
+        return tensor.view(shape), []
+    except RuntimeError:
+        made = torch.empty(shape, dtype=tensor.dtype, device="meta")
+        sizes = ", ".join(map(str, shape))
+        moved = 2 * tensor.numel() * tensor.element_size()
+        return made, [Copy(what, f"its elements do not lie as [{sizes}]", moved)]
 
 
 def _bytes(kind: DataType | None) -> int:
@@ -145,6 +171,7 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
     if segment.matmul:
         p = call.planned(segment)
         host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
+        host += VIEW_HOST_US * len(segment.seen)
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,36 +65,79 @@ def make(
         InputError: the inputs do not fit the definition.
     """
     names = tuple(n.results[0] for n in definition.inputs)
-    if len(segments) == 1 and segments[0].inputs == names:
+    if len(segments) == 1 and segments[0].inputs == names and not segments[0].seen:
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
         return Made(kernel.call, (kernel,))
-    buffers = _Buffers(tensors)
-    passed = tuple(map(buffers, names))
-    given = dict(zip(names, inputs, strict=True))
-    like = partial(_like, given, extents_of(passed, inputs), device_of(inputs))
-    own: dict[str, Kernel] = {}
-    functions: dict[str, Function] = {}
-    steps: list[Step] = []
-    made: list[CompiledFusion] = []
+    made = _Steps(names, tensors, inputs, rest)
     for segment in segments:
-        reads, writes = (tuple(map(buffers, n)) for n in (segment.inputs, segment.outputs))
-        if segment.matmul:
-            alike = [like(b) for b in reads]
-            kernel = kernels.compile(segment.definition, alike)
-            kernel.admit(alike)
-            made.append(kernel)
-            name = _name_of(kernel, own)
-            own[name] = kernel
-            steps.append(KernelStep(name, kernel.plan, reads, writes))
-        else:
-            name = f"rest{len(functions)}"
-            functions[name] = rest(segment)
-            known = all(is_elementwise(n) for n in segment.definition.nodes)
-            steps.append(CallStep(name, reads, writes, known, known))
-    program = Program(passed, tuple(steps), tuple(map(buffers, definition.outputs)))
-    return Made(prepare(program, own, functions, inputs), tuple(made))
+        (made.kernel if segment.matmul else made.rest)(segment)
+    program = made.program(definition.outputs)
+    run = prepare(program, made.own, made.functions, inputs)
+    return Made(run, tuple(made.kernels))
+
+
+class _Steps:
+    """The steps of a program, one segment after the other."""
+
+    def __init__(
+        self, names: tuple[str, ...], tensors: Tensors, inputs: Sequence[Any], rest: Rest
+    ) -> None:
+        self.kernels: list[CompiledFusion] = []
+        self.own: dict[str, Kernel] = {}
+        self.functions: dict[str, Function] = {}
+        self._rest = rest
+        self._steps: list[Step] = []
+        self._buffers = _Buffers(tensors)
+        self._passed = tuple(map(self._buffers, names))
+        self._extents = extents_of(self._passed, inputs)
+        given = dict(zip(names, inputs, strict=True))
+        self._like = partial(_like, given, self._extents, device_of(inputs))
+
+    def program(self, outputs: Sequence[str]) -> Program:
+        """All of it."""
+        return Program(self._passed, tuple(self._steps), tuple(map(self._buffers, outputs)))
+
+    def rest(self, segment: Segment) -> None:
+        """A segment of somebody else's."""
+        known = all(is_elementwise(n) for n in segment.definition.nodes)
+        reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
+        self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
+
+    def kernel(self, segment: Segment) -> None:
+        """A kernel, what it reads looked at in its shapes, and its results in the definition's."""
+        reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
+        alike = [self._like(b) for b in reads]
+        inside: dict[Buffer, Buffer] = {}
+        for name, extents in segment.seen:
+            whole = self._buffers(name)
+            inside[whole] = Buffer(f"{name}@{segment.outputs[0]}", whole.dtype, extents)
+        for at, whole in enumerate(reads):
+            if whole in inside:
+                alike[at] = alike[at].reshape(inside[whole].sizes(self._extents))
+                self._view(whole, inside[whole])
+        kernel = kernels.compile(segment.definition, alike)
+        kernel.admit(alike)
+        self.kernels.append(kernel)
+        name = _name_of(kernel, self.own)
+        self.own[name] = kernel
+        sees = (tuple(inside.get(b, b) for b in bs) for bs in (reads, writes))
+        self._steps.append(KernelStep(name, kernel.plan, *sees))
+        for whole in writes:
+            if whole in inside:
+                self._view(inside[whole], whole)
+
+    def _view(self, source: Buffer, target: Buffer) -> None:
+        """Look at a buffer in another shape; what does not lie so is copied."""
+        shape = target.sizes(self._extents)
+        step = CallStep("", (source,), (target,), deterministic=True, batch_invariant=True)
+        self._call("view", lambda values: (values[0].reshape(shape),), step)
+
+    def _call(self, kind: str, function: Function, step: CallStep) -> None:
+        name = f"{kind}{len(self.functions)}"
+        self.functions[name] = function
+        self._steps.append(replace(step, function=name))
 
 
 class _Buffers(dict[str, Buffer]):

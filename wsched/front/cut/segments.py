@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
+from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
-from wsched.front.cut.part import part
+from wsched.front.cut.part import kernel_part, part
 from wsched.importer import Definition, Node
 
 __all__ = ["Cut", "Cutter", "Segment"]
@@ -30,10 +31,12 @@ class Segment:
     Args:
         definition: with the names of the whole; what other segments make is declared as an input.
         matmul: whether wsched makes a kernel of it; otherwise it is for others.
+        seen: the tensors that the kernel sees in another shape, with their extents there.
     """
 
     definition: Definition
     matmul: bool
+    seen: Seen = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -152,11 +155,20 @@ class Cutter:
         for group, matmul in reversed(groups):
             made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in needed)
             if made:
-                found.append(Segment(part(graph, group, made, rest=not matmul), matmul))
+                found.append(_segment(graph, group, made, matmul))
                 needed |= set(found[-1].inputs)
         if len(found) == 1:  # with outputs in the caller's order
-            return (Segment(part(graph, groups[0][0], outputs), matmul=True),)
+            return (_segment(graph, groups[0][0], outputs, matmul=True),)
         return tuple(found[::-1])
+
+
+def _segment(
+    graph: Graph, group: frozenset[int], outputs: tuple[str, ...], matmul: bool
+) -> Segment:
+    if not matmul:
+        return Segment(part(graph, group, outputs, rest=True), matmul=False)
+    definition, seen = kernel_part(graph, group, outputs)
+    return Segment(definition, True, seen)
 
 
 def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:
