@@ -134,6 +134,52 @@ RANKS = {
         """,
         ((2, 3, 8, 16), (32, 16), (32, 16)), 2, 2, beside=1,
     ),
+    "heads_of_one_sequence": Feature(
+        """
+        y = fd.ops.linear(t0, t1)
+        a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[1, 8, 32], strides=[1, 1, 1])
+        b = fd.ops.slice(y, start_indices=[0, 0, 32], end_indices=[1, 8, 64], strides=[1, 1, 1])
+        c = fd.ops.reshape(a, new_shape=[1, 8, 2, 16])
+        d = fd.ops.reshape(b, new_shape=[1, 8, 2, 16])
+        e = fd.ops.permute(c, dims=[0, 2, 1, 3])
+        f = fd.ops.permute(d, dims=[0, 2, 3, 1])
+        s = fd.ops.matmul(e, f)
+        g = fd.ops.relu(s)
+        fd.add_output(g)
+        """,
+        ((1, 8, 32), (64, 32)), 2, 2,
+    ),
+    "sliced_weight": Feature(
+        """
+        w = fd.ops.slice(t1, start_indices=[16, 8], end_indices=[48, 40], strides=[1, 1])
+        x = fd.ops.reshape(t0, new_shape=[24, 32])
+        y = fd.ops.linear(x, w)
+        fd.add_output(y)
+        """,
+        ((4, 6, 32), (64, 64)), 1, 1,
+    ),
+    "squeezed_operand": Feature(
+        """
+        x = fd.ops.squeeze(t0, dims=[0])
+        p = fd.ops.permute(x, dims=[1, 0])
+        w = fd.ops.permute(t1, dims=[2, 0, 1])
+        v = fd.ops.reshape(w, new_shape=[32, 16])
+        y = fd.ops.linear(p, v)
+        fd.add_output(y)
+        """,
+        ((1, 16, 24), (4, 4, 32)), 1, 1,
+    ),
+    "reshaped_by_a_copy": Feature(
+        """
+        h = fd.ops.linear(t0, t1)
+        r = fd.ops.reshape(h, new_shape=[4, 6, 2, 16])
+        p = fd.ops.permute(r, dims=[0, 2, 1, 3])
+        x = fd.ops.reshape(p, new_shape=[48, 16])
+        y = fd.ops.linear(x, t2)
+        fd.add_output(y)
+        """,
+        ((24, 32), (32, 32), (16, 16)), 2, 2,
+    ),
     "attention": Feature(
         """
         q = fd.ops.linear(t0, t1)

@@ -246,3 +246,42 @@ def test_batches_that_only_one_operand_repeats() -> None:
         "fd.ops.matmul of batches [2, 3] and [2, 1] is not supported; supported: the same batches "
         "of both operands, or a matrix"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "views"),
+    [
+        (
+            "heads_of_one_sequence",
+            ["wsched", "wsched"],
+            [
+                "e is y by slice from [0, 0, 0], reshape to [1, 8, 2, 16], permute to "
+                "[0, 2, 1, 3], reshape to [2, 8, 16]",
+                "f is y by slice from [0, 0, 32], reshape to [1, 8, 2, 16], permute to "
+                "[0, 2, 3, 1], reshape to [2, 16, 8]",
+            ],
+        ),
+        (
+            "sliced_weight",
+            ["wsched"],
+            ["x is t0 by reshape to [24, 32]", "w is t1 by slice from [16, 8]"],
+        ),
+        (
+            "squeezed_operand",
+            ["wsched"],
+            [
+                "x is t0 by reshape to [16, 24]",
+                "v is t1 by permute to [2, 0, 1], reshape to [32, 16]",
+            ],
+        ),
+        ("reshaped_by_a_copy", ["wsched", "torch", "wsched"], []),
+    ],
+)
+def test_operands_that_are_views_are_read_by_strides(
+    name: str, runs: list[str], views: list[str]
+) -> None:
+    found = wsched.explain(ALL[name].text, inputs_of(ALL[name]))
+    assert [p.runs for p in found.parts] == runs
+    assert sorted(v for p in found.parts for v in p.views) == sorted(views)
+    assert not any(p.copied for p in found.parts)
+    assert all(v in str(found) for v in views)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.looks import is_strided, move_of
 from wsched.front.cut.order import Orders
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.tensors import Tensors
@@ -116,7 +117,7 @@ class Graph:
     def free(self) -> frozenset[int]:
         """What every segment that needs it does for itself, so that it never lies in memory.
 
-        Numbers, casts of inputs, transposed operands, broadcasts; and a 16-bit tensor as fp32,
+        Numbers, casts of inputs, operands that are views, broadcasts; and a 16-bit tensor as fp32,
         which is read as it is by whoever needs it. What a matmul takes for an operand lies in
         memory.
         """
@@ -140,7 +141,7 @@ class Graph:
 
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Transpositions between an operand and its matmul, and the operands before them."""
+        """Views between an operand and its matmul, and the operands before them."""
         views, made = set[int](), set[int]()
         for i in self.matmuls:
             for name in self.nodes[i].refs[:2]:
@@ -148,8 +149,19 @@ class Graph:
                 while self._transposes(self.nodes[j]) and not self.is_output(j):
                     views.add(j)
                     j = self.operands(j)[0]
+                if is_strided(self.orders, self.nodes[i], self.nodes[j].results[0]):
+                    while self._looks(j):
+                        views.add(j)
+                        j = self.operands(j)[0]
                 made.add(j)
         return frozenset(views), frozenset(made)
+
+    def _looks(self, i: int) -> bool:
+        """Whether it is a step of a view that a kernel may read by strides."""
+        node = self.nodes[i]
+        if self.is_output(i) or move_of(node, self.types.types) is None:
+            return False
+        return self.orders.is_view(node.results[0])
 
     def _transposes(self, node: Node) -> bool:
         """Whether an operation exchanges the last two dimensions, or moves nothing."""

@@ -70,6 +70,18 @@ class Orders:
         """Whether nvFuser looks for no order: of views, what ATen makes, what has one said."""
         return self._nodes[name].op in _SETTLED or self._view(name) is not None
 
+    def is_view(self, name: str) -> bool:
+        """Whether a tensor is another one, looked at otherwise."""
+        return self._view(name) is not None
+
+    def layout(self, name: str) -> tuple[Order, tuple[bool, ...]] | None:
+        """How a tensor lies that is a view, or row by row: order, and what runs on into the next.
+
+        None where that is not known.
+        """
+        found = self._lies(name)
+        return None if found is None else (found.order, found.dense)
+
     def untold(self, name: str) -> Node | None:
         """The operation that hides where a result's dimensions come from; None if none does."""
         if self.dimensions.of(name) is not None:

@@ -10,6 +10,7 @@ from lowering.ground.expr import Const
 from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
+from wsched.front.cut.looks import Look, Move, folded
 from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.tensors import TensorType
 from wsched.importer import Definition, Node, Ref
@@ -62,13 +63,23 @@ def part(
 
 def kernel_part(
     graph: Graph, group: frozenset[int], outputs: tuple[str, ...]
-) -> tuple[Definition, Seen]:
-    """A kernel's operations as a definition, and which tensors it sees in another shape.
+) -> tuple[Definition, tuple[Look, ...], Seen]:
+    """A kernel's operations as a definition, which inputs are views, and results of other shapes.
 
     Raises:
         UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
     """
-    return flattened(part(graph, group, outputs), graph.types.types)
+    plain, views = folded(part(graph, group, outputs), graph.types.types)
+    definition, seen = flattened(plain, graph.types.types)
+    shapes = dict(seen)
+    looks: list[Look] = []
+    for name in (n.results[0] for n in definition.inputs):
+        source, moves = (views[name].source, views[name].moves) if name in views else (name, ())
+        if name in shapes:
+            moves = (*moves, Move("reshape", (), shapes[name]))
+        if moves:
+            looks.append(Look(name, source, moves))
+    return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
 
 
 def _pins_of_kernel(graph: Graph, outputs: tuple[str, ...]) -> dict[str, Order]:

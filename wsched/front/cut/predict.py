@@ -14,6 +14,7 @@ from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwis
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.graph import MATMULS
+from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.tensors import Tensors, sizes_of
 from wsched.front.known import import_fusion
@@ -89,8 +90,8 @@ class Sizes:
         """How a kernel is planned where everything lies row by row."""
         fusion = import_fusion(segment.definition)
         found = dict.fromkeys(EXTENTS, 1)
-        seen = dict(segment.seen)
-        for name, binding in zip(segment.inputs, fusion.inputs, strict=True):
+        seen = {k.name: k.moves[-1].extents for k in segment.looks}
+        for name, binding in zip(segment.reads, fusion.inputs, strict=True):
             shape = sizes_of(seen[name], self.sizes) if name in seen else self.shape(name)
             found |= dict(zip(binding.axes, shape, strict=True))
         if 0 in found.values():
@@ -128,13 +129,11 @@ class Call(Sizes):
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned for the tensors as they lie."""
-        seen, views = dict(segment.seen), list[Copy]()
-        inputs = []
-        for at, name in enumerate(segment.inputs):
-            tensor = self.tensor(name)
-            if name in seen:
-                tensor, copy = _seen(tensor, sizes_of(seen[name], self.sizes), f"input {at}")
-                views += copy
+        looks, views, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
+        for at, name in enumerate(segment.reads):
+            look = looks.get(name, Look(name, name, ()))
+            tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
+            views += copy
             inputs.append(tensor)
         fusion = laid_out(import_fusion(segment.definition), inputs)
         problem = problem_of(fusion, inputs, self.device)
@@ -145,17 +144,21 @@ class Call(Sizes):
         return Planned(fusion, problem, (*views, *copies(fusion, inputs)), in_place)
 
 
-def _seen(tensor: Any, shape: tuple[int, ...], what: str) -> tuple[Any, list[Copy]]:
-    """A tensor in another shape, one without memory where that takes a copy, and the copy."""
+def _seen(
+    tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int], what: str
+) -> tuple[Any, list[Copy]]:
+    """A tensor as its view, one without memory where that takes a copy, and the copy."""
     import torch
 
-    try:
-        return tensor.view(shape), []
-    except RuntimeError:
-        made = torch.empty(shape, dtype=tensor.dtype, device="meta")
-        sizes = ", ".join(map(str, shape))
-        moved = 2 * tensor.numel() * tensor.element_size()
-        return made, [Copy(what, f"its elements do not lie as [{sizes}]", moved)]
+    if not moves or not hasattr(tensor, "stride"):
+        return tensor, []
+    bare = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    view = looked(bare, moves, sizes)
+    if view.untyped_storage()._cdata == bare.untyped_storage()._cdata:
+        return looked(tensor, moves, sizes), []
+    shape = ", ".join(map(str, view.shape))
+    moved = 2 * view.numel() * view.element_size()
+    return view, [Copy(what, f"its elements do not lie as [{shape}]", moved)]
 
 
 def _bytes(kind: DataType | None) -> int:
@@ -171,7 +174,7 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
     if segment.matmul:
         p = call.planned(segment)
         host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
-        host += VIEW_HOST_US * len(segment.seen)
+        host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
+from wsched.front.cut.looks import looking
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.importer import Definition
@@ -65,7 +66,7 @@ def make(
         InputError: the inputs do not fit the definition.
     """
     names = tuple(n.results[0] for n in definition.inputs)
-    if len(segments) == 1 and segments[0].inputs == names and not segments[0].seen:
+    if len(segments) == 1 and segments[0].is_plain(names):
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
@@ -106,33 +107,39 @@ class _Steps:
         self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
 
     def kernel(self, segment: Segment) -> None:
-        """A kernel, what it reads looked at in its shapes, and its results in the definition's."""
-        reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
-        alike = [self._like(b) for b in reads]
-        inside: dict[Buffer, Buffer] = {}
-        for name, extents in segment.seen:
-            whole = self._buffers(name)
-            inside[whole] = Buffer(f"{name}@{segment.outputs[0]}", whole.dtype, extents)
-        for at, whole in enumerate(reads):
-            if whole in inside:
-                alike[at] = alike[at].reshape(inside[whole].sizes(self._extents))
-                self._view(whole, inside[whole])
+        """A kernel, views of what it reads before it, and its results in their shapes behind."""
+        looks = {look.name: look for look in segment.looks}
+        reads, alike = list[Buffer](), list[Any]()
+        for name, source in zip(segment.reads, segment.inputs, strict=True):
+            buffer, tensor = self._buffers(source), self._like(self._buffers(source))
+            if name in looks:
+                moves = looks[name].moves
+                extents = moves[-1].extents
+                view = Buffer(f"{name}@{segment.outputs[0]}", buffer.dtype, extents)
+                look = looking(tensor, moves, self._extents)
+                self._view(buffer, view, look)
+                buffer, tensor = view, look(tensor)
+            reads.append(buffer)
+            alike.append(tensor)
         kernel = kernels.compile(segment.definition, alike)
         kernel.admit(alike)
         self.kernels.append(kernel)
         name = _name_of(kernel, self.own)
         self.own[name] = kernel
-        sees = (tuple(inside.get(b, b) for b in bs) for bs in (reads, writes))
-        self._steps.append(KernelStep(name, kernel.plan, *sees))
-        for whole in writes:
-            if whole in inside:
-                self._view(inside[whole], whole)
+        wide, seen = tuple(map(self._buffers, segment.outputs)), dict(segment.seen)
+        writes = tuple(
+            Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b for b in wide
+        )
+        self._steps.append(KernelStep(name, kernel.plan, tuple(reads), writes))
+        for made, result in zip(writes, wide, strict=True):
+            if made is not result:
+                shape = result.sizes(self._extents)
+                self._view(made, result, partial(_reshaped, shape))
 
-    def _view(self, source: Buffer, target: Buffer) -> None:
-        """Look at a buffer in another shape; what does not lie so is copied."""
-        shape = target.sizes(self._extents)
+    def _view(self, source: Buffer, target: Buffer, look: Callable[[Any], Any]) -> None:
+        """Look at a buffer as another one; what does not lie so is copied."""
         step = CallStep("", (source,), (target,), deterministic=True, batch_invariant=True)
-        self._call("view", lambda values: (values[0].reshape(shape),), step)
+        self._call("view", lambda values: (look(values[0]),), step)
 
     def _call(self, kind: str, function: Function, step: CallStep) -> None:
         name = f"{kind}{len(self.functions)}"
@@ -163,6 +170,10 @@ def _like(
     if buffer.name in given:
         return given[buffer.name]
     return new_tensor(buffer, extents, device)
+
+
+def _reshaped(shape: tuple[int, ...], tensor: Any) -> Any:
+    return tensor.view(shape)
 
 
 def _name_of(kernel: CompiledFusion, kernels: Mapping[str, Kernel]) -> str:

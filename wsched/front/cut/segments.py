@@ -18,6 +18,7 @@ from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
+from wsched.front.cut.looks import Look
 from wsched.front.cut.part import kernel_part, part
 from wsched.importer import Definition, Node
 
@@ -31,17 +32,29 @@ class Segment:
     Args:
         definition: with the names of the whole; what other segments make is declared as an input.
         matmul: whether wsched makes a kernel of it; otherwise it is for others.
-        seen: the tensors that the kernel sees in another shape, with their extents there.
+        looks: its inputs that are views.
+        seen: the results that the kernel makes in another shape, with their extents there.
     """
 
     definition: Definition
     matmul: bool
+    looks: tuple[Look, ...] = ()
     seen: Seen = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of what it reads, in the order of its definition."""
+        """Names of what it reads, in the order of its definition; of views what they are of."""
+        sources = {look.name: look.source for look in self.looks}
+        return tuple(sources.get(n, n) for n in self.reads)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of what its definition reads."""
         return tuple(n.results[0] for n in self.definition.inputs)
+
+    def is_plain(self, names: tuple[str, ...]) -> bool:
+        """Whether it takes inputs of these names as they are, and makes results as they are."""
+        return self.reads == names and not self.looks and not self.seen
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -167,8 +180,8 @@ def _segment(
 ) -> Segment:
     if not matmul:
         return Segment(part(graph, group, outputs, rest=True), matmul=False)
-    definition, seen = kernel_part(graph, group, outputs)
-    return Segment(definition, True, seen)
+    definition, looks, seen = kernel_part(graph, group, outputs)
+    return Segment(definition, True, looks, seen)
 
 
 def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:
