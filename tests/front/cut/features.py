@@ -157,7 +157,7 @@ FEATURES = {
         o = fd.ops.linear(r, t3)
         fd.add_output(o)
         """,
-        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 3, 4,
+        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 4, 4,
     ),
     "reshaped_result": Feature(
         """

@@ -7,7 +7,7 @@ from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.graph import Graph
-from wsched.front.cut.part import part
+from wsched.front.cut.part import kernel_part
 from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
 from wsched.importer.steps import REDUCED
@@ -61,7 +61,7 @@ def kernel_of_matmul(
             kernel = _narrowed(graph, kernel)
         kernel = _with_private(graph, together, kernel, taken)
         try:
-            build_fusion(part(graph, kernel, _leaving(graph, kernel)))
+            build_fusion(kernel_part(graph, kernel, _leaving(graph, kernel))[0])
         except UnsupportedError as e:
             plain = UnsupportedError(e.what, e.supported, e.hint)  # without frames
             if not followers and len(together) > 1:
