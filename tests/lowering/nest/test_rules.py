@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
 from tests.epilogues import RESIDUAL, epilogue
+from tests.legality import builder as by_hand
 from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.known import import_fusion
@@ -122,25 +123,58 @@ ALL_RULES = "; ".join(
 )  # fmt: skip
 
 
-KINDS = "loops on BIDx, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
+KINDS = "loops on BIDx, BIDy, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
 PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
-@pytest.mark.parametrize(
-    ("dimension", "supported"), [(ParallelType.BIDy, KINDS), (ParallelType.BIDz, PARTS)]
-)
-def test_tiles_on_other_ctas(
-    monkeypatch: pytest.MonkeyPatch, dimension: ParallelType, supported: str
-) -> None:
+def test_tiles_on_ctas_along_z(monkeypatch: pytest.MonkeyPatch) -> None:
     tile = matmul._tile
 
     def other(s: Schedule, tv: str, params: MatmulParams) -> None:
         tile(s, tv, params)
-        s.parallelize(tv, 0, dimension)
+        s.parallelize(tv, 0, ParallelType.BIDz)
 
     error = refusal(monkeypatch, ONE_TILE, _tile=other)
-    assert error.what == f"loop cta ceildiv(M, 128) * ceildiv(N, 256) [{dimension}] of T4"
-    assert error.supported == supported
+    assert error.what == "loop cta ceildiv(M, 128) * ceildiv(N, 256) [BIDz] of T4"
+    assert error.supported == PARTS
+
+
+def test_rows_of_ctas_that_add_up_parts() -> None:
+    """Counters and slots in global memory are those of the CTAs along x."""
+    m = by_hand.matmul()
+    m.tile(64, 64, 32)
+    m.split((*m.loads, m.acc), "k", 2, "part k", outer=True)
+    m.run((*m.loads, m.acc), "part", ParallelType.BIDz)
+    m.run(m.every, "Mo", ParallelType.BIDx)
+    m.run(m.every, "No", ParallelType.BIDy)
+    m.stage()
+    m.fragments("No", 32)
+    m.inline("No")
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(m.s.fusion), "k")
+    assert error.value.what == "loop No ceildiv(N, 64) [BIDy] of T4 with K in parts"
+    assert error.value.supported == "all loops over tiles on BIDx there"
+
+
+def test_rows_of_ctas_that_are_dealt_tiles() -> None:
+    """They would take from one queue; the proof refuses that before the lowering can."""
+    m = by_hand.matmul()
+    m.tile(64, 64, 32)
+    m.split(m.every, "Mo", by_hand.CTAS, "row cta", dynamic=True)
+    m.order(m.every, "cta No row")
+    m.run(m.every, "cta", ParallelType.BIDx)
+    m.run(m.every, "No", ParallelType.BIDy)
+    m.steps("row k")
+    m.stage()
+    m.fragments("row", 32)
+    m.inline("row")
+    with pytest.raises(ScheduleError) as error:
+        plan(m.s.fusion)
+    assert error.value.rule == "load-bound"
+    assert error.value.why == (
+        "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
+        "inner part runs on them"
+    )
 
 
 def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
