@@ -50,6 +50,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     _require_one_part(plan)
     _require_rings(plan)
     _require_one_row(plan)
+    _require_neighbours(plan)
     size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
@@ -183,6 +184,25 @@ def _require_one_row(plan: Plan) -> None:
             "all loops over tiles on BIDx there",
             f"The nest is:\n{nest_text(t)}",
         )
+
+
+def _require_neighbours(plan: Plan) -> None:
+    """Warpgroups that take a turn together are neighbours: TIDy counts them.
+
+    Raises:
+        UnsupportedError: they are on TIDz, and the turns on TIDy.
+    """
+    t = plan.fusion.tensor(plan.operands.compute)
+    turns = {s.domain.id for s in plan.operands.steps if s.role}
+    y, z = (t.axis_on(p) for p in (ParallelType.TIDy, ParallelType.TIDz))
+    if y is None or z is None or y.id not in turns or z.id in turns or ONE in (y.extent, z.extent):
+        return
+    raise UnsupportedError(
+        f"turns on loop {y.label} [{y.parallel}] of {t.name} by warpgroups that share a tile on "
+        f"{z.label} [{z.parallel}]",
+        f"turns on {z.parallel} of those that share it on {y.parallel}",
+        f"The nest is:\n{nest_text(t)}",
+    )
 
 
 def _require_one_part(plan: Plan) -> None:

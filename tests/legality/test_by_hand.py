@@ -25,7 +25,6 @@ REFUSED = {
 """By which rule."""
 
 NOT_BUILT = {
-    "pairs_in_turns": "ping-pong of 2 teams of 2 compute warpgroups",
     "one_big_store": "T8 inlined at 2",
     "halves_of_columns": "half 2 [Serial], k16 1 [Serial]",
 }

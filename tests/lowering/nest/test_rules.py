@@ -177,6 +177,26 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
     )
 
 
+def test_turns_of_warpgroups_that_are_no_neighbours() -> None:
+    m = by_hand.matmul()
+    m.tile(128, 32, 32)
+    m.deal()
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", ParallelType.TIDy)
+    m.share("Mi", 64, "row", ParallelType.TIDz)
+    m.steps("tile turn k")
+    m.stage(4, 2)
+    m.order(m.compute, "cta tile turn row")
+    m.fragments("row", 16)
+    m.inline("row")
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(m.s.fusion), "k")
+    assert error.value.what == (
+        "turns on loop turn [TIDy] of T4 by warpgroups that share a tile on row [TIDz]"
+    )
+    assert error.value.supported == "turns on TIDz of those that share it on TIDy"
+
+
 def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
     made = matmul._schedule_accumulator
 
