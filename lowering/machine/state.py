@@ -118,8 +118,7 @@ class Warp:
         self.scheduler = cta.cluster.scheduler
         self.env = Env(env)
         self.env.update({
-            "%ctaid.x": cta.ctaid % cta.cluster.grid, "%ctaid.z": cta.ctaid // cta.cluster.grid,
-            "%nctaid.x": cta.cluster.grid, "%warp": index,
+            **cta.place, "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
             "%smid": cta.ctaid,
         })  # fmt: skip
@@ -309,6 +308,15 @@ class Cta:
         self.agreed: dict[tuple[int, int], int] = {}
         self.handed: dict[str, Handed] = {}
 
+    @property
+    def place(self) -> dict[str, int]:
+        """Its place in the grid, of which x is the fastest dimension."""
+        columns, rows = self.cluster.grid, self.cluster.rows
+        return {
+            "%ctaid.x": self.ctaid % columns, "%ctaid.y": self.ctaid // columns % rows,
+            "%ctaid.z": self.ctaid // columns // rows, "%nctaid.x": columns, "%nctaid.y": rows,
+        }  # fmt: skip
+
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""
         ctas = self.cluster.ctas
@@ -372,7 +380,7 @@ class Cluster:
         self.globals = globals or {}
         self.counters = counters or {}
         self.slots = slots or {}
-        self.grid = grid
+        self.grid, self.rows = grid, kernel.rows(params)
         self.scheduler = scheduler
         self.trace = trace
         self.counts: Counter[str] = Counter()

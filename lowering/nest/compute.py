@@ -24,7 +24,7 @@ from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
-from lowering.nest.scope import CTA_INDEX, Scopes, indices
+from lowering.nest.scope import Scopes, indices
 from lowering.nest.tile import Tile, tile_of
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import (
@@ -39,7 +39,7 @@ from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
-from wsched.schedule.proof.sides import ROLES
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["compute_section"]
 
@@ -203,7 +203,7 @@ class _Walk:
                 self.known[counter.loop.group] = self._turn(counter)
         elif d.parallel is not ParallelType.Serial:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
-            raise _refused(node.tensor, what, "BIDx, BIDz, TIDy, TIDz and serial loops")
+            raise _refused(node.tensor, what, "BIDx, BIDy, BIDz, TIDy, TIDz and serial loops")
         elif counter is not None:
             if counter.loop.group not in self.counted:
                 return self.counting(node, counter, depth)

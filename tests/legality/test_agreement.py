@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.legality.agreement import outcome
-from tests.legality.draws import draw, draw_by_hand, made
+from tests.legality.draws import draw, draw_by_hand, draw_gated, made
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from wsched.fusion import history_text
 
@@ -32,6 +32,22 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
 def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
     fusion = draw_by_hand(rng)
     assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=True))
+def test_so_are_schedules_of_two_products(rng: Random) -> None:
+    fusion = draw_gated(rng)
+    assert outcome(fusion).fault is None, history_text(fusion)
+
+
+def test_some_of_these_are_legal_and_some_are_not() -> None:
+    """When this was written, 8 of these 16 were legal, and all of them ran."""
+    said = [outcome(draw_gated(Random(n))) for n in range(16)]
+    legal = [o for o in said if o.legal]
+    assert 4 <= len(legal) <= 12
+    assert sum(o.ran for o in legal) >= 4
+    assert sum(o.cautious for o in legal) <= 1
 
 
 def test_draws_are_legal_often_enough_and_most_of_these_run() -> None:

@@ -25,7 +25,7 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
     Raises:
         UnsupportedError: the number of steps, and how many there may be.
     """
-    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0}
+    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0}
     steps = max(evaluate(e, values) for e in plan.counts)
     if steps > LARGEST:
         sizes = " x ".join(str(n) for n in extents.values())
