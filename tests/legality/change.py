@@ -92,7 +92,7 @@ def _alter(rng: Random, start: Fusion, history: History) -> History:
 
 def _factor(rng: Random) -> Expr:
     """Mostly a plain one; else anything, most of which the primitive refuses."""
-    return rng.choice(_FACTORS) if rng.random() < 0.6 else draw_factor(rng)
+    return rng.choice(_FACTORS) if rng.random() < 0.75 else draw_factor(rng)
 
 
 def _split(rng: Random, r: Record) -> Record:

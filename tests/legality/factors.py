@@ -43,7 +43,7 @@ def draw_factor(rng: Random, depth: int = 2) -> Expr:
             return rng.choice(_EXTENTS)
         if leaf < 0.55:
             return _CTAS
-        return Const(rng.choice((1, 2, 3, 64))) if leaf < 0.9 else rng.choice(_FOREIGN)
+        return Const(rng.choice((1, 2, 3, 4))) if leaf < 0.9 else rng.choice(_FOREIGN)
     op = rng.choice(_OPS)
     a, b = draw_factor(rng, depth - 1), draw_factor(rng, depth - 1)
     if op == "max":
