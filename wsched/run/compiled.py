@@ -19,8 +19,8 @@ from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
-from wsched.run.finish import finishing, functions, with_parts
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
+from wsched.run.finish import finishing, functions, with_parts
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
