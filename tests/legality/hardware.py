@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lowering.ground.expr import ONE, Const
-from tests.legality.parts import TIDS, Illegal, Parts, Shapeless, constant
+from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, constant
 from wsched.fusion import (
     CastOp,
+    IterType,
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
@@ -33,6 +34,7 @@ def check_hardware(parts: Parts) -> None:
     """
     _memories(parts)
     _rings(parts)
+    _grid(parts)
     _fragment(parts)
 
 
@@ -76,6 +78,19 @@ def _rings(parts: Parts) -> None:
     counted = any(d.extent != ONE for d in roles)
     if ParallelType.TIDx in on and counted:
         raise Illegal("warpgroups are counted on other axes than the load warpgroup's")
+
+
+def _grid(parts: Parts) -> None:
+    """A grid has 2**31 - 1 CTAs along x, 2**16 - 1 along y and z; a sum has a number of parts."""
+    for t in (*parts.loads, *parts.computed):
+        for axis, most in zip(BIDS, (2**31 - 1, 2**16 - 1, 2**16 - 1), strict=True):
+            d = t.axis_on(axis)
+            if d is None:
+                continue
+            if isinstance(d.extent, Const) and d.extent.value > most:
+                raise Illegal(f"no grid has {d.extent} CTAs along {axis}")
+            if axis is BIDS[2] and d.iter_type is IterType.Reduction:
+                constant((d,), "parts of a sum")
 
 
 def _fragment(parts: Parts) -> None:

@@ -19,7 +19,7 @@ from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
-from wsched.run.cpu import refuse_large, run_on_cpu
+from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
 from wsched.run.finish import finishing, functions, with_parts
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
 from wsched.run.kernel_name import kernel_name
@@ -276,6 +276,8 @@ class CompiledFusion(Made):
         if 0 in outputs[0].shape:
             return _nothing
         if self.simulates(arguments.device):
+            on_cpu = grid_on_cpu(self.kernel, arguments.extents)
+            require_countable(self.plan, arguments.extents, on_cpu)
 
             def simulate() -> None:
                 run_on_cpu(self.kernel, arguments)

@@ -21,7 +21,13 @@ from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
+from wsched.schedule.proof.grid import (
+    check_factors,
+    check_grid,
+    find_cluster,
+    grid_of,
+    largest_numbers,
+)
 from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.placement import (
     check_inlining,
@@ -105,6 +111,11 @@ class Plan:
         """What counters of load steps may come to, in the CTA with the most of them."""
         return tuple(r.most_steps for r in self.relations)
 
+    @property
+    def numbers(self) -> tuple[Expr, ...]:
+        """What else a kernel counts to or computes, of its extents and factors."""
+        return largest_numbers(self.fusion)
+
     def product(self, name: str) -> Product:
         """The product that makes a tensor; InternalError if no edge leads into one."""
         for p in self.products:
@@ -141,6 +152,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
+    check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
     check_inlining(fusion, graph)
     check_order(fusion, graph, parts)
