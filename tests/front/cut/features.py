@@ -174,8 +174,9 @@ FEATURES = {
         y = fd.ops.linear(t0, t1)
         f = fd.ops.cast(y, dtype=DataType.Float)
         s = fd.ops.sum(f, dims=[1], keepdim=False, dtype=DataType.Null)
+        m = fd.ops.neg(s)
         fd.add_output(y)
-        fd.add_output(s)
+        fd.add_output(m)
         """,
         ((24, 32), (16, 32)), 1, 1,
     ),
