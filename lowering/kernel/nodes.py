@@ -11,6 +11,7 @@ Nodes that only exist before a certain pass say so ("tile level").
 from __future__ import annotations
 
 from lowering.kernel.atomic import Atom, CounterWait
+from lowering.kernel.cluster import BulkCopy, StAsync
 from lowering.kernel.compute import (
     FragCast,
     FragColumns,
@@ -112,6 +113,7 @@ __all__ = [
     "Body",
     "Break",
     "BulkCommit",
+    "BulkCopy",
     "BulkWait",
     "Carry",
     "ClusterSync",
@@ -178,6 +180,7 @@ __all__ = [
     "Section",
     "SetMaxNReg",
     "SmemRef",
+    "StAsync",
     "StMatrix",
     "StShared",
     "StWord",

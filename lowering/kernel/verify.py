@@ -38,6 +38,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_cluster import cluster_rules
 from lowering.kernel.verify_cp_async import cp_async_rules
 from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
@@ -123,6 +124,7 @@ class _Verifier:
         yield from reference_rules(self.kernel, stmt)
         yield from map_rules(self.kernel, stmt)
         yield from memory_rules(self.kernel, stmt)
+        yield from cluster_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
         yield from reduction_rules(self.kernel, stmt)
         yield from fragment_rules(stmt)

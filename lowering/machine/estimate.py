@@ -62,6 +62,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
             return prod(kernel.tensor_map(ref.map).box)
         case (
             nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
+            | nodes.StAsync(value=f)
             | nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f)
             | nodes.FragShuffle(value=f) | nodes.FragRandom(out=f)
             | nodes.FragReduce(value=f) | nodes.FragReduceToShared(value=f)
