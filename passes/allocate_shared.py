@@ -2,7 +2,8 @@
 
 Requires: swizzles and stage counts are final; all mbarriers exist.
 Guarantees: each buffer starts on a 1024-byte boundary and each of its stages where the pattern of
-its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones);
+its swizzle begins anew (1024 bytes for the 128-byte swizzle, 512 and 256 for the narrower ones),
+which stages of rows that warps hand to each other need not;
 mbarriers follow, 8 bytes each, then buffers of single words; the sum fits the 227 KiB that a CTA
 may have.
 
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
-from lowering.kernel.nodes import TmaLoad
+from lowering.kernel.nodes import FragReduceToShared, TmaLoad
 from lowering.kernel.visit import walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
@@ -42,8 +43,9 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     at = 0
     placed: list[Storage] = []
     stored: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
+    rows = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, FragReduceToShared)}
     for s in sorted(stored, key=lambda s: -s.align):
-        if isinstance(s, SharedBuffer):
+        if isinstance(s, SharedBuffer) and s.name not in rows:
             _check(s)
         at = -(-at // s.align) * s.align
         placed.append(replace(s, offset=at))

@@ -75,28 +75,38 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
     With ``trans`` a chunk's columns are the lines of its buffer; ``stmatrix`` transposes as well.
 
     Raises:
-        ScheduleError: the number of buffers does not divide the number of chunks, or a box of the
-            result would be wider than its swizzle.
+        ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it;
+            or a box of the result would be wider than its swizzle.
         UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
         runs = list(_runs(role.body))
         if len(runs) > 1:
             raise InternalError("chunk_epilogue", f"role {role.name} stores in {len(runs)} places")
-        if runs:
-            kernel = _stage(kernel, role, runs[0], options.store_buffers)
+        for stores, loop in runs:
+            kernel = _stage(kernel, role, stores, min(options.store_buffers, _chunks(loop)))
     return kernel
 
 
-def _runs(body: Body) -> Iterator[tuple[StoreTile, ...]]:
-    """The stores of each place: neighbours in one statement list."""
+def _runs(
+    body: Body, loop: For | None = None
+) -> Iterator[tuple[tuple[StoreTile, ...], For | None]]:
+    """The stores of each place, neighbours in one statement list, and the loop around them."""
     for is_store, stmts in groupby(body, lambda s: isinstance(s, StoreTile)):
         found = tuple(stmts)
         if is_store:
-            yield tuple(s for s in found if isinstance(s, StoreTile))
-        else:
-            for inner in (b for s in found for b in bodies(s)):
-                yield from _runs(inner)
+            yield tuple(s for s in found if isinstance(s, StoreTile)), loop
+            continue
+        for s in found:
+            for inner in bodies(s):
+                yield from _runs(inner, s if isinstance(s, For) else loop)
+
+
+def _chunks(loop: For | None) -> int:
+    """Chunks of a tile, as far as they take buffers in turn: one where no unrolled loop counts."""
+    if loop is None or not loop.unroll or not isinstance(loop.stop, Const):
+        return 1
+    return loop.stop.value
 
 
 def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: int) -> Kernel:
@@ -165,9 +175,7 @@ def _turn(loop: For | None, buffers: int) -> Expr:
     The chunks of a tile go round the buffers a whole number of times, so that every tile begins
     with the same buffer and nothing has to be carried from tile to tile.
     """
-    chunks = 1
-    if loop is not None and loop.unroll and isinstance(loop.stop, Const):
-        chunks = loop.stop.value
+    chunks = _chunks(loop)
     if buffers < 1 or chunks % buffers:
         raise ScheduleError(
             "store-buffers",

@@ -57,7 +57,8 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
         release ring, k
 
     Raises:
-        ScheduleError: too few stages for the wgmma groups that stay in flight.
+        ScheduleError: too few stages for the wgmma groups that stay in flight, and the steps that
+            their reader loads ahead.
     """
     stages: dict[str, int] = {}
     for ring in kernel.rings:
@@ -75,6 +76,16 @@ def _check(ring: Ring) -> None:
             f"a stage is released {ring.in_flight} steps late while that many wgmma groups stay in "
             f"flight, so the load side would wait for ever",
             (f"stages >= {ring.in_flight + 1}", f"wgmma_in_flight <= {ring.stages - 1}"),
+        )
+
+    if ring.prefetch and ring.stages <= (used := ring.prefetch + ring.in_flight):
+        raise ScheduleError(
+            "stages",
+            f"circular_buffer({', '.join(ring.buffers)}, stages={ring.stages}, "
+            f"prefetch={ring.prefetch})",
+            f"who loads {ring.prefetch} steps ahead reads them, too, and releases a stage "
+            f"{ring.in_flight} steps late, so it would wait for itself",
+            (f"stages >= {used + 1}",),
         )
 
 

@@ -13,14 +13,15 @@ clipped as well. A tensor map has one box, so a tensor of 100 rows keeps boxes o
 before, NaNs too. Row m of A reaches row m of D only, row n of B column n, and a row of a matrix
 that the epilogue reads the same row of the result; rows and columns of D beyond M and N are never
 stored. But an MN-major operand is stored by rows of K, and each k reaches every element of D:
-there the zeros are needed, and its boxes stay whole. So do those of what threads read where threads
-store an operand and its rows of K may be rows of theirs; boxes of several matrices, whose lines
-would move, and of one dimension, which have no rows; those of a list of tensors, whose descriptors
-have one box; and of descriptors in device memory, which may change.
+there the zeros are needed, and its boxes stay whole. So do those whose rows become K on the way: B
+of a product whose result is A of another one, in registers or where threads store it; what threads
+read, and store transposed as an operand. So do boxes of several matrices, whose lines would move,
+and of one dimension, which have no rows; those of a list of tensors, whose descriptors have one
+box; and of descriptors in device memory, which may change.
 
 Requires: tensor maps with boxes, ``mma.tile`` that says which operands are MN-major.
 Guarantees: every tensor map that is loaded through is clipped, unless one of its loads fills a
-buffer whose rows are K, or may be, its box is not one matrix, or it is one of a list or in device
+buffer whose rows are K or become it, its box is not one matrix, or it is one of a list or in device
 memory.
 
 After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) and ``expect_tx``
@@ -29,21 +30,24 @@ After ``swizzle_shared`` (boxes), before ``synchronize_wgmma`` (``mma.tile``) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
+    Body,
+    For,
+    Frag,
     LdMatrix,
     LdShared,
     MmaTile,
     SmemRef,
     StMatrix,
-    Stmt,
+    StShared,
     TmaLoad,
 )
-from lowering.kernel.visit import walk
+from lowering.kernel.visit import defined, used, walk
 from passes.options import LoweringOptions
 
 __all__ = ["clip_boxes"]
@@ -66,16 +70,7 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
         tensormap B: bf16[K, N] box 64x64 swizzle 128
         ...
     """
-    operands = {
-        ref.buffer: transposed
-        for mma in walk(kernel.body) if isinstance(mma, MmaTile)
-        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
-        if isinstance(ref, SmemRef)
-    }  # fmt: skip
-    rows_are_k = {name for name, transposed in operands.items() if transposed}
-    if any(_stores_rows_of_k(s, operands) for s in walk(kernel.body)):
-        reads = (s for s in walk(kernel.body) if isinstance(s, LdMatrix | LdShared))
-        rows_are_k |= {s.src.buffer for s in reads}
+    rows_are_k = _rows_of_k(kernel.body)
     loads = [s for s in walk(kernel.body) if isinstance(s, TmaLoad)]
     whole = {load.src.map for load in loads if load.dst.buffer in rows_are_k}
     whole |= {m.name for m in kernel.tensor_maps if len(m.box) < 2 or prod(m.box[:-2]) > 1}
@@ -85,10 +80,54 @@ def clip_boxes(kernel: Kernel, options: LoweringOptions) -> Kernel:
     return kernel.redeclare(*maps)
 
 
-def _stores_rows_of_k(stmt: Stmt, operands: Mapping[str, bool]) -> bool:
-    """Whether threads store a fragment whose rows are K of an operand, of 16 bits as all operands
-    whose own rows may be K; ``operands`` says of each buffer whether they are.
-    """
-    if not isinstance(stmt, StMatrix) or stmt.dst.buffer not in operands:
-        return False
-    return operands[stmt.dst.buffer] is not stmt.trans
+def _rows_of_k(body: Body) -> set[str]:
+    """Buffers whose rows are K of a product, as they are or in what threads make of them."""
+    operands = {
+        ref.buffer: transposed
+        for mma in walk(body) if isinstance(mma, MmaTile)
+        for ref, transposed in ((mma.a, mma.trans_a), (mma.b, mma.trans_b))
+        if isinstance(ref, SmemRef)
+    }  # fmt: skip
+    found = {name for name, transposed in operands.items() if transposed}
+    made_of = _made_of(body)
+    by_rows, by_columns = set[str](), set[str]()  # fragments whose rows, or columns, are K
+    for stmt in walk(body):
+        match stmt:
+            case MmaTile(a=Frag(name)):
+                by_columns |= made_of(name)
+            case StMatrix() | StShared() if stmt.dst.buffer in operands:
+                turned = isinstance(stmt, StMatrix) and stmt.trans
+                rows = operands[stmt.dst.buffer] is not turned
+                (by_rows if rows else by_columns).update(made_of(stmt.value.name))
+    for stmt in walk(body):
+        match stmt:
+            case LdMatrix() | LdShared() if stmt.out.name in by_rows:
+                found.add(stmt.src.buffer)
+            case MmaTile():
+                if stmt.out.name in by_columns:
+                    found.add(stmt.b.buffer)
+                if stmt.out.name in by_rows and isinstance(stmt.a, SmemRef):
+                    found.add(stmt.a.buffer)
+    return found
+
+
+def _made_of(body: Body) -> Callable[[str], set[str]]:
+    """What fragments a fragment is computed from, over any number of steps and trips."""
+    direct: dict[str, set[str]] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, For):
+            for carry, value in zip(stmt.carries, stmt.yields, strict=True):
+                found = {x.name for x in (carry.init, value) if isinstance(x, Frag)}
+                for var in (carry.var, carry.result):
+                    direct[var.name] = found
+        else:
+            direct |= dict.fromkeys(defined(stmt), used(stmt))
+
+    def closure(name: str) -> set[str]:
+        found, new = set[str](), {name}
+        while new:
+            found |= new
+            new = set().union(*(direct.get(n, ()) for n in new)) - found
+        return found
+
+    return closure

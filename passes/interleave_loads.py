@@ -1,35 +1,50 @@
 """Without warp specialization: let the compute warpgroups issue loads, some steps ahead.
 
-Requires: one ``load`` and one ``compute`` section; a circular buffer with ``prefetch`` > 0.
-Guarantees: one role, of the compute warpgroups. Its warp 0 fills the first ``prefetch`` steps
-before the loops, and in each k step, before consuming step m, fills step ``m + prefetch`` if there
-is one. The load section's loop body serves both places, with its loop index replaced: that the two
-sides have loop nests of their own is what makes this a substitution.
+Requires: one section with threads; sections that only copy, each a loop over the steps of a ring
+with ``prefetch`` > 0.
+Guarantees: one role, of the section with threads. Its warp 0 fills the first ``prefetch`` steps of
+each ring before the loops, and before consuming step m of a ring, fills its step ``m + prefetch``
+if there is one. A load section's loop body serves both places, with its loop index replaced: that
+the two sides have loop nests of their own is what makes this a substitution.
 
 A step is filled only after its stage was released ``stages`` steps before; warp 0 waits for that
 between its own k steps. Steps up to ``m + prefetch - 1`` are under way by then, so nobody it waits
-for waits for it.
+for waits for it; nor does another ring make one, because all warps consume in one order, and what
+precedes ``m`` in it has been filled.
 
 Right after ``warp_specialize``, which leaves such kernels alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr, Special, Var, minimum
 from lowering.kernel.kernel import Kernel, Ring
-from lowering.kernel.nodes import Body, Consume, Elect, For, If, Let, Role, Roles, Section, Stmt
-from lowering.kernel.visit import Names, map_bodies, rename
+from lowering.kernel.nodes import (
+    Body,
+    Consume,
+    Elect,
+    For,
+    If,
+    Let,
+    Produce,
+    Role,
+    Roles,
+    Section,
+    Stmt,
+)
+from lowering.kernel.visit import Names, map_bodies, rename, walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
+from passes.warp_specialize import only_copies
 
 __all__ = ["interleave_loads"]
 
 
 def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    """Two sections become one role.
+    """Sections become one role.
 
     before::
 
@@ -47,22 +62,28 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
             ...
           }
         }
+
+    Raises:
+        InternalError: sections or loads of another form.
     """
-    rings = [r for r in kernel.rings if r.prefetch]
-    if not rings:
+    if not any(ring.prefetch for ring in kernel.rings):
         return kernel
-    sections = {s.name: s for s in kernel.body if isinstance(s, Section)}
-    if sorted(sections) != ["compute", "load"] or len(rings) > 1:
-        raise InternalError("interleave_loads", f"sections are {sorted(sections)}")
-    *lets, loop = sections["load"].body
-    if not all(isinstance(s, Let) for s in lets) or not isinstance(loop, For):
-        raise InternalError("interleave_loads", "the load section is not one loop")
-    compute, ring = sections["compute"], rings[0]
+    sections = [s for s in kernel.body if isinstance(s, Section)]
+    working = [s for s in sections if not only_copies(s)]
+    if len(working) != 1 or len(sections) == 1:
+        raise InternalError("interleave_loads", f"sections are {sorted(s.name for s in sections)}")
     names = Names(kernel)
-    head = replace(loop, stop=minimum(ring.prefetch, loop.stop), body=_elected(loop.body))
-    body = _ahead(compute.body, loop, ring, names)
+    (compute,) = working
+    body, lets, heads = compute.body, list[Stmt](), list[Stmt]()
+    for section in sections:
+        if section is not compute:
+            load = _Load.of(kernel, section)
+            body = load.ahead(body, names)
+            lets += load.lets
+            heads.append(load.head)
     role = Role(
-        "compute", 0, 4 * compute.groups, (*lets, If(_warp_0(), (head,)), *body), compute.group
+        compute.name, 0, 4 * compute.groups,
+        (*lets, If(_warp_0(), tuple(heads)), *body), compute.group,
     )  # fmt: skip
     kept = [s for s in kernel.body if not isinstance(s, Section)]
     threads = compute.groups * ptx.WARPGROUP
@@ -73,18 +94,47 @@ def _warp_0() -> Expr:
     return Special("warp").eq(0)
 
 
-def _ahead(body: Body, load: For, ring: Ring, names: Names) -> Body:
-    """``body`` with the fill of step ``m + prefetch`` before each ``consume`` of step ``m``."""
-    out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, Consume) and stmt.ring == ring.name:
-            step = stmt.step + Const(ring.prefetch)
-            fill = _elected(_copy(load, step, names))
-            out.append(If(_warp_0().logical_and(step < load.stop), fill))
-            out.append(stmt)
-        else:
-            out.append(map_bodies(stmt, lambda inner: _ahead(inner, load, ring, names)))
-    return tuple(out)
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A section that fills a ring: a loop over its steps, behind bindings."""
+
+    lets: Body
+    loop: For
+    ring: Ring
+
+    @staticmethod
+    def of(kernel: Kernel, section: Section) -> _Load:
+        """Refuses other forms, and rings that nobody is to load ahead."""
+        *lets, loop = section.body or (None,)
+        if not isinstance(loop, For) or not all(isinstance(s, Let) for s in lets):
+            raise InternalError("interleave_loads", "the load section is not one loop")
+        steps = [s for s in walk(loop.body) if isinstance(s, Produce)]
+        if len(steps) != 1 or any(isinstance(s, For) for s in loop.body):
+            raise InternalError("interleave_loads", "a load loop's trips are not steps of one ring")
+        ring = kernel.ring(steps[0].ring)
+        if steps[0].step != loop.var or not ring.prefetch:
+            why = f"{ring.name} has prefetch {ring.prefetch}, its loop's trip is {steps[0].step}"
+            raise InternalError("interleave_loads", why)
+        return _Load(tuple(s for s in lets if s is not None), loop, ring)
+
+    @property
+    def head(self) -> For:
+        """The first steps."""
+        stop = minimum(self.ring.prefetch, self.loop.stop)
+        return replace(self.loop, stop=stop, body=_elected(self.loop.body))
+
+    def ahead(self, body: Body, names: Names) -> Body:
+        """``body`` with the fill of step ``m + prefetch`` before each ``consume`` of step ``m``."""
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, Consume) and stmt.ring == self.ring.name:
+                step = stmt.step + Const(self.ring.prefetch)
+                fill = _elected(_copy(self.loop, step, names))
+                out.append(If(_warp_0().logical_and(step < self.loop.stop), fill))
+                out.append(stmt)
+            else:
+                out.append(map_bodies(stmt, lambda inner: self.ahead(inner, names)))
+        return tuple(out)
 
 
 def _copy(load: For, step: Expr, names: Names) -> Body:

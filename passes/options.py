@@ -12,8 +12,8 @@ class LoweringOptions:
     """Options of the lowering.
 
     Args:
-        store_buffers: shared-memory buffers of the epilogue per warpgroup; a TMA store may be in
-            flight from each.
+        store_buffers: shared-memory buffers of the epilogue per warpgroup, at most one for each of
+            its chunks; a TMA store may be in flight from each.
         programmatic_dependent_launch: whether the kernel may start before the grid in front of it
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import (
     FALSE,
     TRUE,
@@ -93,11 +93,11 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
         }
 
     With more groups each hands its turn to the next one, the last to the first. A group that has
-    one turn only, or none, has no loop over turns; whether it enters is a branch.
+    one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
+    groups take a turn together, each team of neighbours meets the next one at a barrier of both.
 
     Raises:
-        UnsupportedError: several groups that take a turn together.
-        InternalError: a consuming role without a group index.
+        InternalError: a consuming role without a group index, or whose groups are no whole teams.
     """
     by_place: dict[Body, Ring] = {}
     for ring in kernel.rings:
@@ -133,21 +133,24 @@ def _place(body: Body, ring: Ring) -> Body:
 
 def _order(kernel: Kernel, ring: Ring) -> Kernel:
     names = Names(kernel)
-    order = NamedBarrierArray(names.new("order"), ring.teams, 2 * ptx.WARPGROUP)
+    name = names.new("order")
+    declared: list[NamedBarrierArray] = []
 
     def role(r: Role) -> Role:
         if not consumes(r.body, ring.name):
             return r
         if r.group is None:
             raise InternalError("order_pingpong", f"role {r.name} has no group index")
-        if (groups := r.warps // 4 // ring.teams) != 1:
-            raise UnsupportedError(
-                f"ping-pong of {ring.teams} teams of {groups} compute warpgroups",
-                "warpgroups that take turns one by one",
-            )
-        return replace(r, body=_Turns(ring, order, r.group, _of_groups(r)).role(r.body))
+        groups, rest = divmod(r.warps, 4 * ring.teams)
+        if rest:
+            why = f"role {r.name} of {r.warps // 4} groups is no {ring.teams} teams"
+            raise InternalError("order_pingpong", why)
+        order = NamedBarrierArray(name, ring.teams, 2 * groups * ptx.WARPGROUP)
+        declared.append(order)
+        return replace(r, body=_Turns(ring, order, r.group, groups, _of_groups(r)).role(r.body))
 
-    return map_roles(kernel.declare(order), role)
+    made = map_roles(kernel, role)
+    return made.declare(*declared)
 
 
 def _of_groups(role: Role) -> dict[Var, Expr]:
@@ -163,11 +166,20 @@ def _of_groups(role: Role) -> dict[Var, Expr]:
 
 @dataclass(frozen=True)
 class _Turns:
-    """The groups of a role, and the barriers that hand turns from each to the next."""
+    """The teams of a role, and the barriers that hand turns from each to the next.
+
+    Args:
+        ring: whose steps are taken in turns.
+        order: a barrier for each team.
+        wg: index of the group.
+        groups: how many groups a team has; they are neighbours.
+        lets: the bindings of the role that depend on the group.
+    """
 
     ring: Ring
     order: NamedBarrierArray
     wg: Var
+    groups: int
     lets: dict[Var, Expr]
 
     @property
@@ -175,9 +187,20 @@ class _Turns:
         return self.ring.teams - 1
 
     @property
-    def partner(self) -> Expr:
+    def team(self) -> Expr:
+        """Which team the group is in."""
+        return self.wg // self.groups
+
+    @property
+    def next(self) -> Expr:
         """Whose turn is next."""
-        return 1 - self.wg if self.last == 1 else select(self.wg.eq(self.last), 0, self.wg + 1)
+        team = self.team
+        return 1 - team if self.last == 1 else select(team.eq(self.last), 0, team + 1)
+
+    @property
+    def partner(self) -> Expr:
+        """A group of the next team: its first."""
+        return self.next * self.groups
 
     def of(self, e: Expr, group: Expr) -> Expr:
         """What an expression is for another group."""
@@ -185,8 +208,8 @@ class _Turns:
             e = substitute(e, self.lets)
         return substitute(e, {self.wg: group})
 
-    def bar(self, group: Expr) -> NamedBarrierRef:
-        return NamedBarrierRef(self.order.name, group)
+    def bar(self, team: Expr) -> NamedBarrierRef:
+        return NamedBarrierRef(self.order.name, team)
 
     def role(self, body: Body) -> Body:
         """The role with turns; in front of the first stands what says that it has come."""
@@ -222,7 +245,7 @@ class _Turns:
 
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
         """The list with a turn from ``start`` to ``stop``."""
-        enter, hand = BarSync(self.bar(self.wg)), BarArrive(self.bar(self.partner))
+        enter, hand = BarSync(self.bar(self.team)), BarArrive(self.bar(self.next))
         if any(isinstance(s, Break) for s in body):
             new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])
             return _drained(new, enter)
@@ -236,18 +259,19 @@ class _Turns:
         stops = [(loop.var, self.of(loop.stop, self.partner)) for loop in loops]
         if len(loops) == 1 and self.last == 1:
             ((var, stop),) = stops
-            return var + self.wg < stop
+            return var + self.team < stop
         same = self.of(entry, self.partner)
         following: Expr = FALSE
         for var, stop in stops:
             same = same.logical_and(var < stop)
             following = binary("or", following, var + 1 < stop)
-        is_last = self.wg.eq(self.last)
-        return binary("or", is_last.logical_and(following), (self.wg < self.last).logical_and(same))
+        is_last = self.team.eq(self.last)
+        comes = (self.team < self.last).logical_and(same)
+        return binary("or", is_last.logical_and(following), comes)
 
     def begins(self, stmt: Stmt) -> Expr:
-        """Whether this is the last group, which lets the first one begin, and that has a turn."""
-        begins = self.wg.eq(self.last)
+        """Whether this is the last team, which lets the first one begin, and that has a turn."""
+        begins = self.team.eq(self.last)
         while isinstance(stmt, For | If):
             if isinstance(stmt, If):
                 begins, inner = begins.logical_and(self.of(stmt.cond, ZERO)), stmt.then

@@ -31,6 +31,7 @@ from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
 from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
+from passes.reduce_across_warps import reduce_across_warps
 from passes.reshape_pointwise import reshape_pointwise
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
@@ -60,6 +61,7 @@ PASSES: tuple[Pass, ...] = (
     allocate_mbarriers,  # full and empty barriers for the steps of all rings, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
+    reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop

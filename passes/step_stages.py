@@ -1,23 +1,26 @@
 """Carry stage and parity through the loops instead of dividing the load step by the stages.
 
 Requires: mbarrier indices of the form ``m % stages`` and parities ``m // stages % 2`` with ``m``
-linear in the loop indices, inside roles.
+linear in the loop indices, inside roles. Of one stage these are 0 and ``m % 2``.
 Guarantees: within a role, no division by the number of stages is left inside a loop. Each loop that
 moves ``m`` carries (stage, parity); a step of one adds one with carry, and a loop whose
 iterations skip steps (ping-pong: the other group's) adds ``skip % stages`` and
-``skip // stages % 2`` with carry, both computed once before the loops.
+``skip // stages % 2`` with carry, both computed once before the loops. So does a loop that begins
+some steps behind where the one in front of it ended.
 
 After ``allocate_mbarriers``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import (
     ONE,
+    ZERO,
     Binary,
     Const,
     Expr,
@@ -30,9 +33,19 @@ from lowering.ground.expr import (
 )
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Carry, Elect, For, If, Let, MBarrierRef, Role, Stmt
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    Elect,
+    For,
+    If,
+    Let,
+    Role,
+    Stmt,
+)
 from lowering.kernel.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
 from passes.options import LoweringOptions
+from passes.ring_barriers import step_of
 
 __all__ = ["step_stages"]
 
@@ -66,9 +79,10 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     def role(r: Role) -> Role:
         for arrays in rings:
-            for stages in sorted({s for _, s in _steps(r.body, arrays)}):
+            # One stage last: its parity ``m % 2`` is the stage of two.
+            for stages in sorted({s for _, s in _steps(r.body, arrays)}, key=lambda s: (s == 1, s)):
                 stepper = _Stepper(names, r, stages, arrays)
-                body, _ = stepper.body(r.body, None)
+                body, _ = stepper.body(r.body, ())
                 r = replace(r, body=(*stepper.before, *body))
         return r
 
@@ -82,7 +96,8 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
     rings = [frozenset((array.name,)) for array in kernel.mbarriers]
     by_step: dict[object, str] = {}
     for stmt in walk(kernel.body):
-        for m, _, array in _indices((stmt,)):
+        if found := step_of(stmt):
+            m, _, array = found
             moving = tuple(term for term in poly(m).terms if term[0])
             first = by_step.setdefault(moving or array, array)
             joined = frozenset().union(*(r for r in rings if r & {first, array}))
@@ -90,31 +105,36 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
     return sorted(rings, key=min)
 
 
-def _indices(stmts: Body) -> Iterator[tuple[Expr, int, str]]:
-    """(m, stages, array) of every mbarrier index ``m % stages``, not looking into statements."""
-    for stmt in stmts:
-        bar = getattr(stmt, "bar", None)
-        if isinstance(bar, MBarrierRef):
-            match bar.index:
-                case Binary("%", m, Const(stages)):
-                    yield m, stages, bar.array
-
-
 def _steps(body: Body, arrays: frozenset[str]) -> list[tuple[Expr, int]]:
     """(m, stages) of every index ``m % stages`` into one of ``arrays``, in program order."""
-    found = _indices(tuple(walk(body)))
-    return [(m, stages) for m, stages, array in found if array in arrays]
+    found = (step_of(stmt) for stmt in walk(body))
+    return [(step[0], step[1]) for step in found if step and step[2] in arrays]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in the sequence of steps the program is: at step ``at``, whose stage and parity are
-    these expressions.
+    """Where in the sequence of steps the program is: at step ``at``, whose stage, one of
+    ``stages``, and parity are these expressions.
     """
 
     at: Poly
     stage: Expr
     parity: Expr
+    stages: int
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What a loop carries: of one stage the parity alone."""
+        return (self.stage, self.parity)[self.stages == 1 :]
+
+    @property
+    def changing(self) -> tuple[Var, ...]:
+        """The same, where it has names."""
+        return tuple(v for v in self.values if isinstance(v, Var))
+
+
+_Places = tuple[_Place, ...]
+"""Those that are known, the last one first."""
 
 
 @dataclass
@@ -138,60 +158,65 @@ class _Stepper:
             m, resolved = resolved, substitute(resolved, self.lets)
         return poly(resolved)
 
-    def body(self, body: Body, place: _Place | None) -> tuple[Body, _Place | None]:
-        """Rewrite ``body`` starting at ``place`` (None before the first loop that steps)."""
+    def body(self, body: Body, places: _Places) -> tuple[Body, _Places]:
+        """Rewrite ``body`` with places that are known in front of it; those known behind it."""
         out: list[Stmt] = []
         for stmt in body:
-            if isinstance(stmt, For) and any(
-                s == self.stages for _, s in _steps(stmt.body, self.arrays)
-            ):
-                new, place = self.loop(stmt, place)
+            if self.steps(stmt):
+                assert isinstance(stmt, For)
+                new, place = self.loop(stmt, places)
                 out += new
-            elif isinstance(stmt, If) and place is None:
-                then, _ = self.body(stmt.then, None)
-                out.append(replace(stmt, then=then, other=self.body(stmt.other, None)[0]))
-            elif isinstance(stmt, Elect) and place is None:
-                out.append(replace(stmt, body=self.body(stmt.body, None)[0]))
+                places = (place, *places)
+            elif isinstance(stmt, If | Elect) and any(map(self.moves, walk((stmt,)))):
+                out.append(map_bodies(stmt, partial(self.within, places=places)))
             else:
-                out.append(self.statement(stmt, place))
-        return tuple(out), place
+                out.append(self.statement(stmt, places))
+        return tuple(out), places
 
-    def loop(self, loop: For, place: _Place | None) -> tuple[Body, _Place]:
+    def within(self, body: Body, places: _Places) -> Body:
+        return self.body(body, places)[0]
+
+    def steps(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop that steps through the stages."""
+        return isinstance(stmt, For) and any(
+            s == self.stages for _, s in _steps(stmt.body, self.arrays)
+        )
+
+    def moves(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop that steps from trip to trip."""
+        return isinstance(stmt, For) and any(
+            stmt.var in free_vars(self.position(m).expr())
+            for m, s in _steps(stmt.body, self.arrays) if s == self.stages
+        )  # fmt: skip
+
+    def loop(self, loop: For, places: _Places) -> tuple[Body, _Place]:
         if loop.step != ONE:
             raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         here = self.entry(loop)
         first = _at(here, {loop.var: loop.start, **_scalars(loop, "init")})
-        if place is None:
-            place = self.begin(first)
-        elif place.at != first:
-            raise InternalError(
-                "step_stages", f"loop {loop.var.name} starts at {first.expr()}, not "
-                f"{place.at.expr()}"
-            )  # fmt: skip
-        stage, parity = (
-            Var(self.names.new(f"{what}_{loop.var.name}")) for what in ("stage", "parity")
-        )
-        inside = _Place(here, stage, parity)
-        body, last = self.body(loop.body, inside)
-        assert last is not None
+        lets, begin = self.advance(self.before_loop(loop, first, places), first)
+        inside = self.named(here, [f"{what}_{loop.var.name}" for what in ("stage", "parity")])
+        body, known = self.body(loop.body, (inside,))
         following = {v: y for v, _, y in _carried(loop)}
         moved = substitute(here.expr(), {loop.var: loop.var + loop.step} | following)
-        delta = self.position(moved) - last.at
-        if {v.name for v in free_vars(delta.expr())} & self.inside:
-            raise InternalError(
-                "step_stages",
-                f"loop {loop.var.name} moves by {delta.expr()} steps, not always the same number",
-            )
-        lets, step = self.advance(last, delta)
-        ends = Var(self.names.new(f"{stage.name}_end")), Var(self.names.new(f"{parity.name}_end"))
-        carries = (
-            *loop.carries,
-            Carry(stage, place.stage, ends[0]),
-            Carry(parity, place.parity, ends[1]),
-        )
-        new = replace(loop, body=(*body, *lets), carries=carries, yields=(*loop.yields, *step))
+        to = self.position(moved)
+        last = _near(known, to) or known[0]
+        delta = (to - last.at).expr()
+        if {v.name for v in free_vars(delta)} & self.inside:
+            why = f"loop {loop.var.name} moves by {delta} steps, not always the same number"
+            raise InternalError("step_stages", why)
+        more, step = self.advance(last, to)
         after = {loop.var: loop.stop, **_scalars(loop, "result")}
-        return (new,), _Place(self.position(substitute(here.expr(), after)), *ends)
+        end = self.named(
+            self.position(substitute(here.expr(), after)),
+            [f"{v}_end" for v in (inside.stage, inside.parity)],
+        )
+        carried = zip(inside.changing, begin.values, end.changing, strict=True)
+        carries = (*loop.carries, *(Carry(*c) for c in carried))
+        new = replace(
+            loop, body=(*body, *more), carries=carries, yields=(*loop.yields, *step.values)
+        )
+        return (*lets, new), end
 
     def entry(self, loop: For) -> Poly:
         """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
@@ -199,30 +224,49 @@ class _Stepper:
         starts = {s.var: s.start for s in walk(loop.body) if isinstance(s, For)}
         return _at(self.position(m), starts)
 
+    def before_loop(self, loop: For, first: Poly, places: _Places) -> _Place:
+        """A place that is known in front of a loop, some steps before or behind its first one."""
+        if not places:
+            return self.begin(first)
+        if near := _near(places, first):
+            return near
+        why = f"loop {loop.var.name} starts at {first.expr()}, not {places[0].at.expr()}"
+        raise InternalError("step_stages", why)
+
     def begin(self, first: Poly) -> _Place:
         at = first.constant()
         if at is not None:
             stages = self.stages
-            return _Place(first, Const(at % stages), Const(at // stages % 2))
-        stage, parity = self.split(first, "first")
-        return _Place(first, stage, parity)
+            return _Place(first, Const(at % stages), Const(at // stages % 2), stages)
+        return _Place(first, *self.split(first, "first"), self.stages)
 
-    def split(self, steps: Poly, base: str) -> tuple[Var, Var]:
+    def named(self, at: Poly, names: list[str]) -> _Place:
+        """A place whose stage and parity are new variables; the only stage needs none."""
+        stage, parity = names
+        first = Var(self.names.new(stage)) if self.stages > 1 else ZERO
+        return _Place(at, first, Var(self.names.new(parity)), self.stages)
+
+    def split(self, steps: Poly, base: str) -> tuple[Expr, Expr]:
         """Stage and parity of a run-time number of steps, computed before the loops."""
-        stage, parity = Var(self.names.new(f"{base}_stage")), Var(self.names.new(f"{base}_parity"))
-        self.before.append(Let(stage, steps.expr() % self.stages))
+        stage = Var(self.names.new(f"{base}_stage")) if self.stages > 1 else ZERO
+        parity = Var(self.names.new(f"{base}_parity"))
+        if isinstance(stage, Var):
+            self.before.append(Let(stage, steps.expr() % self.stages))
         self.before.append(Let(parity, steps.expr() // self.stages % 2))
         return stage, parity
 
-    def advance(self, place: _Place, delta: Poly) -> tuple[Body, tuple[Expr, Expr]]:
-        """Stage and parity ``delta`` steps further on."""
+    def advance(self, place: _Place, to: Poly) -> tuple[Body, _Place]:
+        """The place at another step, and what computes it."""
+        delta = to - place.at
         steps = delta.constant()
         if steps == 0:
-            return (), (place.stage, place.parity)
+            return (), replace(place, at=to)
         add_stage, add_parity = (
             self.split(delta, "skip") if steps is None
             else (Const(steps % self.stages), Const(steps // self.stages % 2))
         )  # fmt: skip
+        if self.stages == 1:
+            return (), replace(place, at=to, parity=place.parity ^ add_parity)
         following = Var(self.names.new("next"))
         wraps = Var(self.names.new("wraps"), ScalarType.PRED)
         lets = (
@@ -230,35 +274,45 @@ class _Stepper:
             Let(wraps, Const(self.stages) <= following),
         )
         stage = select(wraps, following - self.stages, following)
-        return lets, (stage, (place.parity ^ add_parity) ^ select(wraps, 1, 0))
+        parity = (place.parity ^ add_parity) ^ select(wraps, 1, 0)
+        return lets, _Place(to, stage, parity, self.stages)
 
-    def statement(self, stmt: Stmt, place: _Place | None) -> Stmt:
-        if place is None:
+    def statement(self, stmt: Stmt, places: _Places) -> Stmt:
+        if not places:
             return stmt
-        new = map_exprs(stmt, lambda e: self.replaced(e, place))
-        return map_bodies(new, lambda b: tuple(self.statement(s, place) for s in b))
+        new = map_exprs(stmt, lambda e: self.replaced(e, places))
+        return map_bodies(new, lambda b: tuple(self.statement(s, places) for s in b))
 
-    def replaced(self, e: Expr, place: _Place) -> Expr:
-        match e:
-            case Binary("%", Binary("//", m, Const(self.stages)), Const(2)):
-                offset = (self.position(m) - place.at).constant()
-                if offset is not None:
-                    return self.shifted(place, offset)[1]
-            case Binary("%", m, Const(self.stages)):
-                offset = (self.position(m) - place.at).constant()
-                if offset is not None:
-                    return self.shifted(place, offset)[0]
+    def replaced(self, e: Expr, places: _Places) -> Expr:
+        which, m = self.found(e)
+        at = None if m is None else self.position(m)
+        if at is not None and (place := _near(places, at)):
+            return self.shifted(place, at)[which]
         match e:
             case Binary(op, a, b):
-                return Binary(op, self.replaced(a, place), self.replaced(b, place))
+                return Binary(op, self.replaced(a, places), self.replaced(b, places))
             case Select(c, a, b):
-                return Select(*(self.replaced(x, place) for x in (c, a, b)))
+                return Select(*(self.replaced(x, places) for x in (c, a, b)))
         return e
 
-    def shifted(self, place: _Place, offset: int) -> tuple[Expr, Expr]:
-        """Stage and parity ``offset`` steps from ``place``, at most one round away."""
-        if abs(offset) >= self.stages:
-            raise InternalError("step_stages", f"a step {offset} away with {self.stages} stages")
+    def found(self, e: Expr) -> tuple[int, Expr | None]:
+        """The step of which an expression is the stage (0) or the parity (1), if it is one."""
+        match e:
+            case Binary("%", m, Const(2)) if self.stages == 1:
+                return 1, m
+            case Binary("%", Binary("//", m, Const(self.stages)), Const(2)):
+                return 1, m
+            case Binary("%", m, Const(self.stages)):
+                return 0, m
+        return 0, None
+
+    def shifted(self, place: _Place, at: Poly) -> tuple[Expr, Expr]:
+        """Stage and parity some steps from ``place``: whole rounds change the parity."""
+        offset = (at - place.at).constant()
+        assert offset is not None
+        rounds = abs(offset) // self.stages
+        place = replace(place, parity=place.parity ^ (rounds % 2))
+        offset -= rounds * self.stages if offset > 0 else -rounds * self.stages
         if offset == 0:
             return place.stage, place.parity
         if offset < 0:
@@ -269,6 +323,11 @@ class _Stepper:
             around = place.stage - (self.stages - offset)
         near = place.stage + offset if offset > 0 else place.stage - -offset
         return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
+
+
+def _near(places: _Places, at: Poly) -> _Place | None:
+    """The last place that is always the same number of steps away."""
+    return next((p for p in places if (at - p.at).constant() is not None), None)
 
 
 def _carried(loop: For) -> list[tuple[Var, Carry, Expr]]:

@@ -10,18 +10,18 @@ A box is of one matrix, so a tile of several (three dimensions and more) is load
 An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
 last box brings columns of the next tile, too, which nothing reads.
 
-Requires: ``load.tile`` into shared buffers without a swizzle. Operands that threads fill may have
-one.
-Guarantees: each buffer has the widest swizzle its rows allow (none only where wgmma does not read
-it), each tensor map a box that
-TMA accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
-``load.tile`` is one ``tma.load`` per box.
+Requires: what ``load.tile`` fills, without a swizzle. Operands that threads fill may have one.
+Guarantees: each of these buffers has the widest swizzle its rows allow (none only where wgmma does
+not read it), whoever fills it; each tensor map has a box that TMA accepts (at most 256 elements per
+dimension, inner bytes equal to the swizzle span), and each ``load.tile`` is one ``tma.load`` per
+box.
 
 Before ``circular_buffer``, which counts on loads being single copies only when it comes to bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from math import gcd
@@ -61,42 +61,45 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
             slices for the CTAs that share it, or a warpgroup's part of an MN-major operand begins
             inside a swizzle span.
     """
-    buffers: dict[str, SharedBuffer] = {}
+    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
+    loads = [s for s in walk(kernel.body) if isinstance(s, LoadTile)]
+    buffers = _swizzled(kernel, products, [load.dst.buffer for load in loads])
     maps: dict[str, TensorMap] = {}
     rows: dict[str, int] = {}
-    products = [s for s in walk(kernel.body) if isinstance(s, MmaTile | Wgmma)]
-    operands = {x.buffer for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
-    n_major = {s.b.buffer for s in products if s.trans_b}
+    for load in loads:
+        buffer, name = buffers[load.dst.buffer], load.src.map
+        rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
+        maps[name] = kernel.tensor_map(name).boxed(
+            _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
+        )
     by_columns = [
         ref
         for s in products
         for ref, columns in ((s.a, s.trans_a), (s.b, s.trans_b))
         if columns and isinstance(ref, SmemRef)
     ]
-    for load in walk(kernel.body):
-        if isinstance(load, LoadTile):
-            buffer = kernel.buffer(load.dst.buffer)
-            if buffer.name in n_major:
-                cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
-                buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
-            find = widest_swizzle if buffer.name in operands else store_swizzle
-            swizzle = find(buffer.name, buffer.dtype, buffer.cols)
-            buffer = replace(buffer, swizzle=swizzle)
-            buffers[buffer.name] = buffer
-            name = load.src.map
-            rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
-            maps[name] = kernel.tensor_map(name).boxed(
-                _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
-            )
-    for name in sorted(operands - buffers.keys()):  # what threads fill
-        buffer = kernel.buffer(name)
-        if buffer.swizzle is Swizzle.NONE:
-            swizzle = widest_swizzle(name, buffer.dtype, buffer.cols)
-            buffers[name] = replace(buffer, swizzle=swizzle)
     for ref in by_columns:
         _require_whole_spans(ref, buffers.get(ref.buffer, kernel.buffer(ref.buffer)))
     kernel = kernel.redeclare(*buffers.values(), *maps.values())
     return replace(kernel, body=rewrite(kernel.body, lambda s: _boxes(kernel, s)))
+
+
+def _swizzled(
+    kernel: Kernel, products: Iterable[MmaTile | Wgmma], loaded: Iterable[str]
+) -> dict[str, SharedBuffer]:
+    """What TMA loads, and operands that only threads fill, with their swizzles."""
+    operands = {x.buffer: None for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
+    n_major = {s.b.buffer for s in products if s.trans_b}
+    filled = (name for name in operands if kernel.buffer(name).swizzle is Swizzle.NONE)
+    found: dict[str, SharedBuffer] = {}
+    for name in dict.fromkeys((*loaded, *filled)):
+        buffer = kernel.buffer(name)
+        if name in n_major:
+            cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)
+            buffer = replace(buffer, shape=(*buffer.shape[:-1], cols))
+        find = widest_swizzle if name in operands else store_swizzle
+        found[name] = replace(buffer, swizzle=find(name, buffer.dtype, buffer.cols))
+    return found
 
 
 def widest_swizzle(name: str, dtype: DType, cols: int) -> Swizzle:

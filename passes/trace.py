@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, substitute
+from lowering.ground.expr import ZERO, Const, Expr, Special, Var, substitute
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.kernel import Kernel, TraceBuffer
 from lowering.kernel.nodes import (
@@ -49,6 +49,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.visit import Names, bodies, map_bodies, map_roles, walk
 from passes.options import LoweringOptions
+from passes.ring_barriers import step_of
 
 __all__ = ["trace"]
 
@@ -160,7 +161,7 @@ def _spans(body: Body, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]
     for i, stmt in enumerate(body):
         if not isinstance(stmt, For):
             continue
-        waits = [s.bar.index for s in stmt.body if isinstance(s, MBarrierWait)]
+        waits = [s for s in stmt.body if isinstance(s, MBarrierWait)]
         if waits and any(isinstance(s, Wgmma) for s in stmt.body):
             carried = isinstance(stmt.start, Var)
             of = _turn(body[:i], groups, tile) if carried else _tile(stmt, waits[0])
@@ -209,17 +210,16 @@ def _turn(before: Body, groups: Mapping[str, int], tile: Expr) -> Expr:
     return tile * groups[orders[0].array] + orders[0].index if orders else tile
 
 
-def _tile(loop: For, index: Expr) -> Expr:
+def _tile(loop: For, wait: MBarrierWait) -> Expr:
     """Which of its CTA's tiles a main loop is about: its first step by its trips."""
-    match index:
-        case Binary("%", m, Const()):
-            first = poly(substitute(m, {loop.var: loop.start}))
-            terms = [_divided(term, loop.stop) for term in first.terms]
-            if all(term is not None for term in terms):
-                return Poly.of(t for t in terms if t is not None).expr()
+    if step := step_of(wait):
+        first = poly(substitute(step[0], {loop.var: loop.start}))
+        terms = [_divided(term, loop.stop) for term in first.terms]
+        if all(term is not None for term in terms):
+            return Poly.of(t for t in terms if t is not None).expr()
     raise InternalError(
         "trace",
-        f"the loop over {loop.var.name} begins at {index}, which is no whole number of "
+        f"the loop over {loop.var.name} begins at {wait.bar.index}, which is no whole number of "
         f"{loop.stop} steps",
     )
 

@@ -1,45 +1,71 @@
 """Turn sections into roles of their own warps.
 
-Requires: up to four ``load`` sections at the top level, and others with names of their own, of
-which a matmul has one, ``compute``. A kernel whose consumers load for themselves
-(``interleave_loads``) stays as it is.
-Guarantees: one ``roles`` statement; the warpgroups of the other sections first, in their order,
-then one load warpgroup: a warp for each load section, of which a single elected thread issues
-copies.
+Requires: sections at the top level, at least one of which needs threads. A kernel whose consumers
+load for themselves (``interleave_loads``) stays as it is.
+Guarantees: one ``roles`` statement. A section that needs threads is a role of its own, of as many
+warpgroups as it has groups, in the order of the text: it computes, or fills its part of a ring
+through registers or with ``cp.async``. Sections that only issue copies come behind them, four to a
+warpgroup, a warp each, of which a single elected thread acts. Copies of a section with threads are
+issued by one thread of it, or of each group whose number they depend on.
 
-First of all passes, because every later one asks "which role am I in?".
+First of all passes, because every later one asks "which role am I in?"
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError
-from lowering.ground.expr import Special
+from lowering.ground.expr import Special, Var, free_vars
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Break, Elect, For, If, Let, NextTile, Role, Roles, Section
+from lowering.kernel.nodes import (
+    Body,
+    Break,
+    Elect,
+    For,
+    Frag,
+    If,
+    Let,
+    LoadTile,
+    NextTile,
+    Role,
+    Roles,
+    Section,
+    Stmt,
+    one_thread,
+)
+from lowering.kernel.traits import Threads
+from lowering.kernel.visit import defined, expressions, map_bodies, operands, walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
 
-__all__ = ["warp_specialize"]
+__all__ = ["only_copies", "warp_specialize"]
 
 WARPS = 4
 """Warps of a warpgroup."""
 
 
 def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    """Sections become roles; the CTA grows by one warpgroup for the load role.
+    """Sections become roles; the CTA grows by a warpgroup for those that only issue copies.
 
     before::
 
         section load groups 1 { for m in 0 .. n { load.tile A_s[0, 0, 0], A[0, m] } }
+        section fill groups 1 { for i in 0 .. n { load.tile B_s[0, 0, 0], B[0, i]  stmatrix ... } }
         section compute groups 2 as wg { ... }
 
     after::
 
         roles {
-          role compute warps 0 .. 8 as wg { ... }
-          role load warps 8 .. 12 {
+          role fill warps 0 .. 4 {
+            for i in 0 .. n {
+              if %warpgroup.warp == 0 { elect { load.tile B_s[0, 0, 0], B[0, i] } }
+              stmatrix ...
+            }
+          }
+          role compute warps 4 .. 12 as wg { ... }
+          role load warps 12 .. 16 {
             if %warpgroup.warp == 0 {
               for m in 0 .. n { elect { load.tile A_s[0, 0, 0], A[0, m] } }
             }
@@ -48,59 +74,126 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Raises:
         ScheduleError: more warpgroups than a CTA can have.
-        InternalError: sections that do not load are missing or share a name, or those that load are
-            none or more than a warpgroup has warps.
+        InternalError: no section needs threads, or two that do have one name.
     """
     if any(ring.prefetch for ring in kernel.rings):
         return kernel
-    parts, loads = _parts(kernel)
-    groups = sum(s.groups for s in parts)
-    threads = (groups + 1) * ptx.WARPGROUP
-    if threads > (limit := kernel.target.max_threads):
-        most = limit // ptx.WARPGROUP - 1
-        raise ScheduleError(
-            "threads",
-            f"parallelize(TIDy) over {groups} compute warpgroups",
-            f"with the load warpgroup the CTA has {threads} threads, limit {limit}",
-            (f"at most {most} compute warpgroups",),
-        )
-    roles: list[Role] = []
-    first = 0
-    for part in parts:
-        warps = WARPS * part.groups
-        roles.append(Role(part.name, first, warps, part.body, part.group, part.registers))
-        first += warps
-    by_warp = (
-        If(Special("warpgroup.warp").eq(warp), _elected(load.body))
-        for warp, load in enumerate(loads)
-    )
-    roles.append(Role("load", first, WARPS, tuple(by_warp), registers=loads[0].registers))
-    body = [s for s in kernel.body if not isinstance(s, Section)]
-    return replace(kernel, threads=threads, body=(*body, Roles(tuple(roles))))
-
-
-def _parts(kernel: Kernel) -> tuple[list[Section], list[Section]]:
-    """The sections of whole warpgroups, and those that load."""
     sections = [s for s in kernel.body if isinstance(s, Section)]
-    loads = [s for s in sections if s.name == "load"]
-    parts = [s for s in sections if s.name != "load"]
-    names = {s.name for s in parts}
-    if not names or len(names) < len(parts) or not 1 <= len(loads) <= WARPS:
+    loads = [s for s in sections if only_copies(s)]
+    working = [s for s in sections if s not in loads]
+    names = [s.name for s in working]
+    if not working or len(set(names)) < len(names):
         found = sorted(s.name for s in sections)
         raise InternalError("warp_specialize", f"sections are {found}")
-    return parts, loads
+    shared = [loads[i : i + WARPS] for i in range(0, len(loads), WARPS)]
+    threads = _threads(kernel, sum(s.groups for s in working), len(shared))
+    roles: list[Role] = []
+    first = 0
+    for s in working:
+        body = _Issuer.of(s, first).issued(s.body)
+        roles.append(Role(s.name, first, WARPS * s.groups, body, s.group, s.registers))
+        first = roles[-1].span.stop
+    for run in shared:
+        roles.append(_by_warp(run, first, {r.name for r in roles}))
+        first = roles[-1].span.stop
+    rest = [s for s in kernel.body if not isinstance(s, Section)]
+    return replace(kernel, threads=threads, body=(*rest, Roles(tuple(roles))))
+
+
+def _threads(kernel: Kernel, groups: int, loads: int) -> int:
+    """Threads of a CTA of so many warpgroups; refuses more than it can have."""
+    threads = (groups + loads) * ptx.WARPGROUP
+    if threads <= (limit := kernel.target.max_threads):
+        return threads
+    beside = {0: "", 1: "with the load warpgroup "}.get(loads, f"with {loads} load warpgroups ")
+    raise ScheduleError(
+        "threads",
+        f"parallelize(TIDy) over {groups} compute warpgroups",
+        f"{beside}the CTA has {threads} threads, limit {limit}",
+        (f"at most {limit // ptx.WARPGROUP - loads} compute warpgroups",),
+    )
+
+
+def only_copies(section: Section) -> bool:
+    """Whether one thread can do all of it: it knows no group, and no statement needs several."""
+    together = (Threads.WARP, Threads.WARPGROUP)
+    return section.groups == 1 and section.group is None and not any(
+        (s.TRAITS.threads in together and not isinstance(s, NextTile))
+        or any(isinstance(x, Frag) for x in operands(s))
+        for s in walk(section.body)
+    )  # fmt: skip
+
+
+def _by_warp(sections: list[Section], first: int, taken: set[str]) -> Role:
+    """A warpgroup whose warps have a section each; registers are those of the first with some."""
+    counts = [s.registers for s in sections if s.registers is not None]
+    name = sections[0].name
+    while name in taken:
+        name += "_"
+    body = tuple(
+        If(Special("warpgroup.warp").eq(warp), _elected(s.body)) for warp, s in enumerate(sections)
+    )
+    return Role(name, first, WARPS, body, registers=counts[0] if counts else None)
 
 
 def _elected(body: Body) -> Body:
-    """``body`` with each run of statements that act on memory put under one ``elect``."""
-    out: list[object] = []
+    """``body`` with each run of statements that act on memory put under one ``elect``; not what
+    binds a name for those behind it, or ends a loop.
+    """
+    out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For):
             out.append(replace(stmt, body=_elected(stmt.body)))
-        elif isinstance(stmt, (Let, NextTile, Break)):
+        elif isinstance(stmt, Break) or defined(stmt):
             out.append(stmt)
-        elif out and isinstance(out[-1], Elect):
-            out[-1] = Elect((*out[-1].body, stmt))
+        elif out and isinstance(last := out[-1], Elect):
+            out[-1] = Elect((*last.body, stmt))
         else:
             out.append(Elect((stmt,)))
-    return tuple(out)  # type: ignore[arg-type]
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Issuer:
+    """Who issues the copies of a section with threads: one of it, or of each of its groups.
+
+    Args:
+        first_warp: of the role.
+        groups: how many warpgroups run it.
+        of_group: variables whose values differ between these.
+    """
+
+    first_warp: int
+    groups: int
+    of_group: frozenset[Var]
+
+    @staticmethod
+    def of(section: Section, first_warp: int) -> _Issuer:
+        """With all bindings that follow from the group's number."""
+        found = {section.group} if section.group is not None else set()
+        for stmt in walk(section.body):
+            if isinstance(stmt, Let) and free_vars(stmt.value) & found:
+                found.add(stmt.var)
+        return _Issuer(first_warp, section.groups, frozenset(found))
+
+    def issued(self, body: Body) -> Body:
+        """``body`` with each run of copies under a branch and an ``elect``."""
+        out: list[Stmt] = []
+        for copies, stmts in groupby(body, lambda s: isinstance(s, LoadTile)):
+            run = tuple(stmts)
+            if not copies:
+                out += (map_bodies(s, self.issued) for s in run)
+                continue
+            for apart, loads in groupby(run, self.differs):
+                out.append(self.thread(apart, tuple(loads)))
+        return tuple(out)
+
+    def differs(self, stmt: Stmt) -> bool:
+        """Whether each group has a copy of its own."""
+        return any(free_vars(e) & self.of_group for e in expressions(stmt))
+
+    def thread(self, each: bool, copies: Body) -> Stmt:
+        """Copies by one thread, of each group or of the first one."""
+        if each or self.groups == 1:
+            return one_thread(*copies, of="warpgroup.warp")
+        return one_thread(*copies, index=self.first_warp)

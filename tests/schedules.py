@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from lowering.target.hopper import HOPPER
 from wsched.fusion import DataType
-from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import (
     BufferingLoopLevel,
     CircularBufferingStrategy,
@@ -25,6 +24,8 @@ from wsched.schedule.matmul.params import (
     TileRasterizationOrder,
     TilingStrategy,
 )
+from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
+from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = [
     "LAYOUTS", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong",
@@ -180,6 +181,7 @@ SCHEDULES: dict[str, MatmulParams] = {
     "coop_in_flight_0": cooperative(128, 128, in_flight=0),
     "coop_in_flight_2": cooperative(128, 128, in_flight=2),
     "coop_2_stages": cooperative(128, 256, stages=2),
+    "coop_1_stage": cooperative(128, 128, stages=1, in_flight=0),
     "coop_traversal": cooperative(128, 128, traversal=(8, 1)),
     "coop_traversal_odd": cooperative(128, 64, traversal=(3, 1), order=_COLUMNS),
     "coop_columns": cooperative(128, 128, order=_COLUMNS),
@@ -235,15 +237,20 @@ SCHEDULES: dict[str, MatmulParams] = {
 
 
 def for_result(
-    params: MatmulParams, result: str, operand: str = "bf16", inputs: tuple[str, ...] = ()
+    params: MatmulParams,
+    result: str,
+    operand: str = "bf16",
+    inputs: tuple[str, ...] = (),
+    reductions: Reductions = NO_REDUCTIONS,
 ) -> MatmulParams:
     """``params`` with as many stages, up to its own, as fit beside the epilogue of ``result``.
 
-    ``inputs`` are the types of the matrices that the load warpgroup loads for it.
+    ``inputs`` are the types of the matrices that the load warpgroup loads for it; ``reductions``
+    are the results that are such.
     """
     types = DataType[_TYPES[operand]], DataType[_TYPES[result]]
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
-    stage, epilogue = shared_bytes(params, *types, inputs=loaded)
+    stage, epilogue = shared_bytes(params, *types, inputs=loaded, reductions=reductions)
     options = params.circular_buffer_options
     fit = (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage
     stages = min(fit, options.smem_circular_buffer_stage)

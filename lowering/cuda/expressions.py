@@ -31,8 +31,10 @@ C_TYPES = {ScalarType.I32: "int", ScalarType.I64: "long long", ScalarType.PRED: 
 
 SPECIAL_REGISTERS = {
     "ctaid.x": ("ctaid", "blockIdx.x"),
+    "ctaid.y": ("ctaid_y", "blockIdx.y"),
     "ctaid.z": ("ctaid_z", "blockIdx.z"),
     "nctaid.x": ("nctaid", "gridDim.x"),
+    "nctaid.y": ("nctaid_y", "gridDim.y"),
     # The shuffle tells the compiler that all lanes hold the same warp index, so that what is
     # computed from it (branches, descriptors, addresses) can live in uniform registers.
     "warp": ("warp", "__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)"),

@@ -25,6 +25,9 @@ _STREAMS = 64
 _INVALID_CONTEXT = 201
 """CUDA_ERROR_INVALID_CONTEXT."""
 
+MOST_ROWS = 65535
+"""CTAs of a grid along y (CUDA C++ Programming Guide, technical specifications)."""
+
 
 def driver_api() -> Any:
     """``cuda.bindings.driver``, after a check that there is a driver to call.
@@ -120,12 +123,12 @@ class LoadedKernel:
                 device memory the tensor that holds the descriptors. Only addresses are kept:
                 whoever launches keeps the memory alive.
             params: the kernel's scalar parameters, by name.
-            grid: CTAs along x; with 0 nothing will be launched.
+            grid: CTAs along x; with 0, or 0 of the kernel's own along y, nothing will be launched.
 
         Raises:
             UnsupportedError: a tensor that TMA or the kernel cannot address (see ``layout_of``,
-                ``pointer_of``), tensors of several devices, or a device that is not
-                the kernel's target.
+                ``pointer_of``), tensors of several devices, a device that is not the kernel's
+                target, or more CTAs along y than a grid has.
             InternalError: a missing argument.
         """
         descriptors, device = self._descriptors.of(tensors)
@@ -141,6 +144,10 @@ class LoadedKernel:
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
+        if (rows := self.kernel.rows(params)) > MOST_ROWS:
+            what = f"{self.kernel.name} on {grid} x {rows} CTAs"
+            hint = "Take larger tiles, or run the loop on BIDx"
+            raise UnsupportedError(what, f"at most {MOST_ROWS} along y", hint)
         needs = Needs.of(self.kernel, {**params, "ctas": grid})
 
         def pack(*where: int) -> Arguments:
@@ -148,9 +155,9 @@ class LoadedKernel:
             return Arguments(self.kernel, descriptors, [*places, *more], scalars)
 
         if needs.total:
-            return PreparedLaunch(self, pack, device, grid, needs)
+            return PreparedLaunch(self, pack, device, (grid, rows), needs)
         packed = pack(0, 0)
-        return PreparedLaunch(self, lambda *_: packed, device, grid, None)
+        return PreparedLaunch(self, lambda *_: packed, device, (grid, rows), None)
 
     def resident_ctas(self, device: int) -> int:
         """CTAs that run at the same time on ``device``: one per SM, or whole clusters only.
@@ -210,7 +217,8 @@ class LoadedKernel:
             status = self._submit(*launch)
         if status:
             name = self._driver.CUresult(status).name
-            grid = launch[0].contents.gridDimX
+            c = launch[0].contents
+            grid = f"{c.gridDimX} x {c.gridDimY} x {c.gridDimZ}"
             raise InternalError("launch", f"{self.kernel.name} with grid {grid}: {name}")
 
     # --- once per device ----------------------------------------------------------------------
@@ -266,7 +274,7 @@ class PreparedLaunch:
         kernel: to launch.
         pack: makes the arguments, given the addresses of counters and workspaces (0 without).
         device: of the tensors.
-        grid: CTAs along x.
+        grid: CTAs along x and y.
         needs: memory beside the tensors, None where it needs none.
     """
 
@@ -278,7 +286,7 @@ class PreparedLaunch:
         kernel: LoadedKernel,
         pack: Callable[..., Arguments],
         device: int,
-        grid: int,
+        grid: tuple[int, int],
         needs: Needs | None,
     ) -> None:
         self._kernel, self._pack = kernel, pack
@@ -300,7 +308,7 @@ class PreparedLaunch:
         return self._launch(stream)
 
     def _launch(self, stream: int | None) -> None:
-        if not self._grid:
+        if 0 in self._grid:
             return
         if stream is None:
             stream = self._raw(self._device)
@@ -316,7 +324,7 @@ class PreparedLaunch:
         """The arguments for a stream and its memory, with what they point into."""
         kernel, (stream, memory) = self._kernel, key
         block = self._pack(*memory or (0, 0))
-        config = LaunchConfig(self._grid, 1, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
+        config = LaunchConfig(*self._grid, kernel.kernel.splits, kernel.kernel.threads, 1, 1,
                               kernel.kernel.shared_bytes, stream, None, 0)  # fmt: skip
         if kernel.kernel.dependent:
             config.add(LaunchAttribute.programmatic_stream_serialization())

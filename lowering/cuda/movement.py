@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from lowering.cuda.cluster import bulk_copy, map_line, pair_function
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import Const
+from lowering.ground.expr import Const, Expr
 from lowering.kernel.nodes import (
     BulkCommit,
+    BulkCopy,
     BulkWait,
     Frag,
     LdMatrix,
     LdShared,
     PrefetchTensorMap,
     SmemRef,
+    StAsync,
     StMatrix,
     Stmt,
     StShared,
@@ -137,8 +140,12 @@ def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
             e.out.call(f"ptx::{name}_x{count}", f"{line}{rows} + ({byte} ^ ({step}))", *registers)
 
 
-def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
-    """``st.shared.v2`` or ``ld.shared.v2``: the two neighbours that a thread holds of a row."""
+def _vectors(
+    e: Emitter, name: str, ref: SmemRef, value: Frag, cta: Expr | None = None, *last: str
+) -> None:
+    """``st.shared.v2``, ``st.async.v2`` or ``ld.shared.v2``: the two neighbours that a thread
+    holds of a row; ``last`` are the call's last operands.
+    """
     lane = e.special("lane")
     buffer = e.buffer(ref.buffer)
     span = buffer.box_cols * buffer.dtype.bytes
@@ -146,13 +153,17 @@ def _vectors(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
     if buffer.dtype is DType.S32:
         function = f"{name}_v2_s32"
         e.functions[function] = _WORDS[name]
+    if cta is not None:
+        function = pair_function(e, name, buffer.dtype)
     with e.out.block(""):
         line, byte = frame(e, ref, f"({lane} >> 2)", f"({lane} & 3) * 8")
+        if cta is not None:
+            line = map_line(e, line, cta)
         for rows, step, block in _steps(e, ref, value, value.type.layout.columns):
             at = f"{line}{rows} + ({byte} ^ ({step}))"
             r = _registers(e, value, block, 4)
-            e.out.call(function, at, r[0], r[1])
-            e.out.call(function, f"{at} + {8 * span}", r[2], r[3])
+            e.out.call(function, at, r[0], r[1], *last)
+            e.out.call(function, f"{at} + {8 * span}", r[2], r[3], *last)
 
 
 _WORDS = {
@@ -184,13 +195,20 @@ def _ldmatrix(e: Emitter, s: LdMatrix) -> None:
 
 def _st_shared(e: Emitter, s: StShared) -> None:
     _check(e, s.OP, s.dst, s.value, wide=True)
-    _vectors(e, "st_shared", s.dst, s.value)
+    _vectors(e, "st_shared", s.dst, s.value, s.cta)
+
+
+def _st_async(e: Emitter, s: StAsync) -> None:
+    _check(e, s.OP, s.dst, s.value, wide=True)
+    with e.out.block(""):
+        bar = map_line(e, e.mbarrier(s.bar), s.cta)
+        _vectors(e, "st_async", s.dst, s.value, s.cta, bar)
 
 
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
     e.declare(s.out)
-    _vectors(e, "ld_shared", s.src, s.out)
+    _vectors(e, "ld_shared", s.src, s.out, s.cta)
 
 
 def _registers(e: Emitter, value: Frag, block: int, count: int) -> list[str]:
@@ -202,5 +220,5 @@ def _registers(e: Emitter, value: Frag, block: int, count: int) -> list[str]:
 RULES: Mapping[type[Stmt], Rule] = {
     PrefetchTensorMap: _prefetch, TmaLoad: _tma_load, TmaStore: _tma_store,
     BulkCommit: _bulk_commit, BulkWait: _bulk_wait, StMatrix: _stmatrix, StShared: _st_shared,
-    LdMatrix: _ldmatrix, LdShared: _ld_shared,
+    LdMatrix: _ldmatrix, LdShared: _ld_shared, StAsync: _st_async, BulkCopy: bulk_copy,
 }  # fmt: skip

@@ -18,8 +18,8 @@ _RESERVED_WORDS = """
     long max min mutable namespace new not operator or private protected ptx public register
     return short signed sizeof static struct switch template this throw true try typedef typename
     u64 union unsigned using virtual void volatile while xor TensorMap blockDim blockIdx gridDim
-    threadIdx warpSize ctaid ctaid_z nctaid lane warp warpgroup_warp cluster_ctarank smid smem
-    shared_memory r evict_first evict_last
+    threadIdx warpSize ctaid ctaid_y ctaid_z nctaid nctaid_y lane warp warpgroup_warp
+    cluster_ctarank smid smem shared_memory r evict_first evict_last
 """
 # C++, the device header, and what the emitter itself calls things; ``r`` counts registers.
 _RESERVED = frozenset(_RESERVED_WORDS.split())

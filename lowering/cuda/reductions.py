@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.literals import literal
 from lowering.ground.expr import ZERO, Expr, Special
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
@@ -20,6 +21,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
+from lowering.kernel.reduction import NEUTRAL
 
 __all__ = ["RULES"]
 
@@ -59,10 +61,18 @@ def _reduce(e: Emitter, s: FragReduce) -> None:
         if out.cols == kind.cols:
             with e.groups(kind.groups):
                 for row, col in _group(kind):
-                    values = [e.element(s.value, b, row, col)[0] for b in chain]
+                    values = [_masked(e, s, b, row, col) for b in chain]
                     _onto(e, s, (block, row, col), _fold(s.op, values))
         else:
             _columns(e, s, block, chain)
+
+
+def _masked(e: Emitter, s: FragReduce | FragReduceToShared, b: int, row: int, col: int) -> str:
+    """An element, or what stands for it where it does not count."""
+    value = e.element(s.value, b, row, col)[0]
+    if s.below is None:
+        return value
+    return f"({e.element(s.below, b, row, col)[0]} ? {value} : {literal(NEUTRAL[s.op])})"
 
 
 def _group(kind: FragmentType) -> list[tuple[int, int]]:
@@ -88,7 +98,7 @@ def _columns(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> Non
         for b in chain:
             with e.groups(kind.groups):
                 for i, (row, col) in enumerate(_group(kind)):
-                    value, so_far = e.element(s.value, b, row, col)[0], f"{name}[{i}]"
+                    value, so_far = _masked(e, s, b, row, col), f"{name}[{i}]"
                     text = _fold(s.op, (so_far, value))
                     if b == chain[0]:
                         text = f"r == 0 ? {value} : {text}"
@@ -124,21 +134,30 @@ def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
     rows, cols = kind.group
     with e.out.block(""):
         at, _ = _place(e, s.dst, kind, Special("warpgroup.warp"))
-        lane = e.special("lane")
+        lane, fold = e.special("lane"), e.names.fresh("fold")
+        e.out.line(f"float {fold}[{kind.groups * cols}];")
         with e.groups(kind.groups):
-            names = [e.names.fresh("fold") for _ in range(cols)]
+            names = [f"{fold}[{_of_group(kind, col)}]" for col in range(cols)]
             for col, name in enumerate(names):
                 halves = [
-                    _fold(s.op, (e.element(s.value, b, row, col)[0] for b in range(kind.blocks)))
+                    _fold(s.op, (_masked(e, s, b, row, col) for b in range(kind.blocks)))
                     for row in range(rows)
                 ]
-                e.out.line(f"float {name} = {_fold(s.op, halves)};")
+                e.out.line(f"{name} = {_fold(s.op, halves)};")
                 _butterfly(e, s.op, name, 4, 8, 16)
+        # One branch for all stores: what is folded in front of it need not be live across many.
+        with e.out.block(f"if ({lane} {'== 0' if cols == 1 else '< 4'})"), e.groups(kind.groups):
             if cols == 1:
                 e.functions["st_shared_f32"] = _ST_SHARED
-                e.out.line(f"if ({lane} == 0) st_shared_f32({at}, {names[0]});")
+                e.out.line(f"st_shared_f32({at}, {names[0]});")
             else:
-                e.out.line(f"if ({lane} < 4) ptx::st_shared_v2({at} + r * 32, {', '.join(names)});")
+                e.out.line(f"ptx::st_shared_v2({at} + r * 32, {', '.join(names)});")
+
+
+def _of_group(kind: FragmentType, col: int) -> str:
+    """Which of a thread's columns one of group ``r`` is."""
+    cols = kind.group[1]
+    return str(col) if kind.groups == 1 else f"r * {cols} + {col}" if cols > 1 else "r"
 
 
 def _from_shared(e: Emitter, s: FragReduceFromShared) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.ground.expr import Expr, Special
-from lowering.kernel.kernel import TraceBuffer
+from lowering.ground.expr import ONE, ZERO, Expr, Special, children
+from lowering.kernel.kernel import Kernel, TraceBuffer
 from lowering.kernel.nodes import Stamp, Stmt
 
 __all__ = ["RULES", "frame", "parameters"]
@@ -22,19 +22,34 @@ def frame(e: Emitter) -> list[str]:
     lines = []
     for t in e.kernel.traces:
         words = 2 * (1 + t.slots)
-        cta: Expr = Special("ctaid.x")
-        if e.kernel.splits > 1:
-            cta = Special("ctaid.z") * Special("nctaid.x") + cta
-        warp = cta * (e.kernel.threads // 32) + Special("warp")
+        warp = _cta(e.kernel) * (e.kernel.threads // 32) + Special("warp")
         part = e.sum(e.names.of("trace", t.name), warp * words)
         lines.append(f"u64* const {e.names.of('part', t.name)} = {part};")
         lines.append(f"int {e.names.of('made', t.name)} = 0;")
     return lines
 
 
+def _cta(kernel: Kernel) -> Expr:
+    """The number of the CTA in the grid, x fastest."""
+    rows: Expr = ZERO
+    if kernel.splits > 1:
+        rows = Special("ctaid.z") * (ONE if kernel.grid_y == ONE else Special("nctaid.y"))
+    if kernel.grid_y != ONE:
+        rows = rows + Special("ctaid.y")
+    return rows * Special("nctaid.x") + Special("ctaid.x")
+
+
+def _registers(e: Expr) -> Iterator[str]:
+    """The special registers in an expression."""
+    if isinstance(e, Special):
+        yield e.name
+    for child in children(e):
+        yield from _registers(child)
+
+
 def _stamp(e: Emitter, s: Stamp) -> None:
     t = e.kernel.trace(s.buffer)
-    for register in ("ctaid.x", "warp", *(["ctaid.z", "nctaid.x"] if e.kernel.splits > 1 else [])):
+    for register in (*_registers(_cta(e.kernel)), "warp"):
         e.special(register)
     part, made = (e.names.of(what, t.name) for what in ("part", "made"))
     code = t.code(s.event, s.phase, s.clock)

@@ -131,8 +131,8 @@ class Var(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Special(Expr):
-    """A special register: ``%ctaid.x``, ``%ctaid.z``, ``%nctaid.x``, ``%warp`` (warp of the CTA),
-    ``%lane``, ``%warpgroup.warp`` (warp 0..3 of its warpgroup), ``%cluster.ctarank``.
+    """A special register: ``%ctaid.x``, ``.y``, ``.z``, ``%nctaid.x``, ``.y``, ``%warp`` (warp of
+    the CTA), ``%lane``, ``%warpgroup.warp`` (warp 0..3 of its warpgroup), ``%cluster.ctarank``.
     """
 
     name: str
@@ -166,7 +166,8 @@ ZERO, ONE = Const(0), Const(1)
 FALSE, TRUE = Const(0, ScalarType.PRED), Const(1, ScalarType.PRED)
 
 SPECIALS = (
-    "ctaid.x", "ctaid.z", "nctaid.x", "warp", "lane", "warpgroup.warp", "cluster.ctarank", "smid",
+    "ctaid.x", "ctaid.y", "ctaid.z", "nctaid.x", "nctaid.y", "warp", "lane", "warpgroup.warp",
+    "cluster.ctarank", "smid",
 )  # fmt: skip
 
 # op -> (meaning on Python integers, binding strength of the infix form; 0 prints as a call)

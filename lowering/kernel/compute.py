@@ -140,13 +140,15 @@ class LdMatrix(Stmt):
 class LdShared(Stmt):
     """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy.
 
-    The inverse of ``st.shared``.
+    The inverse of ``st.shared``; with ``cta`` from that CTA of the cluster, which may not leave
+    before it has heard that the elements have been read.
     """
 
     OP: ClassVar[str] = "ld.shared"
     TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, reads=Memory.SHARED)
     out: Frag
     src: SmemRef
+    cta: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import Expr, Var
+from lowering.ground.expr import ONE, Expr, Var, evaluate
 from lowering.kernel.nodes import Body
 from lowering.kernel.storage import (
     KINDS,
@@ -35,7 +36,8 @@ class Kernel:
     """A kernel at any point of the lowering.
 
     ``grid`` is the number of CTAs along x, over the scalar parameters and ``sms`` (the device's
-    multiprocessors), ``splits`` that along z. ``cluster`` is CTAs per cluster along x. A
+    multiprocessors), ``grid_y`` that along y, over the scalar parameters alone, and ``splits`` that
+    along z. ``cluster`` is CTAs per cluster along x. A
     ``dependent`` kernel is launched with programmatic stream serialization: it may start before the
     grid in front of it has ended, and touches no global memory before ``griddepcontrol.wait``.
     ``target`` is the GPU that it is made for.
@@ -54,6 +56,24 @@ class Kernel:
     dependent: bool = False
     splits: int = 1
     target: Target = DEFAULT
+    grid_y: Expr = ONE
+
+    def rows(self, params: Mapping[str, int]) -> int:
+        """CTAs along y.
+
+        Args:
+            params: a value for each scalar parameter.
+        """
+        return evaluate(self.grid_y, params)
+
+    def ctas(self, grid: int, params: Mapping[str, int]) -> int:
+        """CTAs of a whole launch.
+
+        Args:
+            grid: CTAs along x.
+            params: a value for each scalar parameter.
+        """
+        return grid * self.rows(params) * self.splits
 
     def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
         """The declarations of one kind."""

@@ -169,10 +169,7 @@ class StMatrix(Stmt):
     """
 
     OP: ClassVar[str] = "stmatrix"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        writes=Memory.SHARED,
-    )
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.SHARED)
     dst: SmemRef
     value: Frag
     trans: bool = False
@@ -180,12 +177,14 @@ class StMatrix(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class StShared(Stmt):
-    """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy."""
+    """``st.shared.v2``: a 32-bit fragment to shared memory, two elements a store, generic proxy.
+
+    With ``cta`` into that CTA of the cluster (``mapa``, ``st.shared::cluster``), where it is
+    visible behind a ``release.cluster`` of each storing thread and an ``acquire.cluster``.
+    """
 
     OP: ClassVar[str] = "st.shared"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        writes=Memory.SHARED,
-    )
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARPGROUP, writes=Memory.SHARED)
     dst: SmemRef
     value: Frag
+    cta: Expr | None = None

@@ -11,6 +11,7 @@ Nodes that only exist before a certain pass say so ("tile level").
 from __future__ import annotations
 
 from lowering.kernel.atomic import Atom, CounterWait
+from lowering.kernel.cluster import BulkCopy, StAsync
 from lowering.kernel.compute import (
     FragCast,
     FragColumns,
@@ -73,6 +74,7 @@ from lowering.kernel.reduction import (
     FragRedGlobal,
     FragReduce,
     FragReduceFromShared,
+    FragReduceRows,
     FragReduceToShared,
 )
 from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
@@ -111,6 +113,7 @@ __all__ = [
     "Body",
     "Break",
     "BulkCommit",
+    "BulkCopy",
     "BulkWait",
     "Carry",
     "ClusterSync",
@@ -140,6 +143,7 @@ __all__ = [
     "FragRedGlobal",
     "FragReduce",
     "FragReduceFromShared",
+    "FragReduceRows",
     "FragReduceToShared",
     "FragRows",
     "FragShuffle",
@@ -176,6 +180,7 @@ __all__ = [
     "Section",
     "SetMaxNReg",
     "SmemRef",
+    "StAsync",
     "StMatrix",
     "StShared",
     "StWord",

@@ -91,6 +91,10 @@ class _Parser(Declarations):
         self.at = mark
         self.scope = {p.name: p for p in (*params, Var("sms"))}
         grid = self.expr()
+        grid_y: Expr = ONE
+        if self.accept(","):
+            del self.scope["sms"]
+            grid_y = self.expr()
         return Kernel(
             name,
             threads,
@@ -102,6 +106,7 @@ class _Parser(Declarations):
             dependent,
             splits,
             target,
+            grid_y,
         )
 
     def target(self) -> Target:

@@ -7,6 +7,7 @@ machine computes, so that fp32 sums are the same bits there, on the GPU, and in 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from lowering.ground.expr import Expr
@@ -14,12 +15,15 @@ from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
-    "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal", "FragReduce",
-    "FragReduceFromShared", "FragReduceToShared",
+    "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal", "FragReduce",
+    "FragReduceFromShared", "FragReduceRows", "FragReduceToShared",
 ]  # fmt: skip
 
 REDUCTIONS = ("sum", "max", "min")
 """Of fp32. ``max`` and ``min`` are NaN if any element is; +0 counts as greater than -0."""
+
+NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
+"""What each gives of no elements."""
 
 RED_OPS = ("add", "max", "min")
 """PTX's operations of ``red``, here all of fp32."""
@@ -41,6 +45,9 @@ class FragReduce(Stmt):
     row, each with that of the lane ``l ^ 1`` and then of ``l ^ 2`` (``shfl.sync.bfly``), which
     gives all four the same bits. ``acc`` comes in front of that total.
 
+    Where ``below``, a row or a column of pred, is false, elements count as ``NEUTRAL``: those of a
+    tile behind the end of its tensor.
+
     ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in the accumulator's layout. All rows
     together are further warps' as well: see ``frag.reduce_to_shared``.
     """
@@ -51,12 +58,33 @@ class FragReduce(Stmt):
     op: str
     acc: Frag
     value: Frag
+    below: Frag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FragReduceRows(Stmt):
+    """``out = op(acc, value)`` over all rows of a warpgroup's tile: ``acc`` has one row, and as
+    many columns as ``value``; ``below`` as for ``frag.reduce``. Consumes ``acc``. Tile level.
+
+    ``reduce_across_warps`` makes ``frag.reduce_to_shared`` and ``frag.reduce_from_shared`` of it.
+    """
+
+    OP: ClassVar[str] = "frag.reduce_rows"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARPGROUP, consumes=("acc",), until="reduce_across_warps"
+    )
+    out: Frag
+    op: str
+    acc: Frag
+    value: Frag
+    below: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FragReduceToShared(Stmt):
     """Each warp's rows of ``value`` as one row to shared memory: warp ``w`` of the warpgroup to
     row ``dst.row + w``, from column ``dst.col`` on, which is even unless there is only one.
+    ``below`` as for ``frag.reduce``.
 
     Order: a thread's elements of a column from block to block, then the two halves of a block;
     then eight lanes of a column, each with that of the lane ``l ^ 4``, of ``l ^ 8``, of ``l ^ 16``.
@@ -71,6 +99,7 @@ class FragReduceToShared(Stmt):
     op: str
     dst: SmemRef
     value: Frag
+    below: Frag | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +125,7 @@ class FragReduceFromShared(Stmt):
 @dataclass(frozen=True, slots=True)
 class FragBelow(Stmt):
     """Which rows of a tile (``out`` of one column) or which columns (of one row) are below
-    ``limit``, counted from its first: what ``frag.pointwise where`` keeps of a tile at an edge.
+    ``limit``, counted from its first: what a reduction takes of a tile at an edge.
     """
 
     OP: ClassVar[str] = "frag.below"

@@ -45,7 +45,8 @@ def print_kernel(kernel: Kernel) -> str:
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " dependent" if kernel.dependent else ""
     head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
-    lines = [f"{head} grid {kernel.grid} {{", *(_INDENT + line for line in _declarations(kernel))]
+    head += f" grid {kernel.grid}" + ("" if kernel.grid_y == ONE else f", {kernel.grid_y}")
+    lines = [head + " {", *(_INDENT + line for line in _declarations(kernel))]
     lines += [_INDENT + line for stmt in kernel.body for line in _stmt(stmt)]
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from lowering.ground.expr import Expr, ScalarType, Var, children, type_of
+from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Elect, For, Let
 from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
@@ -38,6 +38,7 @@ from lowering.kernel.stage import Stage
 from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
+from lowering.kernel.verify_cluster import cluster_rules
 from lowering.kernel.verify_cp_async import cp_async_rules
 from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
@@ -82,6 +83,7 @@ class _Verifier:
     def problems(self) -> Iterator[str]:
         scope: dict[str, object] = {p.name: p.type for p in self.kernel.params}
         self.names |= set(scope)
+        yield from self.grid(scope)
         yield from declared(self.kernel)
         yield from declared_shapes(self.kernel)
         yield from declared_maps(self.kernel)
@@ -89,6 +91,13 @@ class _Verifier:
             yield from self.stage.undeclared(self.kernel)
         yield from role_rules(self.kernel)
         yield from self.body(self.kernel.body, scope, one_thread=False)
+
+    def grid(self, scope: dict[str, object]) -> Iterator[str]:
+        """What a launch counts the CTAs by it is told, or knows of the device."""
+        both = (("x", self.kernel.grid, {"sms"}), ("y", self.kernel.grid_y, set[str]()))
+        for axis, count, more in both:
+            for name in sorted({v.name for v in free_vars(count)} - set(scope) - more):
+                yield f"the grid along {axis} is over {name}, which is no parameter"
 
     def body(self, body: Body, scope: dict[str, object], one_thread: bool) -> Iterator[str]:
         scope = dict(scope)
@@ -115,6 +124,7 @@ class _Verifier:
         yield from reference_rules(self.kernel, stmt)
         yield from map_rules(self.kernel, stmt)
         yield from memory_rules(self.kernel, stmt)
+        yield from cluster_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
         yield from reduction_rules(self.kernel, stmt)
         yield from fragment_rules(stmt)

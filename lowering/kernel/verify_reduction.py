@@ -14,6 +14,7 @@ from lowering.kernel.nodes import (
     FragRedGlobal,
     FragReduce,
     FragReduceFromShared,
+    FragReduceRows,
     FragReduceToShared,
     SmemRef,
     Stmt,
@@ -26,13 +27,25 @@ __all__ = ["reduction_rules"]
 def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
     match stmt:
-        case FragReduce(out, op, acc, value):
+        case FragReduce(out, op, acc, value, below):
             yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _mask(value, below)
             yield from _values(out, acc, value)
             yield from _takes_over(out, acc)
             yield from _folds(value.type, acc.type)
-        case FragReduceToShared(op, dst, value):
+        case FragReduceRows(out, op, acc, value, below):
             yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _mask(value, below)
+            yield from _values(out, acc, value)
+            yield from _takes_over(out, acc)
+            if (acc.type.rows, acc.type.cols) != (1, value.type.cols):
+                found = f"{acc.type.rows}x{acc.type.cols}"
+                yield f"a row of {value.type.cols} takes all rows of {value.name}, not {found}"
+            if value.type.rows == 1:
+                yield f"{value.name} has one row, {stmt.OP} takes whole groups of {BLOCK_ROWS}"
+        case FragReduceToShared(op, dst, value, below):
+            yield from _op(stmt.OP, op, REDUCTIONS)
+            yield from _mask(value, below)
             yield from _values(value)
             if value.type.rows == 1:
                 yield f"{value.name} has one row, {stmt.OP} takes whole groups of {BLOCK_ROWS}"
@@ -61,6 +74,17 @@ def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
 def _op(what: str, op: str, legal: tuple[str, ...]) -> Iterator[str]:
     if op not in legal:
         yield f"no {what} named {op}, but {', '.join(legal)}"
+
+
+def _mask(value: Frag, below: Frag | None) -> Iterator[str]:
+    if below is None:
+        return
+    kind, of = below.type, value.type
+    if kind.dtype is not DType.PRED or (kind.rows, kind.cols) not in ((of.rows, 1), (1, of.cols)):
+        yield (
+            f"{below.name} is {kind}; of {value.name} a column of {of.rows} or a row of {of.cols} "
+            "of pred says what counts"
+        )
 
 
 def _values(*values: Frag) -> Iterator[str]:

@@ -110,7 +110,7 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _atom(stmt)
         case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
             yield f"no cache policy named {cache}"
-    for value in (getattr(stmt, f.name) for f in fields(stmt)):
+    for value in (getattr(stmt, f.name) for f in fields(stmt) if f.name != "below"):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
 

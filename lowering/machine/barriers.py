@@ -20,7 +20,8 @@ class MBarrier(Resource):
 
     ``missing`` is the tx-count; it may be negative while arrivals are pending, because bytes may
     land before they are announced. ``phase`` counts completed phases. ``handed`` are words of
-    shared memory that ``cp.async`` has written in each, which waiting makes a warp know of.
+    shared memory that ``cp.async`` has written in each, which waiting makes a warp know of, and
+    ``released`` the stores that were released in each at cluster scope.
     """
 
     name: str
@@ -33,6 +34,7 @@ class MBarrier(Resource):
     fenced: bool = False
     remote: bool = False
     handed: dict[int, list[Array]] = field(default_factory=dict)
+    released: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
 
     def init(self, arrivals: int, warp: Runnable) -> None:
         """``mbarrier.init``; the async proxy and peer CTAs see it after a fence by ``warp``."""
@@ -44,7 +46,12 @@ class MBarrier(Resource):
         self.arrivals = self.pending = arrivals
         self.missing = self.phase = 0
         self.remote = False
-        self.handed = {}
+        self.handed, self.released = {}, {}
+
+    def release(self, stores: set[tuple[str, int]]) -> None:
+        """Stores that whoever arrives next releases; old phases' go, as those of ``hand`` do."""
+        self.released = {p: s for p, s in self.released.items() if p >= self.phase - 1}
+        self.released.setdefault(self.phase, set()).update(stores)
 
     def hand(self, words: list[Array]) -> None:
         """Words of whoever arrives next; those of phases that nobody waits for any more go."""

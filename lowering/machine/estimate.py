@@ -62,6 +62,7 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
             return prod(kernel.tensor_map(ref.map).box)
         case (
             nodes.StMatrix(value=f) | nodes.StShared(value=f) | nodes.FragCast(value=f)
+            | nodes.StAsync(value=f)
             | nodes.FragStoreGlobal(value=f) | nodes.FragRedGlobal(value=f)
             | nodes.FragShuffle(value=f) | nodes.FragRandom(out=f)
             | nodes.FragReduce(value=f) | nodes.FragReduceToShared(value=f)
@@ -91,7 +92,7 @@ def estimate_seconds(
     at run time, CTA 0 is taken to get all of them, since what it reads from its queue is always 0.
     """
     dealt = any(isinstance(s, nodes.Break) for s in walk(kernel.body))
-    alike = 4 * (kernel.cluster if dealt else grid * kernel.splits)
+    alike = 4 * (kernel.cluster if dealt else kernel.ctas(grid, params))
     meter = _Meter(limit / alike)
     leaves = {
         cls: meter.handler for cls in vars(nodes).values()

@@ -35,6 +35,9 @@ class SharedMemory:
         size: bytes of the kernel's storage.
         barriers: byte offsets of mbarriers, which nothing else may overwrite.
 
+    ``stores`` has for each word the number of the store by which a CTA of the cluster hands it to
+    another one, or 0; None as long as there is none.
+
     ``version`` counts changes of the async view; ``operands`` keeps what wgmma read at a version,
     because eight warps read the same rows of B.
     """
@@ -49,6 +52,7 @@ class SharedMemory:
         self._mbarriers = {(SHARED_BASE + offset) // 8 for offset in barriers}
         self._written = np.zeros(words // 2, bool)
         self._stored: set[int] = set()
+        self.stores: Array | None = None
         self.version = 0
         self.operands: dict[object, tuple[int, Array]] = {}
 
@@ -64,6 +68,7 @@ class SharedMemory:
         self._check(chunks)
         self.generic.reshape(-1, 2)[chunks] = data
         self.asynchronous.reshape(-1, 2)[chunks] = data
+        self.mark((chunks[..., None] * 2 + np.arange(2)).ravel(), 0)
         self.version += 1
 
     def read_words(self, words: Array) -> Array:
@@ -77,6 +82,18 @@ class SharedMemory:
         """Generic proxy: 8-byte words (address / 8)."""
         self._check(words >> 1)
         self.generic[words] = data
+        self.mark(words, 0)
+
+    def mark(self, words: Array, store: int) -> None:
+        """Say which store wrote these words; 0 for one of the CTA's own, for itself."""
+        if self.stores is None and store:
+            self.stores = np.zeros(self.generic.size, np.int64)
+        if self.stores is not None:
+            self.stores[words] = store
+
+    def stored(self, words: Array) -> list[int]:
+        """Numbers of the stores by which CTAs handed over some of these words."""
+        return [] if self.stores is None else [int(n) for n in np.unique(self.stores[words]) if n]
 
     def read_word(self, address: int) -> int | None:
         """Generic proxy: 4 bytes as a signed integer; None where nobody has written them."""

@@ -100,6 +100,13 @@ class Program:
         """An expression as a function of the warp's scalars."""
         return compile_scalar(e)
 
+    def rank(self, cta: Expr | None) -> Callable[[Warp], Cta] | None:
+        """A function that gives the CTA of the cluster of that rank; None of None."""
+        if cta is None:
+            return None
+        found = compile_scalar(cta)
+        return lambda warp: warp.cta.peer(found(warp.env))
+
     def place(self, ref: SmemRef) -> Place:
         """An operand in shared memory."""
         coords = [compile_scalar(e) for e in ref.coords]

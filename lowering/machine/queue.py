@@ -6,6 +6,7 @@ import numpy as np
 
 from lowering.kernel.nodes import LdWord, StWord, TmaLoad
 from lowering.kernel.visit import walk
+from lowering.machine.cluster import heard
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scalars import bind
@@ -42,6 +43,7 @@ def ld_word(stmt: LdWord, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         address = _address(place, warp)
+        heard(warp, warp.cta, np.array([address // 8]), name)
         found = warp.cta.memory.read_word(address)
         stage, *coords = place.element(warp.env)
         if found is None:

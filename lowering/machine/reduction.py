@@ -18,7 +18,7 @@ from lowering.kernel.nodes import (
     FragReduceToShared,
     SmemRef,
 )
-from lowering.kernel.reduction import WARP_ROWS
+from lowering.kernel.reduction import NEUTRAL, WARP_ROWS
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, greater, less
 from lowering.machine.handed import Handed
@@ -60,6 +60,14 @@ def _blocks(op: Op, data: Array, down: bool, right: bool) -> Array:
     return _chain(op, data, 1) if down else _chain(op, data, 2) if right else data
 
 
+def _masked(warp: Warp, stmt: FragReduce | FragReduceToShared) -> Array:
+    """What is reduced: where ``below`` is false, what stands for nothing."""
+    data = warp.read(stmt.value)
+    if stmt.below is None:
+        return data
+    return np.where(warp.read(stmt.below), data, np.float32(NEUTRAL[stmt.op]))
+
+
 def frag_reduce(stmt: FragReduce, program: Program) -> Run:
     """``frag.reduce``."""
     op, kind, to = _OPS[stmt.op], stmt.value.type, stmt.acc.type
@@ -67,7 +75,7 @@ def frag_reduce(stmt: FragReduce, program: Program) -> Run:
 
     def run(warp: Warp) -> None:
         warp.whole(stmt.OP)
-        data = _blocks(op, warp.read(stmt.value), down, right)
+        data = _blocks(op, _masked(warp, stmt), down, right)
         if to.cols == 1 < kind.cols:
             data = _butterfly(op, _chain(op, data, 4), 1, 2)
         before = warp.read(stmt.acc)
@@ -87,7 +95,7 @@ def frag_reduce_to_shared(stmt: FragReduceToShared, program: Program) -> Run:
         warp.whole(stmt.OP)
         own = warp.index % WARP_ROWS
         lines, region, addresses = where(warp, own)
-        data = _chain(op, _blocks(op, warp.read(stmt.value), True, False), 3)
+        data = _chain(op, _blocks(op, _masked(warp, stmt), True, False), 3)
         data = _butterfly(op, data, 4, 8, 16)
         row = np.empty((1, kind.cols), np.float32)
         _, cols = element_index(FragmentType(kind.dtype, 1, kind.cols), own)

@@ -28,6 +28,7 @@ from lowering.machine import (
     queue,
     random,
     reduction,
+    remote,
     scalar_memory,
     shuffle,
     stamp,
@@ -79,6 +80,8 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.StShared: transfer.stshared,
     nodes.LdMatrix: transfer.ldmatrix,
     nodes.LdShared: transfer.ldshared,
+    nodes.StAsync: remote.st_async,
+    nodes.BulkCopy: remote.bulk_copy,
     nodes.StWord: queue.st_word,
     nodes.LdWord: queue.ld_word,
     nodes.CpAsync: cp_async.cp_async,
@@ -158,8 +161,8 @@ def run_kernel(
             their raw bits as unsigned integers. For each trace buffer int64 zeros of its shape;
             for counters, if given, int32 zeros.
         params: a value for each scalar parameter.
-        grid: number of CTAs along x; there are ``kernel.splits`` along z. CTAs of different
-            clusters run one after the other, but all at once where they share counters.
+        grid: number of CTAs along x; the kernel says how many there are along y and z. CTAs of
+            different clusters run one after the other, but all at once where they share counters.
         seed: of the adversary's choices.
         adversary: when asynchronous operations take effect, see ``Scheduler``.
         trace: whether to note every event.
@@ -177,13 +180,13 @@ def run_kernel(
     refuse_long_run(kernel, params, grid, limit_seconds)
     arguments = _arguments(kernel, tensors, params)
     plain = _globals(kernel, tensors, params)
+    ctas = kernel.ctas(grid, params)
     for t in kernel.traces:
-        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], grid * kernel.splits)
+        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], ctas)
     counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
     counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
-    ctas, together = grid * kernel.splits, _together(kernel, grid, resident)
-    for start in range(0, ctas, together):
+    for start in range(0, ctas, together := _together(kernel, ctas, resident)):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
             Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
@@ -199,11 +202,11 @@ def run_kernel(
     return RunResult(counts, tuple(rows or ()))
 
 
-def _together(kernel: Kernel, grid: int, resident: int | None) -> int:
+def _together(kernel: Kernel, ctas: int, resident: int | None) -> int:
     """How many CTAs run at once."""
     if resident is not None:
         return resident * kernel.cluster
-    return grid * kernel.splits if kernel.counters else kernel.cluster
+    return ctas if kernel.counters else kernel.cluster
 
 
 def _check(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,81 +15,17 @@ from lowering.machine.barriers import Copy, MBarrier, NamedBarrier, RegisterPool
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array
 from lowering.machine.handed import Handed
+from lowering.machine.issued import BulkQueue, Fragment, Registers, Store, WgmmaQueue
 from lowering.machine.memory import SharedMemory
 from lowering.machine.scalars import Env
-from lowering.machine.scheduler import Blocked, Effect, Resource, Scheduler
+from lowering.machine.scheduler import Blocked, Scheduler
 from lowering.machine.tensor_map import Descriptor
 from lowering.machine.trace import TraceRow
 from lowering.machine.workspace import Counters, Slots
 
 __all__ = [
-    "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Store", "Warp", "WgmmaQueue",
+    "BulkQueue", "Cluster", "Cta", "Fragment", "Registers", "Sent", "Store", "Warp", "WgmmaQueue",
 ]  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class Registers:
-    """The registers of a fragment, which successive fragment values share.
-
-    ``wgmma`` is the number of the last wgmma that writes them, ``epoch`` counts the warp's
-    ``wgmma.fence``s before the last access by anything else. ``reads`` is the number of the last
-    wgmma that reads them as A, ``reader`` that statement. Where they are part of others, ``whole``
-    has these.
-    """
-
-    data: Array
-    epoch: int
-    wgmma: int = 0
-    reads: int = 0
-    reader: Stmt | None = None
-    whole: Registers | None = None
-
-    @property
-    def root(self) -> Registers:
-        """The registers that these are part of, in the end."""
-        return self if self.whole is None else self.whole.root
-
-
-@dataclass(slots=True, eq=False)
-class Fragment:
-    """A fragment value; ``consumed`` is the statement that took its registers."""
-
-    registers: Registers
-    writer: Stmt
-    consumed: Stmt | None = None
-
-
-@dataclass(slots=True, eq=False)
-class WgmmaQueue(Resource):
-    """A warp's wgmmas, which happen in order. All counts are since the start of the kernel."""
-
-    flying: deque[Effect] = field(default_factory=deque)
-    issued: int = 0
-    done: int = 0
-    covered: int = 0
-    groups: list[int] = field(default_factory=list)
-
-    def target(self, pending: int) -> int:
-        """How many wgmmas are done once at most ``pending`` groups are not."""
-        return self.groups[-1 - pending] if len(self.groups) > pending else 0
-
-
-@dataclass(slots=True, eq=False)
-class Store:
-    """A TMA store; ``has_read`` shared memory, ``has_written`` global memory."""
-
-    stmt: Stmt
-    has_read: bool = False
-    has_written: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class BulkQueue(Resource):
-    """TMA stores of a warp's elected thread, by bulk group; ``covered`` groups were waited for."""
-
-    open: list[Store] = field(default_factory=list)
-    groups: list[list[Store]] = field(default_factory=list)
-    covered: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -103,13 +39,38 @@ class GenericRead:
     fenced: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class Sent:
+    """Words that a warp stores into the shared memory of a CTA; ``number`` is what knows of them.
+
+    They land at any time, at the latest when somebody who knows of them releases at cluster scope.
+    """
+
+    number: tuple[str, int]
+    cta: Cta
+    what: str
+    words: Array
+    data: Array
+    landed: bool = False
+
+    def land(self) -> None:
+        """Write them, unless that has happened."""
+        if not self.landed:
+            self.landed = True
+            self.cta.signalled(self.what)
+            self.cta.memory.write_words(self.words, self.data)
+            self.cta.memory.mark(self.words, self.number[1])
+            self.cta.cluster.sent.remove(self)
+
+
 class Warp:
     """A warp: 32 threads in lockstep.
 
     ``env`` has its scalars, ``fragments`` its parts of fragments, ``unpublished`` the shared words
     that it wrote through the generic proxy since its last ``fence.proxy.async``, ``waited`` whether
     it has executed ``griddepcontrol.wait``, ``stamps`` how many it has made for each trace buffer,
-    ``knows`` which stores to global memory precede what it does next.
+    ``knows`` which stores to global memory and to peers
+    precede what it does next, ``own`` those of single threads of it, to the rest after a sync.
     """
 
     def __init__(self, cta: Cta, index: int, env: Mapping[str, int]) -> None:
@@ -118,8 +79,7 @@ class Warp:
         self.scheduler = cta.cluster.scheduler
         self.env = Env(env)
         self.env.update({
-            "%ctaid.x": cta.ctaid % cta.cluster.grid, "%ctaid.z": cta.ctaid // cta.cluster.grid,
-            "%nctaid.x": cta.cluster.grid, "%warp": index,
+            **cta.place, "%warp": index,
             "%warpgroup.warp": index % 4, "%cluster.ctarank": cta.rank,
             "%smid": cta.ctaid,
         })  # fmt: skip
@@ -134,6 +94,7 @@ class Warp:
         self.epoch = 0
         self.waited = False
         self.knows: set[tuple[str, int]] = set()
+        self.own: set[tuple[str, int]] = set()
         self.registers = cta.registers_at_entry
         self.setmaxnregs = 0
         self.wgmma = WgmmaQueue()
@@ -173,7 +134,11 @@ class Warp:
             read.fenced |= read.warp is self
 
     def order_reads(self) -> None:
-        """Reads behind which each thread has executed a fence precede what any thread does next."""
+        """Reads behind which each thread has executed a fence precede what any thread does next,
+        as does what single threads know.
+        """
+        self.knows |= self.own
+        self.own.clear()
         self.cta.reads = [r for r in self.cta.reads if r.warp is not self or not r.fenced]
 
     def touches_global(self) -> None:
@@ -276,15 +241,23 @@ class Warp:
             self.cta.ended()
         if not self.cta.running and self.cta.landing:
             raise FaultError(f"the CTA ends while {self.cta.landing} tma.load are in flight")
+        if not self.cta.running and self.cta.coming:
+            raise FaultError(
+                f"the CTA ends while {self.cta.coming} copies of peers may write to it"
+            )
+        if not self.cta.running and self.cta.sending:
+            raise FaultError("the CTA ends while a bulk.copy may still read its shared memory")
 
 
 class Cta:
     """A CTA: its shared memory, barriers and registers.
 
     ``handed`` has what warps handed to each other through a buffer (``lowering.machine.handed``);
-    ``landing`` counts loads in flight, ``reads`` are those that a load might overtake, ``waited``
-    says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs`` which warp
-    was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the statement.
+    ``landing`` counts loads in flight, ``coming`` copies of peers that will write to it,
+    ``sending`` copies to peers that will read it, ``reads`` are those that a load might overtake,
+    ``waited`` says whether one of its warps has executed ``griddepcontrol.wait``, ``setmaxnregs``
+    which warp was the first at each warpgroup's first, second, ... ``setmaxnreg``, and the
+    statement.
     """
 
     def __init__(self, cluster: Cluster, ctaid: int, rank: int) -> None:
@@ -302,12 +275,21 @@ class Cta:
         self.registers_at_entry = kernel.target.registers_at_entry(kernel.threads)
         self.pool = RegisterPool()
         self.running = kernel.threads // 32
-        self.landing = 0
+        self.landing = self.coming = self.sending = 0
         self.reads: list[GenericRead] = []
         self.waited = False
         self.setmaxnregs: dict[tuple[int, int], tuple[int, Stmt]] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.handed: dict[str, Handed] = {}
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Its place in the grid, of which x is the fastest dimension."""
+        columns, rows = self.cluster.grid, self.cluster.rows
+        return {
+            "%ctaid.x": self.ctaid % columns, "%ctaid.y": self.ctaid // columns % rows,
+            "%ctaid.z": self.ctaid // columns // rows, "%nctaid.x": columns, "%nctaid.y": rows,
+        }  # fmt: skip
 
     def peer(self, rank: int) -> Cta:
         """The CTA of that rank in the cluster; raises FaultError if there is none."""
@@ -372,10 +354,12 @@ class Cluster:
         self.globals = globals or {}
         self.counters = counters or {}
         self.slots = slots or {}
-        self.grid = grid
+        self.grid, self.rows = grid, kernel.rows(params)
         self.scheduler = scheduler
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.ctas = [Cta(self, first + rank, rank) for rank in range(kernel.cluster)]
+        self.sent: list[Sent] = []
+        self.stores = 0
         self.barrier = NamedBarrier("cluster.sync", kernel.threads * kernel.cluster)
         self.warps = [Warp(c, w, params) for c in self.ctas for w in range(kernel.threads // 32)]

@@ -24,6 +24,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import NamedBarrier
+from lowering.machine.cluster import acquire, publish_known, release
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Steps
@@ -81,6 +82,8 @@ def mbarrier_arrive(stmt: MBarrierArrive, program: Program) -> Run:
             cta.signalled(f"an arrival at {bar.name}")
             bar.check("arrived at by a peer", remote=True)
             bar.remote = True
+        if stmt.order.startswith("release"):
+            bar.release(release(warp, stmt.order))
         bar.arrive(warp.threads, warp.scheduler)
         warp.record(stmt.OP, stmt.bar.array, index)
         return PAUSE
@@ -117,6 +120,8 @@ def mbarrier_wait(stmt: MBarrierWait, program: Program) -> Run:
         if bar.remote and not stmt.order.endswith(".cluster"):
             raise FaultError(f"peers arrive at {bar.name}, but it is waited for with {stmt.order}")
         warp.unpublished += bar.handed.get(bar.phase - 1, ())
+        if stmt.order.startswith("acquire"):
+            acquire(warp, bar.released.get(bar.phase - 1, set()))
 
     return run
 
@@ -144,6 +149,7 @@ def fence_proxy_async(stmt: FenceProxyAsync, program: Program) -> Run:
             for words in warp.unpublished:
                 warp.cta.memory.publish(words)
             warp.unpublished.clear()
+            publish_known(warp)
             warp.fence_reads()
         return PAUSE
 
@@ -201,6 +207,7 @@ def cluster_sync(stmt: ClusterSync, program: Program) -> Run:
         warp.whole(stmt.OP)
         bar = warp.cta.cluster.barrier
         key = warp.cta.rank * program.kernel.threads + warp.index
+        release(warp, "release.cluster")
         return _meet(warp, bar, bar.threads, key)
 
     return run

@@ -23,6 +23,7 @@ from lowering.kernel.nodes import (
 )
 from lowering.kernel.text import print_stmt
 from lowering.machine.barriers import MBarrier
+from lowering.machine.cluster import heard, lent, note, send
 from lowering.machine.descriptors import descriptor_of
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_rows_cols, held_type, lane_rows, row_lanes
@@ -33,8 +34,8 @@ from lowering.machine.state import Cta, Registers, Store, Warp
 from lowering.machine.tensor_map import Descriptor
 
 __all__ = [
-    "bulk_commit", "bulk_wait", "ldmatrix", "ldshared", "prefetch_tensormap", "stmatrix",
-    "stshared", "tma_load", "tma_store",
+    "bulk_commit", "bulk_wait", "fragment_data", "fragment_words", "ldmatrix", "ldshared",
+    "prefetch_tensormap", "stmatrix", "stshared", "tma_load", "tma_store",
 ]  # fmt: skip
 
 
@@ -181,21 +182,36 @@ def _store_fragment(
     if value.type.row_bytes != row_bytes or buffer.dtype is not value.type.dtype:
         why = f"{stmt.OP} of {value.type} to {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
+    peer = program.rank(stmt.cta) if isinstance(stmt, StShared) else None
+    noted = lent(buffer.name, program)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        words = _fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env), trans)
-        matrices = lane_rows(warp.read(value))
-        data = np.ascontiguousarray(matrices.swapaxes(-1, -2) if trans else matrices)
-        memory = warp.cta.memory
-        memory.write_words(words, data.view(np.uint64).reshape(words.shape))
-        warp.unpublished.append(words)
+        words = fragment_words(buffer, value.type, warp.index % 4, place.element(warp.env), trans)
+        data = fragment_data(warp.read(value), words, trans)
         warp.cta.cluster.counts[stmt.OP] += 1
+        cta = warp.cta if peer is None else peer(warp)
+        if cta is not warp.cta:
+            send(warp, cta, buffer.name, words, data)
+            return PAUSE
+        memory = warp.cta.memory
+        memory.write_words(words, data)
+        if noted:
+            note(warp, words)
+        warp.unpublished.append(words)
         if warp.scheduler.coin():
             memory.publish(words)
         return PAUSE
 
     return run
+
+
+def fragment_data(value: Array, words: Array, trans: bool = False) -> Array:
+    """A warp's part of a fragment as these 8-byte words of shared memory have it."""
+    matrices = lane_rows(value)
+    data = np.ascontiguousarray(matrices.swapaxes(-1, -2) if trans else matrices)
+    found: Array = data.view(np.uint64).reshape(words.shape)
+    return found
 
 
 def ldmatrix(stmt: LdMatrix, program: Program) -> Run:
@@ -215,12 +231,18 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: int) 
         why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
     element = held_type(type_.dtype)
+    peer = program.rank(stmt.cta) if isinstance(stmt, LdShared) else None
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
-        words = _fragment_words(buffer, type_, warp.index % 4, place.element(warp.env))
-        rows = warp.cta.memory.read_words(words).view(element)
-        warp.reads(words)
+        words = fragment_words(buffer, type_, warp.index % 4, place.element(warp.env))
+        cta = warp.cta if peer is None else peer(warp)
+        if cta is not warp.cta:
+            cta.signalled(f"a read of {buffer.name}")
+        heard(warp, cta, words, buffer.name)
+        rows = cta.memory.read_words(words).view(element)
+        if cta is warp.cta:
+            warp.reads(words)
         warp.define(stmt.out, Registers(row_lanes(rows), warp.epoch))
         warp.cta.cluster.counts[stmt.OP] += 1
         return PAUSE
@@ -229,7 +251,7 @@ def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: int) 
 
 
 @lru_cache(maxsize=4096)
-def _fragment_words(
+def fragment_words(
     buffer: SharedBuffer,
     type_: FragmentType,
     warp: int,

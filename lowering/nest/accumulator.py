@@ -9,13 +9,12 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.ground.types import FragmentType
 from lowering.nest.domains import summed
-from lowering.nest.scope import CTA_INDEX
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import ParallelType, TensorView, nest_text
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
-from wsched.schedule.proof.sides import ROLES
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["Accumulator"]
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
+from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
+from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import constant
@@ -21,15 +24,22 @@ from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
-from lowering.nest.scope import CTA_INDEX, Scopes, indices
-from lowering.nest.tile import tile_of
+from lowering.nest.scope import Scopes, indices
+from lowering.nest.tile import Tile, tile_of
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import IterDomain, ParallelType, TensorView, nest_text
+from wsched.fusion import (
+    IterDomain,
+    IterType,
+    ParallelType,
+    ReductionOp,
+    TensorView,
+    nest_text,
+)
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
-from wsched.schedule.proof.sides import ROLES
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["compute_section"]
 
@@ -193,7 +203,7 @@ class _Walk:
                 self.known[counter.loop.group] = self._turn(counter)
         elif d.parallel is not ParallelType.Serial:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
-            raise _refused(node.tensor, what, "BIDx, BIDz, TIDy, TIDz and serial loops")
+            raise _refused(node.tensor, what, "BIDx, BIDy, BIDz, TIDy, TIDz and serial loops")
         elif counter is not None:
             if counter.loop.group not in self.counted:
                 return self.counting(node, counter, depth)
@@ -220,6 +230,7 @@ class _Walk:
         head = self.work.loop(counter, self._turn(counter))
         self.known |= head.known
         self.counted |= {counter.loop.group}
+        self._require_parts(node, counter)
         over_k = all(summed(self.accumulator.tensor, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
@@ -241,6 +252,16 @@ class _Walk:
         self.registers = outer
         return (For(head.var, head.start, head.stop, (*head.entry, *body),
                     carries=(*carries, *head.carries), yields=(*last, *head.yields)),)  # fmt: skip
+
+    def _require_parts(self, node: Loop, counter: Counter) -> None:
+        """Nothing is reduced from tile to tile."""
+        counted = {self.graph.group(s.domain) for s in counter.serial}
+        for t in leaves(node):
+            if isinstance(self.plan.fusion.definition(t.name), ReductionOp):
+                for d in t.loop:
+                    if d.iter_type is IterType.Reduction and self.graph.group(d) in counted:
+                        what = f"{t.name} reduced over loop {d.label}, which steps through a ring"
+                        raise _refused(t, what, "reductions within a tile: rfactor")
 
     def _require_perfect(self, node: Loop, counter: Counter) -> None:
         """Between loops that are one loop of the kernel nothing is computed."""
@@ -264,12 +285,46 @@ class _Walk:
         count = constant(d.extent, f"{node.tensor.name}: {d.label}")
         var = Var(self.namer.new(d.label))
         self.known[self.graph.group(d)] = var
-        outer = self.registers
-        self.registers = outer.inner()
+        outer, self.registers = self.registers, self.registers.inner()
+        begin, carries, reduced = self._reduced_over(d, inside, outer)
         self.scopes.enter(var)
         body = self.scopes.leave(self.body(node.body, depth + 1))
+        last = tuple(self.registers.held[name].value for name in reduced)
         self.registers = outer
-        return (For(var, ZERO, Const(count), body, unroll=True),)
+        loop = For(var, ZERO, Const(count), body, unroll=True, carries=carries, yields=last)
+        return (*begin, loop)
+
+    def _reduced_over(
+        self, d: IterDomain, tensors: list[TensorView], outer: Registers
+    ) -> tuple[Body, tuple[Carry, ...], tuple[str, ...]]:
+        """What a loop carries: the tensors that are reduced over it; and what is in front of it."""
+        begin: list[FragFill] = []
+        carries, names = [], []
+        for t in tensors:
+            e = self.plan.fusion.definition(t.name)
+            mine = [x for x in t.loop if self.graph.group(x) == self.graph.group(d)]
+            if not isinstance(e, ReductionOp) or not all(summed(t, x) for x in mine):
+                continue
+            tile = self._tile(t)
+            held = outer.held.get(t.name)
+            *_, rows, cols = tile.sizes
+            kind = FragmentType(DType.F32, rows, cols)
+            if held is None:
+                begin.append(FragFill(Frag(self.namer.new("none"), kind), NEUTRAL[e.op]))
+            first = begin[-1].out if held is None else held.value
+            before, after = (Frag(self.namer.new(n), kind) for n in ("so_far", "reduced"))
+            self.registers.hold(tile, before)
+            outer.hold(tile, after)
+            carries.append(Carry(before, first, after))
+            names.append(t.name)
+        return tuple(begin), tuple(carries), tuple(names)
+
+    def _tile(self, t: TensorView) -> Tile:
+        """What a statement for a tensor that is reduced makes of it."""
+        repeated = self._repeated(t)
+        return tile_of(
+            t, [d for d in t.loop if d.parallel in BOX or self.graph.group(d) in repeated]
+        )
 
     def _repeats(self, node: Node) -> bool:
         """Whether a statement at each leaf stands for all trips of a loop and of those in it."""
@@ -319,6 +374,7 @@ class _Walk:
         loops = [
             p for p, d in enumerate(t.loop)
             if d.parallel is ParallelType.Serial and self.graph.group(d) not in self.covered
+            and d.iter_type is not IterType.Reduction
         ]  # fmt: skip
         if self.plan.fusion.uses(t.name) and loops and loops[-1] >= t.compute_at:
             what = f"{t.name} inlined at {t.compute_at}"

@@ -7,11 +7,12 @@ from lowering.kernel.nodes import Body, For, Produce, Section
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
-from lowering.nest.scope import CTA_INDEX, Scopes, indices
+from lowering.nest.scope import Scopes, indices
 from lowering.nest.stage import stage_of
 from lowering.nest.work_loops import Head, WorkLoops
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.sides import CTA_INDEX
 
 __all__ = ["load_section"]
 

@@ -9,11 +9,12 @@ from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum
 from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Section
 from lowering.nest.counter import Counter
-from lowering.nest.scope import CTA_INDEX, Shared
+from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
+from wsched.schedule.proof.sides import CTA_INDEX
 
 __all__ = ["LoopsInTurn"]
 

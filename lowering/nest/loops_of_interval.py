@@ -14,13 +14,14 @@ from lowering.ground.expr import ZERO, Expr, Var, ceildiv, maximum, minimum
 from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Carry, Let, Section
 from lowering.nest.counter import Counter
-from lowering.nest.scope import CTA_INDEX, Shared
+from lowering.nest.scope import Shared
 from lowering.nest.work_loops import Head, LoadNest
 from wsched.fusion import IterDomain
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.interval import Interval
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.sides import CTA_INDEX
 
 __all__ = ["LoopsOfInterval"]
 

@@ -8,7 +8,7 @@ that made the schedule legal, so neither side can run a step more than the other
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Expr, Var, free_vars, maximum, minimum
+from lowering.ground.expr import ONE, Const, Expr, Var, free_vars, maximum, minimum
 from lowering.kernel.kernel import Kernel
 from lowering.nest.accumulator import Accumulator
 from lowering.nest.compute import compute_section
@@ -22,7 +22,7 @@ from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import Fusion, inputs_of, nest_text
+from wsched.fusion import Fusion, MemoryType, ParallelType, inputs_of, nest_text
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
@@ -49,6 +49,8 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
     _require_one_part(plan)
     _require_rings(plan)
+    _require_one_row(plan)
+    _require_neighbours(plan)
     size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
@@ -82,6 +84,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         cluster=size,
         splits=plan.work.splits,
         target=plan.target,
+        grid_y=_rows(plan),
     )
 
 
@@ -110,7 +113,8 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
     for t in sums[0]:
         e = fusion.definition(t.name)
         read = () if e is None else inputs_of(e)
-        for name in (n for n in read if n not in relation.loads):
+        in_registers = {n for n in read[:1] if fusion.tensor(n).memory is MemoryType.Local}
+        for name in (n for n in read if n not in {*relation.loads, *in_registers}):
             raise UnsupportedError(
                 f"{t.name} = {e} of {name}, which fills no ring",
                 "products of what TMA loads into a circular buffer",
@@ -152,12 +156,54 @@ def _grid(plan: Plan, size: int) -> Expr:
     """
     if plan.grid is not None:
         return plan.grid
-    splits, most = plan.work.splits, plan.work.most_clusters
-    resident = Var("sms") // (size * splits)
-    resident = maximum(resident, 1) if splits > 1 else resident
+    rows, most = _rows(plan), plan.work.most_clusters
+    others = plan.work.splits * (rows if isinstance(rows, Const) else maximum(rows, 1))
+    resident = Var("sms") // (size * others)
+    resident = resident if others == ONE else maximum(resident, 1)
     if most is None or counts_ctas(most):
         return resident * size
     return minimum(most, resident) * size
+
+
+def _rows(plan: Plan) -> Expr:
+    """CTAs along y."""
+    row = plan.fusion.tensor(plan.operands.loads[0]).axis_on(ParallelType.BIDy)
+    return ONE if row is None else row.extent
+
+
+def _require_one_row(plan: Plan) -> None:
+    """CTAs that add up parts of tiles are all along x and z.
+
+    Raises:
+        UnsupportedError: there are some along y.
+    """
+    t = plan.fusion.tensor(plan.operands.compute)
+    row = t.axis_on(ParallelType.BIDy)
+    if row is not None and plan.work.slots is not None:
+        raise UnsupportedError(
+            f"loop {row.label} {row.extent} [{row.parallel}] of {t.name} with K in parts",
+            "all loops over tiles on BIDx there",
+            f"The nest is:\n{nest_text(t)}",
+        )
+
+
+def _require_neighbours(plan: Plan) -> None:
+    """Warpgroups that take a turn together are neighbours: TIDy counts them.
+
+    Raises:
+        UnsupportedError: they are on TIDz, and the turns on TIDy.
+    """
+    t = plan.fusion.tensor(plan.operands.compute)
+    turns = {s.domain.id for s in plan.operands.steps if s.role}
+    y, z = (t.axis_on(p) for p in (ParallelType.TIDy, ParallelType.TIDz))
+    if y is None or z is None or y.id not in turns or z.id in turns or ONE in (y.extent, z.extent):
+        return
+    raise UnsupportedError(
+        f"turns on loop {y.label} [{y.parallel}] of {t.name} by warpgroups that share a tile on "
+        f"{z.label} [{z.parallel}]",
+        f"turns on {z.parallel} of those that share it on {y.parallel}",
+        f"The nest is:\n{nest_text(t)}",
+    )
 
 
 def _require_one_part(plan: Plan) -> None:

@@ -94,7 +94,9 @@ class Place:
         dims = [d for d in t.loop if d.parallel in BOX]
         *_, rows, cols = self.tile.sizes
         mma = self.plan.target.mma
+        reduced = self.fusion.reduction(t.name) is not None  # to a row, or to a column
         whole = rows % mma.m == 0 and cols % ACCUMULATOR.columns == 0
+        whole = whole or (reduced and (rows == 1 or cols == 1))
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return
@@ -136,8 +138,13 @@ class Place:
         """The tensor is in registers from here on."""
         self.registers.hold(self.tile, value)
 
-    def operand(self, name: str) -> Frag:
-        """What the statement needs of a tensor in registers, cut out of what is held of it."""
+    def operand(self, name: str, sizes: tuple[int, int] | None = None) -> Frag:
+        """What the statement needs of a tensor in registers, cut out of what is held of it.
+
+        Args:
+            name: of the tensor.
+            sizes: rows and columns of it; by default those that are made.
+        """
         made = f"{self.tensor.name} = {self.expr}"
         held = self.registers.held.get(name)
         if held is None:
@@ -148,8 +155,8 @@ class Place:
             supported = f"loops of {self.tensor.name} that were split as those of {name}"
             raise self.refuse(f"{made} of an unknown part of {name}", supported)
         kind = held.value.type
-        sizes = zip((kind.rows, kind.cols), self.tile.sizes[-2:], strict=True)
-        rows, cols = (min(whole, part) for whole, part in sizes)
+        parts = zip((kind.rows, kind.cols), sizes or self.tile.sizes[-2:], strict=True)
+        rows, cols = (min(whole, part) for whole, part in parts)
         value, cut = self.registers.part(name, at, rows, cols)
         self.emit(*cut)
         return value

@@ -19,14 +19,9 @@ from lowering.ground.expr import (
 )
 from lowering.kernel.nodes import Body, Let
 from lowering.kernel.visit import used, walk
-from wsched.fusion import ParallelType
-from wsched.schedule.proof import sides
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["CTA_INDEX", "Namer", "Scopes", "Shared", "indices"]
-
-CTA_INDEX = {p: sides.CTA_INDEX[p] for p in (ParallelType.BIDx, ParallelType.BIDz)}
-"""Index of the loops that run on CTAs, in the dimensions that our grids have."""
+__all__ = ["Namer", "Scopes", "Shared", "indices"]
 
 
 class Namer:

@@ -61,6 +61,7 @@ def global_tensors(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
     for name, read in thread_views(fusion).items():
         sizes = tuple(Const(1) if repeats(d) else d.extent for d in read.view.stored)
         dtype = element_type(read.view.dtype)
-        align = 1 if vector == 1 or sizes[-1] == Const(1) else vector * dtype.bytes
+        single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
+        align = 1 if vector == 1 or single else vector * dtype.bytes
         declared.append(GlobalTensor(name, dtype, sizes, align))
     return tuple(declared)

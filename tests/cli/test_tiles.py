@@ -61,7 +61,7 @@ def test_tiles_with_parameters_of_their_own(file: Path, tmp_path: Path) -> None:
 
 def test_tiles_of_what_is_not_scheduled(tmp_path: Path) -> None:
     path = tmp_path / "sum.py"
-    path.write_text(definition().replace("(x, w)", "(x, w)\n    d = fd.ops.sum(d, dims=[1])"))
+    path.write_text(definition().replace("(x, w)", "(x, w)\n    d = fd.ops.prod(d, dims=[1])"))
     result = invoke(path)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"{path}: ")

@@ -256,9 +256,9 @@ def test_an_operation_that_nobody_has() -> None:
         "fd.ops.frobnicate by torch is not supported; supported: the operations of "
         "wsched.doors.fallback.torch_ops. Refused before: wsched: line 9: the unknown "
         "operation fd.ops.frobnicate is not supported; supported: operations of nvFuser; cut: a "
-        "result that is computed after fd.ops.frobnicate is not supported; supported: pointwise "
-        "operations and reductions after the last matmul, then views; nvfuser: "
-        "nvFuser on CPU tensors is not supported; supported: CUDA tensors"
+        "result that is computed after fd.ops.frobnicate is not supported; supported: operations "
+        "whose results have their operands' dimensions; nvfuser: nvFuser on CPU tensors is not "
+        "supported; supported: CUDA tensors"
     )
 
 

@@ -174,8 +174,8 @@ def test_matmul_and_its_epilogue_as_outputs() -> None:
     ("lines", "what", "supported"),
     [
         (
-            ["d = fd.ops.sum(y, dims=[1])"],
-            "fd.ops.sum (a reduction or scan over a dimension)",
+            ["d = fd.ops.prod(y, dims=[1])"],
+            "fd.ops.prod (a reduction or scan over a dimension)",
             POINTWISE,
         ),
         (

@@ -1,8 +1,9 @@
 """Many random schedules: ``python -m tests.legality --count 5000 --seed S``.
 
 Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
-changes of the schedules by hand. Faults are written to a file as
-JSON, with the calls that make the schedule, and so are refusals of what is legal, by their rules.
+changes of the schedules by hand, with ``--gated`` of schedules of two products. Faults are written
+to a file as JSON, with the calls that make the schedule, and so are refusals of what is legal, by
+their rules.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,16 +20,19 @@ from typing import Any
 from rich.progress import track
 
 from tests.legality.agreement import Outcome, outcome
-from tests.legality.draws import draw, draw_by_hand
+from tests.legality.draws import draw, draw_by_hand, draw_gated
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
 
 __all__ = ["ask"]
 
 
-def ask(seed: int | str, n: int, by_hand: bool = False) -> tuple[Fusion, Outcome]:
+Draw = Callable[[Random], Fusion]
+
+
+def ask(seed: int | str, n: int, draw: Draw = draw) -> tuple[Fusion, Outcome]:
     """The n-th draw of a seed, and what is said of it."""
-    fusion = (draw_by_hand if by_hand else draw)(Random(f"{seed}:{n}"))
+    fusion = draw(Random(f"{seed}:{n}"))
     return fusion, outcome(fusion, seed=n)
 
 
@@ -65,7 +70,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", default="0")
     parser.add_argument("--only", type=int, help="the one draw to repeat")
-    parser.add_argument("--by-hand", action="store_true", help="change schedules by hand")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--by-hand", dest="draw", action="store_const", const=draw_by_hand, default=draw,
+        help="change schedules by hand",
+    )  # fmt: skip
+    kind.add_argument(
+        "--gated", dest="draw", action="store_const", const=draw_gated,
+        help="change schedules of two products with one operand",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("legality.json"))
     options = parser.parse_args(argv)
     numbers = range(options.count) if options.only is None else [options.only]
@@ -75,7 +88,7 @@ def main(argv: list[str]) -> int:
     missing: Counter[str] = Counter()
     found = []
     for n in track(numbers, "schedules"):
-        fusion, said = ask(options.seed, n, options.by_hand)
+        fusion, said = ask(options.seed, n, options.draw)
         counts[_kind(said)] += 1
         if said.refused is not None and not said.legal:
             rules[said.refused] += 1

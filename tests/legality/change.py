@@ -7,8 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from lowering.ground.expr import Const, Special
+from lowering.ground.expr import Const, Expr, Special
 from tests.legality.builder import P
+from tests.legality.factors import draw_factor
 from wsched.fusion import Fusion, MemoryType, Pipelined, Record, WarpSpecialized
 
 __all__ = ["change"]
@@ -89,6 +90,11 @@ def _alter(rng: Random, start: Fusion, history: History) -> History:
     )
 
 
+def _factor(rng: Random) -> Expr:
+    """Mostly a plain one; else anything, most of which the primitive refuses."""
+    return rng.choice(_FACTORS) if rng.random() < 0.75 else draw_factor(rng)
+
+
 def _split(rng: Random, r: Record) -> Record:
     options = dict(r.kwargs)
     if rng.random() < 0.4:
@@ -98,7 +104,7 @@ def _split(rng: Random, r: Record) -> Record:
             labels = labels[::-1]
         options["labels"] = labels
         return replace(r, kwargs=tuple(options.items()))
-    factor = rng.choice((*_FACTORS, r.args[2] * 2))
+    factor = rng.choice((_factor(rng), r.args[2] * 2))
     return replace(r, args=(*r.args[:2], factor))
 
 
@@ -163,7 +169,7 @@ def _add(rng: Random, start: Fusion, history: History) -> History:
 
 def _new(rng: Random) -> tuple[Record, ...]:
     """A split that is taken back or not, a change of order, a merge, a parallel type."""
-    axis, factor = rng.randrange(5), rng.choice(_FACTORS[1:5])
+    axis, factor = rng.randrange(5), _factor(rng)
     options: tuple[tuple[str, Any], ...] = (("inner_split", False),) if rng.random() < 0.3 else ()
     split = Record("split", ("", axis, factor), options)
     order = (axis, axis + 1) if rng.random() < 0.7 else (axis + 1, axis)

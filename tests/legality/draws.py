@@ -2,8 +2,8 @@
 
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
-changed is drawn from nothing, built in, or made by hand. A draw is the calls that made it, so that
-it can be written down and made again.
+changed is drawn from nothing, built in, or made by hand, or has two products with one A. A draw is
+the calls that made it, so that it can be written down and made again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import from_nothing
+from tests.schedule.gated import gated, scheduled
 from tests.schedules import cooperative, definition, dynamic, ping_pong, pipelined, split_k
 from wsched.fusion import Fusion, Record
 from wsched.importer import build_fusion, record_text
@@ -24,7 +25,7 @@ from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
-__all__ = ["draw", "draw_by_hand", "made", "unscheduled"]
+__all__ = ["draw", "draw_by_hand", "draw_gated", "made", "unscheduled"]
 
 _TRIES = 20
 
@@ -34,13 +35,17 @@ def unscheduled() -> Fusion:
     return build_fusion(record_text(definition()))
 
 
-def made(history: tuple[Record, ...]) -> Fusion:
+def made(history: tuple[Record, ...], of: Fusion | None = None) -> Fusion:
     """The schedule that these calls make.
+
+    Args:
+        history: the calls.
+        of: what they schedule, :func:`unscheduled` by default.
 
     Raises:
         ScheduleError: a primitive refuses its call.
     """
-    return replay(unscheduled(), history)
+    return replay(unscheduled() if of is None else of, history)
 
 
 def draw(rng: Random) -> Fusion:
@@ -60,6 +65,25 @@ def draw_by_hand(rng: Random) -> Fusion:
     return start
 
 
+def draw_gated(rng: Random) -> Fusion:
+    """A schedule of two products with one A, the result ``(A B) * (A C)``, legal or not."""
+    of = gated()
+    groups = rng.choice((1, 1, 2))
+    start = scheduled(
+        of,
+        m=64 * groups * rng.choice((1, 1, 2)),
+        n=rng.choice((32, 64)),
+        k=rng.choice((16, 32)),
+        groups=groups,
+        chunk=rng.choice((16, 32)),
+        stages=3,
+        prefetch=rng.choice((1, 2)),
+    ).fusion
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        start = _changed(rng, start, of)
+    return start
+
+
 @cache
 def _by_hand() -> tuple[Fusion, ...]:
     """Those of the definition that all draws schedule."""
@@ -68,11 +92,11 @@ def _by_hand() -> tuple[Fusion, ...]:
     return tuple(f for f in found if (f.inputs, f.outputs) == (plain.inputs, plain.outputs))
 
 
-def _changed(rng: Random, start: Fusion) -> Fusion:
+def _changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
     """One change that no primitive refuses; none if that is not found soon."""
     for _ in range(_TRIES):
         try:
-            return made(change(rng, start))
+            return made(change(rng, start), of)
         except ScheduleError:
             continue
     return start

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from lowering.ground.expr import ONE, Const
-from tests.legality.parts import TIDS, Illegal, Parts, Shapeless, constant
+from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, constant
 from wsched.fusion import (
     CastOp,
+    IterType,
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
     PointwiseOp,
     WarpSpecialized,
-    the_matmul,
 )
 
 __all__ = ["check_hardware"]
@@ -34,6 +34,7 @@ def check_hardware(parts: Parts) -> None:
     """
     _memories(parts)
     _rings(parts)
+    _grid(parts)
     _fragment(parts)
 
 
@@ -53,20 +54,20 @@ def _memories(parts: Parts) -> None:
                 if f.tensor(name).memory is _SHARED and name in {t.name for t in parts.loads}:
                     raise Illegal(f"{e.output} computes with {name}, which is in shared memory")
     loads = {t.name for t in parts.loads}
-    mma = the_matmul(f).mma
-    for name in (mma.a, mma.b):
+    for name in (x for mma in f.mmas for x in (mma.a, mma.b)):
         if name not in loads or f.tensor(name).memory is not _SHARED:
             raise Illegal(f"operand {name} is not loaded into shared memory")
-    if parts.acc.memory is not _LOCAL:
+    if any(t.memory is not _LOCAL for t in parts.sums):
         raise Illegal("the accumulator is not in registers")
 
 
 def _rings(parts: Parts) -> None:
     kinds = set()
-    for loads, reader in parts.edges:
-        buffers = {t.circular_buffer for t in loads}
+    for ring in parts.rings:
+        buffers = {t.circular_buffer for t in ring.loads}
         if len(buffers) != 1 or None in buffers:
-            raise Illegal(f"what {reader.name} reads is not circular-buffered alike")
+            readers = " and ".join(t.name for t, _ in ring.readers)
+            raise Illegal(f"what is read by {readers} is not circular-buffered alike")
         kinds |= {b.type for b in buffers if b is not None}
     on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
     if len({type(k) for k in kinds}) > 1 or len(on) > 1:
@@ -79,11 +80,25 @@ def _rings(parts: Parts) -> None:
         raise Illegal("warpgroups are counted on other axes than the load warpgroup's")
 
 
+def _grid(parts: Parts) -> None:
+    """A grid has 2**31 - 1 CTAs along x, 2**16 - 1 along y and z; a sum has a number of parts."""
+    for t in (*parts.loads, *parts.computed):
+        for axis, most in zip(BIDS, (2**31 - 1, 2**16 - 1, 2**16 - 1), strict=True):
+            d = t.axis_on(axis)
+            if d is None:
+                continue
+            if isinstance(d.extent, Const) and d.extent.value > most:
+                raise Illegal(f"no grid has {d.extent} CTAs along {axis}")
+            if axis is BIDS[2] and d.iter_type is IterType.Reduction:
+                constant((d,), "parts of a sum")
+
+
 def _fragment(parts: Parts) -> None:
-    sizes = [d.extent for d in parts.acc.loop if d.parallel is ParallelType.Mma]
-    numbers = [d.value for d in sizes if isinstance(d, Const)]
     bytes_of_k = 32
-    k = bytes_of_k // the_matmul(parts.fusion).a.dtype.bytes
-    legal = len(sizes) == len(numbers) == 3 and (numbers[0], numbers[2]) == (64, k)
-    if not legal or numbers[1] % 8 or numbers[1] > 256:
-        raise Shapeless(f"{' x '.join(map(str, sizes))} is no wgmma")
+    for mma, t in zip(parts.fusion.mmas, parts.sums, strict=True):
+        sizes = [d.extent for d in t.loop if d.parallel is ParallelType.Mma]
+        numbers = [d.value for d in sizes if isinstance(d, Const)]
+        k = bytes_of_k // parts.fusion.tensor(mma.a).dtype.bytes
+        legal = len(sizes) == len(numbers) == 3 and (numbers[0], numbers[2]) == (64, k)
+        if not legal or numbers[1] % 8 or numbers[1] > 256:
+            raise Shapeless(f"{' x '.join(map(str, sizes))} is no wgmma")

@@ -14,7 +14,7 @@ from lowering.machine import run_kernel
 from lowering.nest.lower import lower
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
-from wsched.fusion import DataType, Fusion
+from wsched.fusion import DataType, Fusion, MmaOp, PointwiseOp, inputs_of
 from wsched.schedule.plan import Plan, plan
 
 __all__ = ["NUMPY", "Problem", "compiled", "problems", "run_wrong"]
@@ -59,7 +59,7 @@ def compiled(scheduled: Plan | Fusion) -> Kernel:
 
 
 def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str | None:
-    """What is wrong with a run of ``D = A B^T (+ R)``, None if nothing is.
+    """What is wrong with a run of a kernel, None if nothing is.
 
     Operands are small integers, so that sums are exact in any order. The results are NaN before.
 
@@ -68,22 +68,35 @@ def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str 
     """
     rng = np.random.default_rng(seed)
     size = {"M": p.m, "N": p.n, "K": p.k}
-    arrays, values = {}, []
-    for b in fusion.inputs:
-        shape = [size[x] for x in b.axes]
-        values.append(rng.integers(-2, 3, shape).astype(NUMPY[b.dtype]))
-        arrays[b.tensor] = values[-1]
-    wanted = values[0].astype(np.float32) @ values[1].astype(np.float32).T
-    for residual in values[2:]:
-        wanted = wanted + residual.astype(np.float32)
+    arrays = {
+        b.tensor: rng.integers(-2, 3, [size[x] for x in b.axes]).astype(NUMPY[b.dtype])
+        for b in fusion.inputs
+    }
+    wanted = _evaluated(fusion, arrays)
     for b in fusion.outputs:
         arrays[b.tensor] = np.full((p.m, p.n), np.nan, NUMPY[b.dtype])
     grid = evaluate(kernel.grid, size | {"sms": p.sms})
     run_kernel(kernel, arrays, size, grid, seed=seed)
     for b in fusion.outputs:
-        got, right = arrays[b.tensor], wanted.astype(NUMPY[b.dtype])
+        got, right = arrays[b.tensor], wanted[b.tensor]
         if not np.array_equal(got, right):
             return (
                 f"{int(np.sum(got != right))} of {got.size} elements of {b.tensor} are wrong in {p}"
             )
     return None
+
+
+def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
+    """All tensors of a fusion of products, sums and casts, as matrices."""
+    known = dict(inputs)
+    for e in fusion.exprs:
+        read = [known[x] for x in inputs_of(e)]
+        value = read[0]
+        if isinstance(e, MmaOp):
+            a, b = (known[x].astype(np.float32) for x in (e.a, e.b))
+            value = a @ b.T
+        elif isinstance(e, PointwiseOp):
+            combine = {"add": np.add, "mul": np.multiply}[e.op]
+            value = combine(*(x.astype(np.float32) for x in read))
+        known[e.output] = value.astype(NUMPY[fusion.tensor(e.output).dtype])
+    return known

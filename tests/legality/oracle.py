@@ -7,8 +7,9 @@ sides: what is loaded there is zero and nothing is stored. A loop on BIDx, BIDy 
 each, one on TIDy or TIDz one warpgroup each (a role), the others run in order. Legal is what, in
 every world,
 
-- loads in one serial loop, in each CTA, the boxes that each role of the reader takes, in its order:
+- loads in one serial loop, in each CTA, the boxes that each role of a reader takes, in its order:
   all roles all of them, or run by run in turns (a run is a main loop: order barriers demand it);
+- takes each stage at the same iteration in all tensors that read it, since it is released once;
 - sums all of K for each element, each part of K once, in an accumulator of constant size;
 - reads, in the epilogue, what the same role holds at the same iteration of shared loops;
 - writes each element of each result once;
@@ -26,9 +27,9 @@ from dataclasses import dataclass, replace
 from tests.legality.hardware import check_hardware
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_on
 from tests.legality.regions import check_computed, check_sums
-from tests.legality.rings import Needs, Places, Steps, check_ring
+from tests.legality.rings import Needs, Places, Steps, check_ring, check_together
 from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
-from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView, the_matmul
+from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
 
 __all__ = ["NotJudged", "Verdict", "judge", "tile_of", "why_illegal", "worlds"]
 
@@ -100,7 +101,7 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
     world: World | None = None
     try:
         for world in small:
-            for loads, reader in parts.edges:
+            for reader, loads in (x for ring in parts.rings for x in ring.readers):
                 found = Needs(reader, Steps(loads, world), world).stepping()
                 stepping.setdefault(reader.name, set()).update(found)
         for world in small:
@@ -115,12 +116,16 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
 def _check(parts: Parts, world: World, stepping: dict[str, set[int]]) -> None:
     ctas = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))
     roles = extents_on(parts, world, TIDS, parts.computed)
-    places, prefix = Places(ctas, roles), parts.acc.compute_at
-    for loads, reader in parts.edges:
-        steps = Steps(loads, world)
-        check_ring(Needs(reader, steps, world), steps, stepping[reader.name], prefix, places)
-    moving = stepping[parts.acc.name]
-    within = frozenset(d.id for d in parts.acc.loop if d.id not in moving)
+    places, first = Places(ctas, roles), parts.sums[0]
+    for ring in parts.rings:
+        needs = []
+        for reader, loads in ring.readers:
+            steps = Steps(loads, world)
+            needs.append(Needs(reader, steps, world))
+            prefix = (reader if reader in parts.sums else first).compute_at
+            check_ring(needs[-1], steps, stepping[reader.name], prefix, places)
+        check_together(needs, stepping, places)
+    within = frozenset(d.id for t in parts.sums for d in t.loop if d.id not in stepping[t.name])
     check_sums(parts, world, within)
     check_computed(parts, world, (*ctas, *roles), within)
 
@@ -191,8 +196,7 @@ def tile_of(fusion: Fusion) -> tuple[int, int, int]:
 def _tile(parts: Parts) -> tuple[int, int, int]:
     """Sizes of the boxes of the operands."""
     sizes = [1, 1, 1]
-    mma = the_matmul(parts.fusion).mma
-    operands = (mma.a, mma.b)
+    operands = {name for mma in parts.fusion.mmas for name in (mma.a, mma.b)}
     for t in parts.loads:
         if t.name in operands:
             walk = Walk(t, World(1, 1, 1, _MANY))

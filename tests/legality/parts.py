@@ -14,7 +14,6 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     TensorView,
-    the_matmul,
 )
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "TIDS",
     "Illegal",
     "Parts",
+    "Ring",
     "Shapeless",
     "constant",
     "extents_on",
@@ -55,15 +55,28 @@ def constant(loops: tuple[IterDomain, ...], what: str) -> None:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """Loads that fill stages together.
+
+    Args:
+        loads: the loads, in order.
+        readers: the tensors that read a stage, each with the loads that it reads.
+    """
+
+    loads: tuple[TensorView, ...]
+    readers: tuple[tuple[TensorView, tuple[TensorView, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Parts:
     """A fusion cut at its loads."""
 
     fusion: Fusion
 
     @cached_property
-    def acc(self) -> TensorView:
-        """The accumulator."""
-        return self.fusion.tensor(the_matmul(self.fusion).mma.output)
+    def sums(self) -> tuple[TensorView, ...]:
+        """The accumulators."""
+        return tuple(self.fusion.tensor(e.output) for e in self.fusion.mmas)
 
     @cached_property
     def loads(self) -> tuple[TensorView, ...]:
@@ -83,19 +96,26 @@ class Parts:
         )
 
     @cached_property
-    def edges(self) -> tuple[tuple[tuple[TensorView, ...], TensorView], ...]:
-        """Loads that fill stages together, and the tensor that reads them."""
-        found: dict[str, list[TensorView]] = {}
+    def rings(self) -> tuple[Ring, ...]:
+        """The rings: what one tensor reads is in one of them."""
+        read: dict[str, list[TensorView]] = {}
         for t in self.loads:
             for reader in self.fusion.consumers(t.name):
-                found.setdefault(reader.name, []).append(t)
-        return tuple((tuple(ts), self.fusion.tensor(name)) for name, ts in found.items())
+                read.setdefault(reader.name, []).append(t)
+        found: list[Ring] = []
+        for name, loads in read.items():
+            joined = [r for r in found if any(t in r.loads for t in loads)]
+            readers = [x for r in joined for x in r.readers]
+            readers.append((self.fusion.tensor(name), tuple(loads)))
+            together = tuple(t for t in self.loads if any(t in own for _, own in readers))
+            found = [r for r in found if r not in joined] + [Ring(together, tuple(readers))]
+        return tuple(found)
 
     @cached_property
     def splits_k(self) -> bool:
         """Whether CTAs along z have parts of K."""
-        z = self.acc.axis_on(ParallelType.BIDz)
-        return z is not None and z.iter_type is IterType.Reduction
+        on_z = (t.axis_on(ParallelType.BIDz) for t in self.sums)
+        return any(d is not None and d.iter_type is IterType.Reduction for d in on_z)
 
 
 def extents_on(

@@ -96,7 +96,12 @@ def check_sums(parts: Parts, world: World, within: frozenset[int]) -> None:
     Raises:
         Illegal: otherwise.
     """
-    t, columns = parts.acc, [p for p, d in enumerate(parts.acc.loop) if _summed(d)]
+    for t in parts.sums:
+        _check_sum(t, world, within)
+
+
+def _check_sum(t: TensorView, world: World, within: frozenset[int]) -> None:
+    columns = [p for p, d in enumerate(t.loop) if _summed(d)]
     k = next(p for p, d in enumerate(t.logical) if _summed(d))
     sums: dict[Any, list[tuple[int, int]]] = {}
     # K tails are clipped: what is behind the last column is zero.

@@ -12,7 +12,7 @@ from tests.legality.parts import BIDS, BOX, TIDS, Illegal, Shapeless, constant, 
 from tests.legality.walk import Walk, World
 from wsched.fusion import IterDomain, IterType, ParallelType, TensorView, WarpSpecialized
 
-__all__ = ["Needs", "Steps", "check_ring"]
+__all__ = ["Needs", "Places", "Steps", "check_ring", "check_together"]
 
 Cta = tuple[int, ...]
 
@@ -128,6 +128,22 @@ class Needs:
 
     def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int) -> list[Any]:
         """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``."""
+        here = self.takes(cta, role, stepping)
+        outer = [d for d in serial(self.t.loop[:prefix]) if self.walk.extent(d) > 1]
+        runs = list(zip(*(self.mesh[d.id][here].tolist() for d in outer), strict=True))
+        boxes = list(zip(*(b[here].tolist() for b in self.boxes), strict=True))
+        return list(zip(runs or [()] * len(boxes), boxes, strict=True))
+
+    def iterations(self, cta: Cta, role: Cta, stepping: set[int]) -> list[tuple[int, ...]]:
+        """Indices of the serial loops that run more than once, at each stage that is taken."""
+        here, order = self.takes(cta, role, stepping), serial(self.free)
+        last = max((p for p, d in enumerate(order) if d.id in stepping), default=-1)
+        loops = [d for d in order[: last + 1] if self.walk.extent(d) > 1]
+        taken = [self.mesh[d.id][here].tolist() for d in loops]
+        return list(zip(*taken, strict=True)) if taken else [()] * int(here.sum())
+
+    def takes(self, cta: Cta, role: Cta, stepping: set[int]) -> Any:
+        """Which iterations are the first of a stage, at a place."""
         order = serial(self.free)
         last = max((p for p, d in enumerate(order) if d.id in stepping), default=-1)
         within = [d for d in self.t.loop if d.id not in stepping and d.parallel not in BIDS]
@@ -140,10 +156,7 @@ class Needs:
             raise Illegal(f"{self.t.name} needs what lies in no one stage")
         for d in order[last + 1 :]:
             here &= self.mesh[d.id] == 0
-        outer = [d for d in serial(self.t.loop[:prefix]) if self.walk.extent(d) > 1]
-        runs = list(zip(*(self.mesh[d.id][here].tolist() for d in outer), strict=True))
-        boxes = list(zip(*(b[here].tolist() for b in self.boxes), strict=True))
-        return list(zip(runs or [()] * len(boxes), boxes, strict=True))
+        return here
 
 
 @dataclass(frozen=True)
@@ -184,6 +197,27 @@ def check_ring(needs: Needs, steps: Steps, stepping: set[int], prefix: int, plac
             if turns.setdefault(turn, got) != got:
                 raise Illegal(f"{where}: roles of turn {turn} take different steps")
         _take_turns(turns, wanted, where)
+
+
+def check_together(readers: list[Needs], stepping: dict[str, set[int]], places: Places) -> None:
+    """The readers of a ring take each stage at the same iteration.
+
+    Raises:
+        Illegal: otherwise.
+    """
+    if len(readers) == 1:
+        return
+    for cta, role in product(_all(places.ctas), _all(places.roles)):
+        first, *others = (needs.iterations(cta, role, stepping[needs.t.name]) for needs in readers)
+        for needs, taken in zip(readers[1:], others, strict=True):
+            if taken != first:
+                names = f"{readers[0].t.name} and {needs.t.name}"
+                raise Illegal(f"{names} take a stage apart at CTA {cta}, role {role}")
+
+
+def _all(sizes: tuple[int, ...]) -> list[Cta]:
+    """All places of a grid."""
+    return list(product(*map(range, sizes)))
 
 
 def _take_turns(turns: dict[Cta, list[Any]], wanted: list[tuple[int, ...]], where: str) -> None:

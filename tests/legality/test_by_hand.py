@@ -25,10 +25,6 @@ REFUSED = {
 """By which rule."""
 
 NOT_BUILT = {
-    "rows_on_x_columns_on_y": "loop No ceildiv(N, 32) [BIDy] of T4",
-    "rows_dealt_columns_on_y": "loop No ceildiv(N, 32) [BIDy] of T4",
-    "fp32_from_registers": "loop Mo ceildiv(M, 64) [BIDy] of T7",
-    "pairs_in_turns": "ping-pong of 2 teams of 2 compute warpgroups",
     "one_big_store": "T8 inlined at 2",
     "halves_of_columns": "half 2 [Serial], k16 1 [Serial]",
 }

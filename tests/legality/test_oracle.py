@@ -9,8 +9,11 @@ import pytest
 from tests.epilogues import RESIDUAL
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from tests.legality.oracle import NotJudged, judge, tile_of, why_illegal
+from tests.schedule.gated import gated
+from tests.schedule.gated import scheduled as two_sums
+from tests.schedule.proof.test_readers import changed
 from tests.schedules import SCHEDULES, definition, for_result
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, ParallelType
 from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_matmul
@@ -57,3 +60,42 @@ def test_illegal(name: str) -> None:
     assert verdict.why is not None
     assert reason in verdict.why
     assert not verdict.shape
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_two_sums_that_read_one_ring(groups: int) -> None:
+    fusion = two_sums(gated(), n=64, k=32, groups=groups, stages=3).fusion
+    assert why_illegal(fusion) is None
+    assert tile_of(fusion) == (128, 64, 32)
+
+
+def test_two_sums_that_take_a_stage_apart() -> None:
+    """Each of them takes all stages in order, the second one in two loops over K."""
+    verdict = judge(changed(("split", ("Ko", 2))))
+    assert verdict.why is not None
+    assert verdict.why.startswith("T4 and T8 take a stage apart at CTA (0, 0, 0), role (0, 0) ")
+
+
+def test_two_sums_on_other_warpgroups() -> None:
+    verdict = judge(
+        changed(
+            ("parallelize", ("Ni", ParallelType.Serial)),
+            ("split", ("Ni", 64)),
+            ("reorder", ({"Nio": 4},)),
+            ("parallelize", ("Nio", ParallelType.TIDz)),
+            ("parallelize", ("Nii", ParallelType.Mma)),
+        )
+    )
+    assert verdict.why is not None
+    assert "T9 at (0, 0, 0, 0, 1) reads what T8 does not hold there" in verdict.why
+
+
+def test_operands_of_two_sums_that_are_buffered_otherwise() -> None:
+    """They fill stages together, also those that different sums read."""
+    fusion = two_sums(gated(), n=64, k=32, stages=3).fusion
+    for name in ("T11", "T12"):
+        t = fusion.tensor(name)
+        assert t.circular_buffer is not None
+        other = replace(t, circular_buffer=replace(t.circular_buffer, stages=2))
+        verdict = judge(fusion.updated((other,)))
+        assert verdict.why == "what is read by T4 and T8 is not circular-buffered alike"

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lowering.ground.expr import evaluate
+from lowering.ground.expr import Binary, Const, Expr, children, evaluate
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Elect, For, Frag, If, LdGlobalScalar, Let, Roles, Stmt
+from lowering.kernel.nodes import (
+    Body,
+    Elect,
+    For,
+    Frag,
+    If,
+    LdGlobalScalar,
+    Let,
+    MBarrierArrive,
+    MBarrierWait,
+    Roles,
+    Stmt,
+)
 
 Env = dict[str, int]
 Event = tuple[Stmt, Env]
@@ -57,3 +69,21 @@ def _loop(loop: For, env: Env) -> Iterator[Event]:
         yield from execute(loop.body, env)
         carried = {c.var.name: evaluate(v, env) for c, v in scalars}
     env |= {c.result.name: carried[c.var.name] for c, _ in scalars}
+
+
+def barriers(k: Kernel, name: str, env: dict[str, int], group: int) -> list[tuple[str, int, int]]:
+    """Waits and arrivals of a role: their stages and the parities of waits."""
+    found = []
+    for stmt, scalars in execute_role(k, name, env, group):
+        if isinstance(stmt, (MBarrierWait, MBarrierArrive)):
+            parity = evaluate(stmt.parity, scalars) if isinstance(stmt, MBarrierWait) else -1
+            found.append((stmt.OP, evaluate(stmt.bar.index, scalars), parity))
+    return found
+
+
+def divides(e: Expr, stages: int) -> bool:
+    """Whether an expression divides by the number of stages."""
+    match e:
+        case Binary("//" | "%", _, Const(value)) if value == stages:
+            return True
+    return any(divides(c, stages) for c in children(e))

@@ -24,9 +24,9 @@ __all__ = ["Array", "execute", "final", "integers", "machine_code_is_clean", "te
 Array = np.ndarray[Any, Any]
 
 
-def text(name: str) -> str:
-    """The text of ``products/<name>.ir``."""
-    file = Path(__file__).with_name("products") / f"{name}.ir"
+def text(name: str, folder: str = "products") -> str:
+    """The text of ``<folder>/<name>.ir``."""
+    file = Path(__file__).with_name(folder) / f"{name}.ir"
     return file.read_text(encoding="utf-8")
 
 

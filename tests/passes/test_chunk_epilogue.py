@@ -121,7 +121,7 @@ def test_stores_of_threads_stay() -> None:
     assert text.index("bulk.commit") < text.index(DIRECT) < text.index("bulk.wait 0")
 
 
-@pytest.mark.parametrize("buffers", [3, 0, 8])
+@pytest.mark.parametrize("buffers", [3, 0])
 def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
     with pytest.raises(ScheduleError) as error:
         lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=buffers)
@@ -130,6 +130,15 @@ def test_buffers_that_the_chunks_cannot_take_in_turn(buffers: int) -> None:
         f"a tile has 4 epilogue chunks, which {buffers} buffers cannot take in turn\n"
         "  legal here: store_buffers=1; store_buffers=2; store_buffers=4"
     )
+
+
+def test_no_more_buffers_than_chunks() -> None:
+    of_a_chunk_each = lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=4)
+    assert lowered(chunk_epilogue, TILE_LEVEL + BEFORE, store_buffers=8) == of_a_chunk_each
+    one = BEFORE.replace("0 .. 4 unroll", "0 .. 1 unroll")
+    default = lowered(chunk_epilogue, TILE_LEVEL + one)
+    assert one != BEFORE
+    assert default == lowered(chunk_epilogue, TILE_LEVEL + one, store_buffers=1)
 
 
 def test_a_chunk_wider_than_a_box() -> None:

@@ -81,6 +81,17 @@ def test_as_many_stages_as_groups_in_flight() -> None:
     )
 
 
+def test_a_reader_that_loads_ahead_of_itself_needs_stages_for_both() -> None:
+    text = (HEAD.format(stages=1) + BEFORE).replace("in_flight 1", "in_flight 1 prefetch 3")
+    with pytest.raises(ScheduleError) as error:
+        lowered(circular_buffer, text)
+    assert str(error.value) == (
+        "ScheduleError[stages]: circular_buffer(A_s, stages=4, prefetch=3): who loads 3 steps "
+        "ahead reads them, too, and releases a stage 1 steps late, so it would wait for itself\n"
+        "  legal here: stages >= 5"
+    )
+
+
 def test_two_circular_buffers() -> None:
     """Each has steps of its own; a step is released behind its last read, not at the end."""
     head = """

@@ -55,6 +55,39 @@ def test_rows_of_k_stay_whole() -> None:
     assert lowered(clip_boxes, text) == full(clipped(text, "B", "R"))
 
 
+def test_columns_that_another_product_sums_over_stay_whole() -> None:
+    """B's rows are columns of A of the second product, also where a loop carries them to it."""
+    tail = """
+next: frag<bf16, 64x64> = frag.cast out
+zero: frag<f32, 64x64> = frag.fill 0.0
+again: frag<f32, 64x64> = mma.tile zero, next, B_s[0, 0, 0], 64, true
+"""
+    assert lowered(clip_boxes, MAPS + BODY + tail) == full(clipped(MAPS + BODY + tail, "A", "R"))
+    loop = """
+for k in 0 .. 2 carry (was: frag<f32, 64x64> = out -> last, acc2: frag<f32, 64x64> = zero -> end) {
+  left: frag<bf16, 64x64> = frag.cast was
+  acc3: frag<f32, 64x64> = mma.tile acc2, left, B_s[0, 0, 0], 64, true
+  yield was, acc3
+}
+"""
+    tail = "zero: frag<f32, 64x64> = frag.fill 0.0\n" + loop
+    body = lowered(clip_boxes, MAPS + BODY + tail)
+    assert [line.split()[1] for line in body.splitlines() if "clipped" in line] == ["A:", "R:"]
+
+
+@pytest.mark.parametrize(("store", "names"), [("next", "AR"), ("next, trans=true", "BR")])
+def test_a_product_that_threads_store_as_an_operand(store: str, names: str) -> None:
+    """Its columns are K there, or, transposed, its rows."""
+    tail = f"""
+next: frag<bf16, 64x64> = frag.cast out
+stmatrix T_s[0, 0, 0], {store}
+zero: frag<f32, 64x64> = frag.fill 0.0
+again: frag<f32, 64x64> = mma.tile zero, T_s[0, 0, 0], B_s[0, 0, 0], 64, true
+"""
+    text = MAPS + "shared T_s: bf16[1][64x64] swizzle 128\n" + BODY + tail
+    assert lowered(clip_boxes, text) == full(clipped(text, *names))
+
+
 def test_one_tensor_whose_rows_are_m_and_k() -> None:
     """Its map has one box."""
     text = MAPS + BODY.replace(*READ_BY_K).replace("], B[", "], A[")

@@ -64,6 +64,31 @@ def test_one_role_that_loads_ahead_of_itself() -> None:
     assert lowered(interleave_loads, HEAD + BEFORE, threads=256) == full(HEAD + AFTER, threads=256)
 
 
+def test_each_ring_is_loaded_ahead_by_its_own_number_of_steps() -> None:
+    """A second load section and ring: in front of the loops, and of each step that is consumed."""
+    more = """
+section load groups 1 {
+  for j in 0 .. top {
+    produce late, j
+    load.tile B_s[0, 0, 0], A[j, 0]
+  }
+}
+section compute"""
+    head = HEAD + "shared B_s: bf16[1][64x64]\nring late(B_s) stages 3 prefetch 1\n"
+    before = BEFORE.replace("section compute", more).replace(
+        "  }\n}\nsection load", "}}section load"
+    )
+    before = before.replace("    fence", "    consume late, k\n    fence")
+    lines = [s.strip() for s in lowered(interleave_loads, head + before, threads=256).splitlines()]
+    assert lines.index("for m in 0 .. min(2, top) {") < lines.index("for j in 0 .. min(1, top) {")
+    at = lines.index("consume ring, k")
+    assert lines[at + 1 : at + 5] == [
+        "if %warp == 0 and k + 1 < top {", "elect {", "produce late, k + 1",
+        "load.tile B_s[0, 0, 0], A[k + 1, 0]",
+    ]  # fmt: skip
+    assert lines.count("if %warp == 0 {") == 1
+
+
 def test_a_warp_specialized_kernel_is_left_alone() -> None:
     assert unchanged(interleave_loads, HEAD.replace(" prefetch 2", "") + AFTER)
 
@@ -75,6 +100,15 @@ def test_a_warp_specialized_kernel_is_left_alone() -> None:
         (HEAD + "section load groups 1 { }", "sections are ['load']"),
         (HEAD + BEFORE.replace("  for m in", "  fence.proxy.async\n  for m in"),
          "the load section is not one loop"),
+        (HEAD + BEFORE.replace("section compute", "section other groups 1 { cta.sync }\n"
+                               "section compute"), "sections are ['compute', 'load', 'other']"),
+        (HEAD + BEFORE.replace("    load", "    produce ring, m\n    load"),
+         "a load loop's trips are not steps of one ring"),
+        (HEAD + BEFORE.replace("produce ring, m", "produce ring, m + 1"),
+         "ring has prefetch 2, its loop's trip is m + 1"),
+        (HEAD + "shared B_s: bf16[1][64x64]\nring late(B_s) stages 2\n"
+         + BEFORE.replace("produce ring, m", "produce late, m"),
+         "late has prefetch 0, its loop's trip is m"),
     ],
 )  # fmt: skip
 def test_sections_of_another_form(text: str, why: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.errors import InternalError
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import BarArrive, BarSync, FenceProxyAsync, WaitFull
@@ -89,14 +89,19 @@ def test_every_sync_meets_one_arrive(tiles: int, n: int) -> None:
     assert epilogues == [(tiles + 1) // 2, tiles // 2]
 
 
-def in_turn(new: Kernel, count: int, env: dict[str, int]) -> tuple[list[int], list[int]]:
-    """The steps as groups consume them, and how many epilogues each has; all arrivals are met."""
-    groups = [execute_role(new, "compute", env, g) for g in range(count)]
+def in_turn(
+    new: Kernel, count: int, env: dict[str, int], groups: range | None = None
+) -> tuple[list[int], list[int]]:
+    """The steps as teams consume them, and how many epilogues each has; all arrivals are met.
+
+    ``groups`` is one of each team; each group is a team by default.
+    """
+    events_of = [execute_role(new, "compute", env, g) for g in groups or range(count)]
     arrived, epilogues = [0] * count, [0] * count
     steps: list[int] = []
     waiting: list[int | None] = [None] * count
     for _ in range(400):
-        for g, events in enumerate(groups):
+        for g, events in enumerate(events_of):
             if waiting[g] is not None:
                 if not arrived[g]:
                     continue
@@ -124,16 +129,30 @@ def test_cooperative_groups_need_no_order() -> None:
 
 
 def test_teams_of_groups() -> None:
-    text = HEAD + RING
-    with pytest.raises(UnsupportedError) as error:
-        lowered(
-            order_pingpong,
-            text + BEFORE.replace("8 .. 12", "16 .. 20").replace("0 .. 8", "0 .. 16"),
-        )
-    assert str(error.value) == (
-        "ping-pong of 2 teams of 2 compute warpgroups is not supported; supported: warpgroups that "
-        "take turns one by one"
-    )
+    """All of a team arrive and wait: the barriers are of two teams."""
+    head = HEAD + "named_barrier order[2] threads 512\n" + RING
+    changes = {
+        "8 .. 12": "16 .. 20",
+        "0 .. 8 as wg {": "0 .. 16 as wg {\n    let team: i32 = wg // 2",
+        "if wg == 1": "if wg // 2 == 1",
+        "tiles - wg": "tiles - team",
+        "2 + wg": "2 + team",
+        "t + wg": "t + wg // 2",
+        "tiles - (1 - wg)": "tiles - (1 - wg // 2) * 2 // 2",
+        "[1 - wg]": "[1 - wg // 2]",
+        "[wg]": "[wg // 2]",
+    }
+    before, after = BEFORE, AFTER
+    for old, new in changes.items():
+        before, after = before.replace(old, new), after.replace(old, new)
+    assert lowered(order_pingpong, HEAD + RING + before) == full(head + after)
+
+
+def test_a_role_that_is_no_whole_teams() -> None:
+    text = BEFORE.replace("8 .. 12", "12 .. 16").replace("0 .. 8", "0 .. 12")
+    with pytest.raises(InternalError) as error:
+        lowered(order_pingpong, HEAD + RING + text)
+    assert error.value.why == "role compute of 3 groups is no 2 teams"
 
 
 def test_a_role_without_a_group_index() -> None:
@@ -221,6 +240,26 @@ def test_three_groups_in_two_loops(rows: int, turns: int, n: int) -> None:
     after = order_pingpong(before, LoweringOptions())
     env = {"tiles": 3 * turns, "rows": rows, "n": n}
     steps, epilogues = in_turn(after, 3, env)
+    assert steps == list(range(rows * 3 * turns * n))
+    assert epilogues == [rows * turns] * 3
+
+
+@budget(40)
+@given(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2), st.integers(0, 1))
+def test_three_teams_of_two_groups(rows: int, turns: int, n: int, place: int) -> None:
+    """As three groups, whichever of a team is looked at."""
+    loops = LOOPS.replace("0 .. 12", "0 .. 24").replace("12 .. 16", "24 .. 28")
+    head = HEAD.replace("param n", "param rows: i32\nparam n")
+    text = (
+        head
+        + RING.replace("teams 2", "teams 3")
+        + loops.replace("wg)", "team)")
+        .replace("- wg", "- team")
+        .replace("for r in", "let team: i32 = wg // 2\n    for r in")
+    )
+    after = order_pingpong(kernel(text), LoweringOptions())
+    env = {"tiles": 3 * turns, "rows": rows, "n": n}
+    steps, epilogues = in_turn(after, 3, env, range(place, 6, 2))
     assert steps == list(range(rows * 3 * turns * n))
     assert epilogues == [rows * turns] * 3
 

@@ -93,6 +93,15 @@ def test_a_single_tile_has_number_0() -> None:
     ]
 
 
+def test_one_stage_tells_the_step_by_its_parity() -> None:
+    one = COMPUTE.replace(
+        "[((t * 2 + wg) * n + k) % 4], ((t * 2 + wg) * n + k) // 4 % 2",
+        "[0], ((t * 2 + wg) * n + k) % 2",
+    )
+    assert one != COMPUTE
+    assert stamps(f"{HEAD} roles {{ {one} {LOAD} }}") == stamps(KERNEL)
+
+
 def test_stages_that_do_not_tell_the_step() -> None:
     """The matrices of an epilogue: a stage for each of its chunks."""
     chunks = LOAD.replace("(m_o * n + m_i) % 4", "m_i").replace("0 .. n", "0 .. 2")

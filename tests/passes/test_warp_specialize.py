@@ -75,14 +75,12 @@ def test_too_many_threads() -> None:
     ("text", "sections"),
     [
         ("cta.sync", "[]"),
-        ("section load groups 1 { cta.sync }", "['load']"),
+        ("section load groups 1 { let m: i32 = 1 }", "['load']"),
         (AFTER, "[]"),
-        (BEFORE + "section compute groups 1 { }", "['compute', 'compute', 'load']"),
-        (BEFORE.partition("section")[0] + "section compute groups 1 { }", "['compute']"),
-        (BEFORE + 4 * "section load groups 1 { }", str(["compute", *["load"] * 5])),
+        (BEFORE + "section compute groups 1 { cta.sync }", "['compute', 'compute', 'load']"),
     ],
 )
-def test_sections_that_are_no_roles(text: str, sections: str) -> None:
+def test_nobody_has_threads_or_two_have_one_name(text: str, sections: str) -> None:
     with pytest.raises(InternalError) as error:
         lowered(warp_specialize, text)
     assert str(error.value) == (
@@ -139,3 +137,77 @@ def test_what_says_which_tile_is_next_is_for_the_whole_warp() -> None:
     maps = "tensormap A: bf16[512, 64]\nshared A_s: bf16[1][64x64]\nshared B_s: bf16[1][64x64]\n"
     before, after = (text.replace(maps, maps + queue) for text in (before, after))
     assert lowered(warp_specialize, before, threads=256) == full(after, threads=384)
+
+
+X = "global X: bf16[512, 64] align 16\n"
+FILL = """
+section fill groups 2 as half {
+  let at: i32 = half * 64
+  for i in 0 .. n {
+    load.tile A_s[0, 0, 0], A[i, 0]
+    load.tile B_s[0, 0, 0], A[at, 0]
+    cp.async B_s[0, 0, 0], X[at, 0], 64, 64
+  }
+}
+"""
+
+
+def test_a_section_with_threads_is_a_role_that_issues_its_copies_by_one() -> None:
+    """By one of each group, where the copy is the group's."""
+    before = BEFORE.replace("section compute", FILL + "section compute")
+    before = before.replace("let n", X + "let n")
+    text = lowered(warp_specialize, before, threads=512)
+    loads = """
+  role fill warps 0 .. 8 as half {
+    let at: i32 = half * 64
+    for i in 0 .. n {
+      if %warp == 0 {
+        elect {
+          load.tile A_s[0, 0, 0], A[i, 0]
+        }
+      }
+      if %warpgroup.warp == 0 {
+        elect {
+          load.tile B_s[0, 0, 0], A[at, 0]
+        }
+      }
+      cp.async B_s[0, 0, 0], X[at, 0], 64, 64
+    }
+  }
+"""
+    roles = AFTER.replace("8 .. 12", "16 .. 20").replace("0 .. 8", "8 .. 16")
+    roles = roles.replace("let n", X + "let n").replace("roles {\n", "roles {" + loads)
+    assert text == full(roles)
+
+
+def test_what_a_copy_needs_is_bound_in_front_of_the_elected_thread() -> None:
+    """A number from memory is a loop's bound for the whole warp."""
+    body = "    m0: i32 = ld.global.scalar ends[m]\n    for j in 0 .. m0 {\n"
+    before = BEFORE.replace("    let row", body + "    let row").replace(
+        "A[row, 0]\n  }\n}\nsection c", "A[row, 0]\n  } }\n}\nsection c"
+    )
+    before = before.replace("let n", "global ends: s32[8] align 4\nlet n")
+    text = lowered(warp_specialize, before, threads=256)
+    lines = [line.strip() for line in text.split("role load")[1].splitlines()]
+    assert lines[1:7] == [
+        "if %warpgroup.warp == 0 {", "for m in 0 .. n {", "m0: i32 = ld.global.scalar ends[m]",
+        "for j in 0 .. m0 {", "let row: i32 = m * 64", "elect {",
+    ]  # fmt: skip
+
+
+def test_more_than_four_sections_that_copy() -> None:
+    """Each warpgroup of theirs has four; it has a name of its own."""
+    more = "".join(
+        f"section load groups 1 {{ load.tile A_s[0, 0, 0], A[{i}, 0] }}\n" for i in range(4)
+    )
+    text = lowered(warp_specialize, BEFORE + more, threads=256)
+    assert "role load warps 8 .. 12 {" in text and "role load_ warps 12 .. 16 {" in text
+    assert text.count("if %warpgroup.warp == 3 {") == 1
+
+
+def test_nobody_only_copies() -> None:
+    text = "section compute groups 1 { cta.sync }\nsection other groups 2 { cta.sync }"
+    assert lowered(warp_specialize, text) == full(
+        "roles {\n  role compute warps 0 .. 4 {\n    cta.sync\n  }\n"
+        "  role other warps 4 .. 12 {\n    cta.sync\n  }\n}"
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from tests.legality.builder import P, matmul
 from tests.schedules import cooperative, definition, dynamic, stream_k
 from wsched.front.known import import_fusion
 from wsched.run.counts import LARGEST, require_countable
 from wsched.schedule import MatmulParams, Plan, plan_matmul
+from wsched.schedule.plan import plan as prove
 
 SMALL = cooperative(64, 16, 16, groups=1, registers=None)
 LARGE = {"M": 46336, "N": 46336, "K": 46336}
@@ -48,3 +50,45 @@ def test_the_limit_is_a_number_of_steps() -> None:
     require_countable(plan, {"M": 46336, "N": 46336, "K": 16 * steps}, 1)
     with pytest.raises(UnsupportedError):
         require_countable(plan, {"M": 46336, "N": 46336, "K": 16 * (steps + 1)}, 1)
+
+
+def by_hand(traversal: int = 0, *, persistent: bool = True) -> Plan:
+    m = matmul()
+    m.tile(64, 64, 32)
+    if persistent:
+        m.deal(traversal=traversal)
+        last, steps = "cta tile", "tile k"
+    else:
+        m.merge(m.every, "Mo No", "tiles", traversal)
+        m.run(m.every, "tiles", P.BIDx)
+        m.order(m.every, "tiles k")
+        last, steps = "tiles", "k"
+    m.steps(steps)
+    m.stage()
+    m.order(m.compute, last)
+    m.fragments(last.split()[-1])
+    m.inline(last.split()[-1])
+    return prove(m.s.fusion)
+
+
+def test_what_a_traversal_factor_comes_to() -> None:
+    plan = by_hand(2**30)
+    require_countable(plan, {"M": 64, "N": 64, "K": 64}, 2)
+    with pytest.raises(UnsupportedError) as error:
+        require_countable(plan, {"M": 64, "N": 128, "K": 64}, 2)
+    assert str(error.value) == (
+        "64 x 128 x 64 on 2 CTAs, where ceildiv(N, 64) * 1073741824 is 2147483648, is not "
+        "supported; supported: at most 2147483647. Take smaller factors, or larger tiles"
+    )
+
+
+def test_ctas_along_x() -> None:
+    plan, side = by_hand(persistent=False), 64 * 46340
+    require_countable(plan, {"M": side, "N": side, "K": 64}, 46340**2)
+    with pytest.raises(UnsupportedError) as error:
+        require_countable(plan, {"M": side + 64, "N": side + 64, "K": 64}, 46341**2)
+    assert str(error.value) == (
+        "2965824 x 2965824 x 64 on 2147488281 CTAs, where ceildiv(M, 64) * ceildiv(N, 64) is "
+        "2147488281, is not supported; supported: at most 2147483647. Take smaller factors, or "
+        "larger tiles"
+    )

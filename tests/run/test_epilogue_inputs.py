@@ -107,8 +107,9 @@ def test_types_and_numbers_of_inputs(text: str, schedule: str) -> None:
         assert np.array_equal(d, wanted), p
 
 
-def test_more_stages() -> None:
-    k = kernel(RESIDUAL, "pingpong_64x128", epilogue_input_stages=3)
+@pytest.mark.parametrize("stages", [1, 3])
+def test_other_numbers_of_stages(stages: int) -> None:
+    k = kernel(RESIDUAL, "pingpong_64x128", epilogue_input_stages=stages)
     d, (a, b, r) = run(k, problems(k)[1])
     assert np.array_equal(d, (a @ b.T + r).astype(NUMPY["bf16"]).astype(np.float32))
 

@@ -9,7 +9,7 @@ import pytest
 
 from lowering.machine.scheduler import Adversary
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES, error_limit
+from tests.schedules import SCHEDULES, cooperative, error_limit, ping_pong, split_k, stream_k
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -86,3 +86,24 @@ def test_a_wrong_kernel_is_noticed() -> None:
     a, b = operands(problem, "bf16", 0, integer=True)
     d = run(compiled, problem, a[:, ::-1].copy(), b, "bf16")
     assert not np.array_equal(d, exact(a, b).astype(NUMPY["bf16"]))
+
+
+ONE_STAGE = {
+    "tile_per_cta": cooperative(128, 128, stages=1, in_flight=0, persistent=False),
+    "pingpong": ping_pong(64, 128, stages=1, in_flight=0),
+    "cluster": cooperative(128, 128, stages=1, in_flight=0, cluster=(2, 1)),
+    "split": split_k(cooperative(128, 128, stages=1, in_flight=0), 2),
+    "stream_k": stream_k(ping_pong(64, 128, stages=1, in_flight=0)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_STAGE)
+@pytest.mark.parametrize("kind", ["tails", "empty_k"])
+def test_one_stage(name: str, kind: str) -> None:
+    """A step is loaded when the one in front of it has been read, whoever reads and loads it."""
+    compiled = kernel(ONE_STAGE[name])
+    problem = problems(compiled.params)[kind]
+    for adversary, seed in ORDERS[1:4]:
+        a, b = operands(problem, "bf16", seed, integer=True)
+        d = run(compiled, problem, a, b, "bf16", seed=seed, adversary=adversary)
+        assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), (adversary, seed)

@@ -79,6 +79,12 @@ def test_ping_pong_takes_turns(tiles: int, deal: Callable[[MatmulParams], Matmul
     assert [s.tile for s in named(trace, "load")] == list(range(tiles))
 
 
+def test_one_stage_of_two_main_loops() -> None:
+    """The tile of each main loop is known, though its stage is always the same."""
+    trace = run(kernel(SCHEDULES["coop_1_stage"]), Problem(256, 128, 192, 1))
+    assert [s.tile for s in named(trace, "main_loop", warp=0)] == [0, 1]
+
+
 def test_a_group_without_a_tile_only_drains() -> None:
     trace = run(kernel(SCHEDULES[PING_PONG]), Problem(64, 128, 128, 1))
     assert {s.name for s in trace.spans if (s.role, s.group) == ("compute", 1)} == {"drain"}

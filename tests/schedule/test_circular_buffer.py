@@ -96,7 +96,8 @@ def test_no_box_where_the_stage_is_said_to_begin() -> None:
 @pytest.mark.parametrize(
     ("stages", "prefetch", "kind", "why"),
     [
-        (1, 0, ON_TIDY, "1 stages make no ring, at least 2 do"),
+        (0, 0, ON_TIDY, "0 stages make no ring here, at least 1 do"),
+        (1, 0, Pipelined(), "1 stages make no ring here, at least 2 do"),
         (4, 4, ON_TIDY, "prefetch 4 is not in 0 .. 3"),
         (4, 0, Pipelined(), "prefetch 0 is not in 1 .. 3"),
         (

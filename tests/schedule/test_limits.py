@@ -132,16 +132,16 @@ def test_legal(params: MatmulParams) -> None:
                 COOPERATIVE,
                 circular_buffer_options=CircularBufferOptions(False, True, 1, 1),
                 epilogue_stages=0,
-                epilogue_input_stages=1,
+                epilogue_input_stages=-1,
             ),
             [
                 "circular_buffer_smem_write=False: TMA loads are circular-buffered",
                 "circular_buffer_smem_read=True: wgmma reads shared memory itself",
                 "smem_circular_buffer_prefetch_gap=1 leaves 0 wgmma groups in flight, "
                 "wgmma_in_flight=1",
-                "1 stages: a ring has at least 2, and one more than the 1 wgmma groups in flight",
+                "1 stages, no more than the 1 wgmma groups in flight",
                 "epilogue_stages=0: a store needs a buffer",
-                "epilogue_input_stages=1: a ring has at least 2 stages, and 0 means none",
+                "epilogue_input_stages=-1: a ring has at least 1 stage, and 0 means none",
             ],
         ),
         (

@@ -38,6 +38,9 @@ ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.015, 0.003
 instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
 The latter two from ``wsched bench pingpong``: gelu, residual and silu beside the bare matmul."""
 
+REDUCED = 3
+"""Instructions of a reduction for an element: to mask it at an edge, and to add it."""
+
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
 MHz with 132 SMs)."""
@@ -258,7 +261,8 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
     """Cycles of a tile's epilogue."""
     tile = params.output_tile
     warpgroups = 1 if params.ping_pong else params.warpgroups
-    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * problem.work
+    work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
+    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
     return TILE_END + element * tile.m * tile.n / warpgroups
 
 

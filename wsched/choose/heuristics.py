@@ -188,6 +188,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=problem.n_major,
         target=problem.target, counts=(problem.a_count, problem.b_count),
+        reductions=problem.reductions,
     )  # fmt: skip
 
 

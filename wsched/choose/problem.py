@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import gcd, prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
@@ -21,6 +21,7 @@ from wsched.fusion import (
     the_products,
 )
 from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.reductions import Reductions
 
 __all__ = [
     "ALIGNED", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands",
@@ -71,7 +72,7 @@ class Problem:
         n: its columns.
         k: columns of both operands.
         operand: type of the operands.
-        results: types of all results.
+        results: types of all results that are matrices.
         sms: multiprocessors of the device.
         inputs: types of the matrices that TMA loads for the epilogue, None where threads read them.
         work: the epilogue's :func:`epilogue_work`.
@@ -91,6 +92,8 @@ class Problem:
             multiples of; of several As the least.
         align_b: the same of B.
         target: what kernels for the device are made for.
+        over_rows: number of results that are reductions over rows.
+        over_columns: number of those that are reductions over columns.
     """
 
     m: int
@@ -115,6 +118,8 @@ class Problem:
     align_a: int = ALIGNED
     align_b: int = ALIGNED
     target: Target = DEFAULT
+    over_rows: int = 0
+    over_columns: int = 0
 
     @classmethod
     def of(
@@ -158,7 +163,7 @@ class Problem:
             n,
             k,
             operand=product.a.dtype,
-            results=tuple(b.dtype for b in fusion.outputs),
+            results=tuple(b.dtype for b in fusion.matrices),
             sms=sms,
             inputs=inputs,
             work=epilogue_work(fusion),
@@ -175,6 +180,7 @@ class Problem:
             align_a=align_a,
             align_b=align_b,
             target=target,
+            **asdict(Reductions.of(fusion)),
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
@@ -189,6 +195,11 @@ class Problem:
     def products(self) -> int:
         """Accumulators of a tile."""
         return max(self.a_count, self.b_count)
+
+    @property
+    def reductions(self) -> Reductions:
+        """The results that are reductions."""
+        return Reductions(self.over_rows, self.over_columns)
 
     @property
     def unaligned(self) -> DataType | None:
@@ -236,6 +247,7 @@ def demands(problem: Problem) -> Demands:
         problem.work > 0,
         (problem.a_count, problem.b_count),
         problem.target,
+        problem.reductions,
     )
 
 

@@ -21,6 +21,7 @@ from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_arrays
+from wsched.run.finish import finished, parts_shape, with_parts
 from wsched.run.reference import multiplied, reference
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
@@ -119,8 +120,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
     limit = max(TOLERANCE[t.dtype] for t in _results(fusion))
     passed = error < limit
-    sizes = dict(zip(fusion.result_axes, expected[0].shape, strict=True))
-    shape = " x ".join(str(sizes[a]) for a in fusion.outputs[0].axes)
+    sizes = dict(zip(fusion.result_axes, next(iter(made.values())).shape, strict=True))
+    axes = fusion.matrices[0].axes if fusion.matrices else fusion.result_axes
+    shape = " x ".join(str(sizes[a]) for a in axes)
     kinds = [str(b.dtype) for b in fusion.outputs]
     text = (
         f"{'RIGHT' if passed else 'WRONG'}: {shape} {' and '.join(kinds)} result against {by} in "
@@ -217,8 +219,11 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         torch.cuda.synchronize()
     seconds = perf_counter() - start
     arrays = [r.float().cpu().numpy() for r in results]
-    order = [[b.axes.index(a) for a in kernel.fusion.result_axes] for b in kernel.fusion.outputs]
-    return [x.transpose(axes) for x, axes in zip(arrays, order, strict=True)], seconds
+    bound = zip(arrays, kernel.fusion.outputs, strict=True)
+    return [
+        x.reshape(_plain(b.axes, x.shape)).transpose(_of_product(kernel.fusion, b))
+        for x, b in bound
+    ], seconds
 
 
 def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
@@ -233,13 +238,17 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
         if binding.tensor not in fusion.operands:
             x = x.reshape(_plain(binding.axes, x.shape)).transpose(_of_product(fusion, binding))
             arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
-    shape = [extents[a] for a in fusion.result_axes]
-    results = [_rounded(np.full(shape, np.nan, np.float32), b.dtype) for b in fusion.outputs]
-    arrays |= {b.tensor: r for b, r in zip(fusion.outputs, results, strict=True)}
+    shape = tuple(extents[a] for a in fusion.result_axes)
+    results = []
+    for b in with_parts(kernel.plan).fusion.outputs:
+        stored = shape if b in fusion.outputs else parts_shape(fusion, b, extents)
+        results.append(_rounded(np.full(stored, np.nan, np.float32), b.dtype))
+        arrays[b.tensor] = results[-1]
     start = perf_counter()
     if results[0].size:
         run_arrays(kernel.kernel, arrays, extents)
-    return [r.astype(np.float32) for r in results], perf_counter() - start
+    whole = (finished(fusion, b, r) for b, r in zip(fusion.outputs, results, strict=True))
+    return [np.asarray(r, np.float32) for r in whole], perf_counter() - start
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:

@@ -7,8 +7,8 @@ from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.problem import Problem
 from wsched.front.explanation import Choice
 from wsched.run.compiled import CompiledFusion
-from wsched.schedule.matmul.limits import BARRIER_BYTES, shared_bytes
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = ["choices_of"]
 
@@ -19,13 +19,11 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
     tile, options = params.output_tile, params.circular_buffer_options
     tiles = problem.batch * -(-problem.m // tile.m) * -(-problem.n // tile.n)
     stage, epilogue = shared_bytes(
-        params,
-        problem.operand,
-        *problem.results,
+        params, problem.operand, *problem.results,
         inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
-        n_major=problem.n_major,
-        counts=(problem.a_count, problem.b_count),
-    )
+        n_major=problem.n_major, counts=(problem.a_count, problem.b_count),
+        reductions=problem.reductions,
+    )  # fmt: skip
     stages = options.smem_circular_buffer_stage
     used = stages * stage + epilogue + BARRIER_BYTES
     more, limit = used + stage, kernel.plan.target.shared_bytes

@@ -76,7 +76,8 @@ def explain_cut(
             copied = "; ".join(f"{c.argument} is copied: {c.reason}" for c in part.copied)
         reads = tuple(n.results[0] for n in part.definition.inputs)
         ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
-        facts.append(PartFacts(part.runs, reads, part.definition.outputs, ops, kernel, copied))
+        writes, views = part.definition.outputs, tuple(map(str, part.looks))
+        facts.append(PartFacts(part.runs, reads, writes, ops, kernel, copied, views))
     return Explanation(
         CUT,
         device,
@@ -105,7 +106,8 @@ def _planned_parts(chosen: Chosen, call: Sizes) -> tuple[Part, ...]:
         if segment.matmul:
             p = call.planned(segment)
             kernel = compile_fusion(p.fusion, choose_params(p.problem))
-            found.append(Part(WSCHED, segment.definition, kernel, p.problem, p.copied))
+            parts = kernel, p.problem, p.copied, segment.looks
+            found.append(Part(WSCHED, segment.definition, *parts))
         else:
             found.append(Part(rest, segment.definition))
     return tuple(found)

@@ -93,7 +93,7 @@ def _facts(
         problem="x".join(str(sizes[name]) for name in in_order(sizes)),
         sms=problem.sms,
         kernel=kernel.kernel.name,
-        grid=kernel.grid(sizes, problem.sms),
+        grid=kernel.grid(sizes, problem.sms) * kernel.kernel.rows(sizes),
         threads=kernel.kernel.threads,
         shared_bytes=kernel.kernel.shared_bytes,
         predicted_us=None if cost is None else cost.us,

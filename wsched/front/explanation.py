@@ -97,6 +97,7 @@ class PartFacts:
         operations: below ``fd.ops``, in order.
         kernel: of wsched's.
         copied: which operands have to be copied for it, and why.
+        views: which of its inputs are views, and of what.
     """
 
     runs: str
@@ -105,6 +106,7 @@ class PartFacts:
     operations: tuple[str, ...]
     kernel: KernelFacts | None = None
     copied: str = ""
+    views: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         counts = Counter(self.operations)
@@ -114,7 +116,7 @@ class PartFacts:
             us = self.kernel.predicted_us
             time = "" if us is None else f", predicted {us:.1f} us"
             text += f"\n    {self.kernel.kernel}, {self.kernel.problem}{time}"
-        return f"{text}\n    {self.copied}" if self.copied else text
+        return "\n    ".join((text, *self.views, *filter(None, (self.copied,))))
 
 
 @dataclass(frozen=True, slots=True)

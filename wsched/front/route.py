@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsched.choose.copy_cost import Copy
 from wsched.choose.problem import Problem
+from wsched.front.cut.looks import Look
 from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 
@@ -39,6 +40,7 @@ class Part:
         kernel: of wsched's.
         problem: what that was planned for.
         copied: operands that have to be copied for it.
+        looks: its inputs that are views.
     """
 
     runs: str
@@ -46,6 +48,7 @@ class Part:
     kernel: CompiledFusion | None = None
     problem: Problem | None = None
     copied: tuple[Copy, ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

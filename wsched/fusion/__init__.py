@@ -18,6 +18,7 @@ from wsched.fusion.expr import (
     LoadStoreOp,
     MmaOp,
     PointwiseOp,
+    ReductionOp,
     inputs_of,
     rewire,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "PointwiseOp",
     "Product",
     "Record",
+    "ReductionOp",
     "Role",
     "Split",
     "TensorBinding",

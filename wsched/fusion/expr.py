@@ -1,4 +1,4 @@
-"""Expressions between tensors: five kinds, each with one output. Tensors are named, not held."""
+"""Expressions between tensors: six kinds, each with one output. Tensors are named, not held."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from wsched.fusion.types import LoadStoreOpType
 
 __all__ = [
-    "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "inputs_of",
-    "rewire",
+    "BroadcastOp", "CastOp", "FusionExpr", "LoadStoreOp", "MmaOp", "PointwiseOp", "ReductionOp",
+    "inputs_of", "rewire",
 ]  # fmt: skip
 
 # Operations that nvFuser prints between their operands.
@@ -88,7 +88,24 @@ class PointwiseOp:
         return f"{self.op}({', '.join(texts)})"
 
 
-FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp
+@dataclass(frozen=True, slots=True)
+class ReductionOp:
+    """``output`` is ``op`` over those dimensions of ``input`` that the output's are reductions of.
+
+    ``op`` is ``sum``, ``max`` or ``min``. It is computed in fp32, whatever the types of the
+    tensors, and the result rounded to the output's type; ``max`` and ``min`` are NaN if an element
+    is. Of no elements it is 0, -inf or inf.
+    """
+
+    output: str
+    input: str
+    op: str
+
+    def __str__(self) -> str:
+        return f"reduction({self.input}, op = {self.op})"
+
+
+FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | ReductionOp
 
 
 def inputs_of(e: FusionExpr) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
 from wsched.fusion.domain import IterDomain
-from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, inputs_of
+from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
 from wsched.fusion.record import Record
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
@@ -123,7 +123,26 @@ class Fusion:
     @property
     def result_axes(self) -> tuple[str, ...]:
         """Names of all extents of the results, in the fusion's order: rows and columns last."""
-        return tuple(str(d.extent) for d in self.tensor(self.outputs[0].tensor).stored)
+        whole = [b.tensor for b in self.outputs if self.reduction(b.tensor) is None]
+        name = whole[0] if whole else self.mmas[-1].output
+        return tuple(str(d.extent) for d in self.tensor(name).stored)
+
+    def reduction(self, name: str) -> ReductionOp | None:
+        """The reduction that a tensor is, or is a copy of; None of any other."""
+        e = self.definition(name)
+        while isinstance(e, LoadStoreOp):
+            e = self.definition(e.input)
+        return e if isinstance(e, ReductionOp) else None
+
+    @property
+    def matrices(self) -> tuple[TensorBinding, ...]:
+        """The results that have all dimensions of the product: those that are no reductions."""
+        return tuple(b for b in self.outputs if self.reduction(b.tensor) is None)
+
+    @property
+    def reduced(self) -> tuple[TensorBinding, ...]:
+        """The results that are reductions."""
+        return tuple(b for b in self.outputs if self.reduction(b.tensor) is not None)
 
     @property
     def loads(self) -> tuple[TensorView, ...]:

@@ -10,7 +10,8 @@ from lowering.ground.expr import Binary, Const, Special, Var
 __all__ = ["Record", "call_text"]
 
 
-_INFIX = ("+", "-", "*", "//", "%")
+_INFIX = ("+", "-", "*", "//", "%", "<<", "^", "<", "<=")
+_FUNCTIONS = {"min": "minimum", "max": "maximum"}
 
 
 def call_text(op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> str:
@@ -31,7 +32,7 @@ def _python(value: Any) -> str:
             outer = f"({_python(lhs)})" if isinstance(lhs, Binary) else _python(lhs)
             return f"{outer} {op} {nested}"
         case Binary(op, lhs, rhs):
-            return f"{op}({_python(lhs)}, {_python(rhs)})"
+            return f"{_FUNCTIONS.get(op, op)}({_python(lhs)}, {_python(rhs)})"
     return repr(value)
 
 

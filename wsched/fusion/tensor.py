@@ -63,6 +63,9 @@ class TensorView:
         allocation: its dimensions in the order of memory, the contiguous one last; empty where
             that is the order of ``logical``. Of inputs only: an input whose K is not innermost is
             *MN-major*.
+        root: of a reduction that is made in parts, its dimensions as its input has them; the
+            transforms then lead from there through ``logical`` to ``loop``. Empty where
+            ``logical`` are these.
     """
 
     name: str
@@ -74,6 +77,12 @@ class TensorView:
     compute_at: int = 0
     circular_buffer: CircularBuffer | None = None
     allocation: tuple[IterDomain, ...] = ()
+    root: tuple[IterDomain, ...] = ()
+
+    @property
+    def read(self) -> tuple[IterDomain, ...]:
+        """Its dimensions as those of what it is made from, reductions included."""
+        return self.root or self.logical
 
     @property
     def in_memory(self) -> tuple[IterDomain, ...]:

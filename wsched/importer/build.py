@@ -24,7 +24,8 @@ from wsched.importer.layout import (
     result_layout,
 )
 from wsched.importer.missing import unknown_op
-from wsched.importer.steps import Step
+from wsched.importer.reductions import reduced_result
+from wsched.importer.steps import REDUCED, Step
 from wsched.importer.text.signatures import known_ops
 
 __all__ = ["build_fusion"]
@@ -65,7 +66,8 @@ def build_fusion(definition: Definition) -> Fusion:
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
     bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
-    ``allocation``. Inputs of the epilogue are [M, N], [M], [N] or [], outputs [M, N]. Results are
+    ``allocation``. Inputs of the epilogue are [M, N], [M], [N] or [], outputs [M, N], or reductions
+    of that over rows, columns or both. Results are
     stored row by row; if they are wanted by columns, [N, M] is computed with the operands
     exchanged. Where an operand has a batch dimension B, results have it, too, outside of the
     others; what has none is the same for all of the batch.
@@ -79,29 +81,40 @@ def build_fusion(definition: Definition) -> Fusion:
     operands = _alike(matmuls, pairs)
     a, b = pairs[0]
     dims = in_order({*a.axes, *b.axes} - {SUMMED})
-    made = _products(matmuls, pairs)
-    epilogue = EpilogueImport(definition, made, _dtype(a.node), dims)
-    results = [_result(definition, name, dims) for name in definition.outputs]
-    outputs = [epilogue.output(name) for name, _ in results]
-    layouts = [layout for _, layout in results]
-    _require_meeting(set(made.values()), outputs)
+    products = _products(matmuls, pairs)
+    epilogue = EpilogueImport(definition, products, _dtype(a.node), dims)
+    made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
+    outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
+    _require_meeting(set(products.values()), outputs)
     inputs = tuple(_bindings(definition, operands, epilogue.steps))
     sizes = _sizes(matmuls[0], inputs)
     mn_major = {x.name for x in operands.values() if x.memory[-1] != SUMMED}
-    memory = _one_order(layouts)
+    matrices = [x for s, x in made if s.op not in REDUCED]
+    memory = _one_order(matrices) if matrices else dims
     turn = 1 if memory == dims else -1
     names = {
         node.results[0]: (left.name, right.name)
         for node, (left, right) in zip(matmuls, (p[::turn] for p in pairs), strict=True)
-        if node.results[0] in made.values()
+        if node.results[0] in products.values()
     }
     emitted = emit_fusion(inputs, names, epilogue.steps, outputs, memory, mn_major)
     bound = tuple(
-        TensorBinding(t.name, x.axes, tuple(sizes[axis] for axis in x.axes), t.dtype)
+        TensorBinding(t.name, x.axes, tuple(1 if a == "1" else sizes[a] for a in x.axes), t.dtype)
         for t, x in zip(emitted.outputs, layouts, strict=True)
     )
     inputs = tuple(replace(b, tensor=f"T{n}") for n, b in enumerate(inputs))
     return Fusion(inputs, bound, emitted.tensors, emitted.exprs, emitted.next_id)
+
+
+def _output(
+    definition: Definition, epilogue: EpilogueImport, name: str, dims: Axes
+) -> tuple[Step, Result]:
+    """The step of an output, and how it lies in memory."""
+    found = reduced_result(definition, name, dims)
+    if found is not None:
+        return epilogue.reduction(found), Result(found.axes, found.axes)
+    source, layout = _result(definition, name, dims)
+    return epilogue.output(source), layout
 
 
 def _result(definition: Definition, name: str, dims: Axes) -> tuple[str, Result]:

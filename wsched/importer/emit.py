@@ -18,11 +18,12 @@ from wsched.fusion import (
     MemoryType,
     MmaOp,
     PointwiseOp,
+    ReductionOp,
     TensorBinding,
     TensorView,
 )
 from wsched.fusion.names import COLS, ROWS, SUMMED
-from wsched.importer.steps import Step
+from wsched.importer.steps import REDUCED, Step
 
 __all__ = ["Emitted", "emit_fusion", "needed"]
 
@@ -157,8 +158,13 @@ class _Emitter:
 
     def step(self, s: Step, where: MemoryType, memory: tuple[str, ...]) -> None:
         """The expression of a cast or pointwise step."""
-        self.made[s] = name = self.add(s.dtype, where, _spread(s.spread, memory))
         inputs = tuple(self.made[x] if isinstance(x, Step) else x for x in s.inputs)
+        if s.op in REDUCED and isinstance(inputs[0], str):
+            text = " ".join(axis if axis in s.spread else f"r{axis}" for axis in memory)
+            self.made[s] = name = self.add(s.dtype, where, text)
+            self.exprs.append(ReductionOp(name, inputs[0], REDUCED[s.op]))
+            return
+        self.made[s] = name = self.add(s.dtype, where, _spread(s.spread, memory))
         if s.op == "cast" and isinstance(inputs[0], str):
             self.exprs.append(CastOp(name, inputs[0]))
         else:
@@ -170,7 +176,8 @@ class _Emitter:
         for s in outputs:
             name = self.made[s]
             if self.tensor(name).memory is not MemoryType.Global or name in self.named.values():
-                copy = self.add(s.dtype, MemoryType.Global, " ".join(memory))
+                text = _axes(s.spread, memory)
+                copy = self.add(s.dtype, MemoryType.Global, text)
                 self.exprs.append(LoadStoreOp(copy, name, LoadStoreOpType.Set))
                 name = copy
             names.append(name)

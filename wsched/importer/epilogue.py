@@ -21,7 +21,8 @@ from wsched.importer.composite import COMPOSITES
 from wsched.importer.constants import number, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
-from wsched.importer.steps import Dims, Operand, Step
+from wsched.importer.reductions import Reduced
+from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["EpilogueImport"]
 
@@ -77,6 +78,31 @@ class EpilogueImport:
             raise UnsupportedError(
                 f"the output {name} of type {step.dtype}", "BFloat16, Half, Float"
             )
+        return step
+
+    def reduction(self, found: Reduced) -> Step:
+        """The step of an output that is a reduction; raises as :meth:`output`."""
+        call = f"fd.ops.{found.op}"
+        if self.rank(found.value) != len(self.dims):
+            what = f"{call} of {self.rank(found.value)} dimensions"
+            raise UnsupportedError(what, f"of [{', '.join(self.dims)}]")
+        value = self.operand(found.value, self.dims)
+        if not isinstance(value, Step) or value.spread != set(self.dims):
+            raise UnsupportedError(
+                f"{call} of what is the same along a dimension of the matmul",
+                "values that the matmul or a full matrix has a part in",
+            )
+        value = self.settled(value)
+        dtype = found.dtype or value.dtype
+        to = found.cast or dtype
+        twice = to is not dtype and dtype is not _FLOAT
+        if twice or not {value.dtype, dtype, to} <= set(_STORED):
+            types = f"{value.dtype} as {dtype}" + (f", cast to {to}" if to is not dtype else "")
+            raise UnsupportedError(
+                f"{call} of {types}", "BFloat16, Half, Float, and casts of a reduction in Float"
+            )
+        step = Step(found.op, to, (self.cast(value, _FLOAT),), value.spread - found.over)
+        self.steps.append(step)
         return step
 
     # --- steps ---------------------------------------------------------------------------------
@@ -205,6 +231,10 @@ class EpilogueImport:
                 return self.operand(node.operands[0], dims)
             case "squeeze":
                 return self.operand(node.operands[0], self.unsqueezed(node, dims))
+        if node.op in REDUCED:
+            raise UnsupportedError(
+                f"{call} that an operation of the kernel reads", "reductions that are results"
+            )
         if node.op in MISSING:
             raise UnsupportedError(f"{call} ({MISSING[node.op]})", _POINTWISE)
         arity = arity_of(node.op)

@@ -73,10 +73,13 @@ STRUCTURE = {
     "expand": "to the sizes of the matmul",
     "linear": "the matmul; with a bias of [N]",
     "matmul": "the matmul",
+    "max": "as sum",
+    "min": "as sum",
     "permute": "on an operand, dims=[1, 0]",
     "set": "the same values",
     "size": "of a tensor, in the shape of an expand",
     "squeeze": "of dimensions of size 1",
+    "sum": "a result, over rows or columns of what the epilogue computes, or over both",
 }
 """Operations that are no arithmetic, and what is supported of them."""
 
@@ -101,14 +104,14 @@ MISSING = {
     "erfcinv": _RARE, "erfinv": _RARE, "fmod": _RARE, "full": _MAKES, "gather": _MOVES,
     "gcd": _INTEGER, "grouped_mm": _MATMUL, "imag": _COMPLEX, "index_select": _MOVES,
     "iota": _MAKES, "isneginf": _RARE, "isposinf": _RARE, "isreal": _COMPLEX, "lgamma": _RARE,
-    "logical_right_shift": _INTEGER, "max": _REDUCTION, "min": _REDUCTION, "mod": _RARE,
+    "logical_right_shift": _INTEGER, "mod": _RARE,
     "nextafter": _RARE, "normal": _RANDOM, "nv_block_quantize": _REDUCTION,
     "nv_grouped_block_quantize": _REDUCTION, "pad": _MOVES,
     "preprocess_grouped_matmul_input_sf": _MATMUL, "prod": _REDUCTION, "rand_like": _RANDOM,
     "randn_like": _RANDOM, "real": _COMPLEX, "remainder": _RARE, "reshape": _MOVES,
     "scaled_mm": _MATMUL, "scatter": _MOVES, "sdpfa_bwd": _MATMUL, "sdpfa_fwd": _MATMUL,
     "segment_set": "cuts a fusion in two", "select": _MOVES, "shape": _RARE, "signbit": _RARE,
-    "sin": _RARE, "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES, "sum": _REDUCTION,
+    "sin": _RARE, "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES,
     "take_along_axis": _MOVES, "tan": _RARE, "topk": _MOVES, "triu": _MOVES, "uniform": _RANDOM,
     "var": _REDUCTION, "var_mean": _REDUCTION, "welford": _REDUCTION,
 }  # fmt: skip

@@ -7,10 +7,14 @@ from typing import Protocol
 
 from wsched.fusion import DataType
 
-__all__ = ["Builder", "Dims", "Operand", "Step"]
+__all__ = ["REDUCED", "Builder", "Dims", "Operand", "Step"]
 
 Dims = tuple[str, ...]
 """The dimensions of a tensor as those of the matmul's result that they stand for: ``("N",)``."""
+
+
+REDUCED = {"sum": "sum", "max": "max", "min": "min"}
+"""Reductions of ``fd.ops``, by what they are in a fusion."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,8 +22,8 @@ class Step:
     """One value; two steps are the same only if they are the same object.
 
     Args:
-        op: ``input``, ``mma``, ``matmul`` (the result before anyone rounded it), ``cast``, or a
-            key of ``lowering.kernel.pointwise.OPS``.
+        op: ``input``, ``mma``, ``matmul`` (the result before anyone rounded it), ``cast``, a
+            key of ``lowering.kernel.pointwise.OPS``, or one of ``REDUCED``.
         dtype: type of the value.
         inputs: what it is computed from.
         spread: the dimensions along which it differs; it is broadcast along the others.

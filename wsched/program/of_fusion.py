@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowering.ground.expr import ONE, Const, Expr, Var
+from lowering.ground.expr import ONE, Const, Expr, Var, substitute
 from wsched.fusion import Fusion, TensorBinding
 from wsched.program.program import Buffer
 
@@ -25,6 +25,10 @@ def program_buffers(fusion: Fusion) -> tuple[tuple[Buffer, ...], tuple[Buffer, .
         _buffer(f"in{at}", binding, extents) if binding.axes else Buffer(f"in{at}")
         for at, binding in enumerate(fusion.inputs)
     )
+    fixed = {Var(axis): size for axis, size in extents.items() if axis != "1"}
+    for binding in fusion.reduced:
+        for d in fusion.tensor(binding.tensor).stored:
+            extents.setdefault(str(d.extent), substitute(d.extent, fixed))
     outputs = tuple(
         _stored(fusion, binding, _buffer(f"out{at}", binding, extents))
         for at, binding in enumerate(fusion.outputs)
@@ -40,6 +44,8 @@ def _buffer(name: str, binding: TensorBinding, extents: dict[str, Expr]) -> Buff
 def _stored(fusion: Fusion, binding: TensorBinding, dense: Buffer) -> Buffer:
     """A result in memory as the fusion stores it."""
     order = [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+    if fusion.reduction(binding.tensor) is not None:
+        return dense
     if order == list(binding.axes):
         return dense
     places = [binding.axes.index(axis) for axis in order]

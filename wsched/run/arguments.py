@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +290,7 @@ def matrix(
         UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
             or it has 2**31 elements and more.
     """
-    order = _in_memory(fusion, binding)
+    order = in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     (*sizes, cols), (*strides, col) = tensor.shape, tensor.stride()
@@ -332,12 +332,14 @@ def stored_matrix(
         UnsupportedError: its columns are not next to each other, its rows overlap, pairs of columns
             cannot be written at once where the kernel does so, or it has 2**31 elements and more.
     """
-    order = _in_memory(fusion, binding)
+    order = in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     if 0 in tensor.shape:
         return tensor
     _refuse_large(tensor, what)
+    if fusion.reduction(binding.tensor) is not None:
+        return tensor
     (*_, rows, cols), row = tensor.shape, tensor.stride(-2)
     if (found := _vector(tensor)) == 0 or _overlaps(tensor):
         strides = ", ".join(map(str, tensor.stride()))
@@ -373,23 +375,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def result_shape(binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
-    """Shape of a result."""
-    return [extents[name] for name in binding.axes]
-
-
-def new_result(
-    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
-) -> torch.Tensor:
-    """An uninitialised result, in memory as the fusion stores it."""
-    import torch
-
-    order = _in_memory(fusion, binding)
-    sizes = [extents[name] for name in order]
-    result = torch.empty(sizes, dtype=torch_dtype(binding.dtype), device=device)
-    return result.permute([order.index(name) for name in binding.axes])
-
-
-def _in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
+def in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """The caller's axes in the order of memory, contiguous one last."""
+    if fusion.reduction(binding.tensor) is not None:
+        return list(binding.axes)
     return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]

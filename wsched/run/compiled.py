@@ -19,7 +19,8 @@ from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
-from wsched.run.cpu import refuse_large, run_on_cpu
+from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
+from wsched.run.finish import finishing, functions, with_parts
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
@@ -158,10 +159,10 @@ class CompiledFusion(Made):
     def _call_behind(
         self, front: Program, inputs: Sequence[Any], key: Key | None, out: Any
     ) -> list[torch.Tensor]:
-        """A call with copies in front, which is kept for the class."""
+        """A call with copies in front, or with reductions to finish; it is kept for the class."""
         if out is not None:
             return self._bind_behind(front, inputs, out)()
-        run = prepare(front, {self.kernel.name: self}, {}, inputs)
+        run = prepare(front, {self.kernel.name: self._alone}, functions(self.fusion), inputs)
         outputs = run(inputs)
         if key is not None:
             self._plans.add(key, run)
@@ -197,17 +198,32 @@ class CompiledFusion(Made):
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
         outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
-        launch, made = bind_program(front, {self.kernel.name: self}, {}, inputs, outputs)
+        own, rest = {self.kernel.name: self._alone}, functions(self.fusion)
+        launch, made = bind_program(front, own, rest, inputs, outputs)
         return BoundLaunch(launch, inputs, made)
 
     def _front(self, inputs: Sequence[Any]) -> Program | None:
-        """The kernel with the copies that these inputs need in front; None if they need none."""
+        """The kernel with the copies that these inputs need in front, and what finishes its
+        results behind; None if there are neither.
+        """
         positions = unreadable(self.fusion, inputs)
-        if not positions:
+        if not positions and not self._finishes:
             return None
         extents_of(self.fusion, inputs)  # which refuse what a copy would hide
         device_of(inputs)
-        return in_front(self.plan, self.kernel.name, positions)
+        front = in_front(self.plan, self.kernel.name, positions)
+        return finishing(self.plan, front) if self._finishes else front
+
+    @property
+    def _finishes(self) -> bool:
+        """Whether results are stored in parts, which are reduced behind the kernel."""
+        return self._alone is not self
+
+    @once
+    def _alone(self) -> CompiledFusion:
+        """The kernel with the parts of results as results; itself where there are none."""
+        plan = with_parts(self.plan)
+        return self if plan is self.plan else replace(self, plan=plan)
 
     def _copied(self, inputs: Sequence[Any]) -> Sequence[Any]:
         front = self._front(inputs)
@@ -223,6 +239,8 @@ class CompiledFusion(Made):
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
         """
+        if self._finishes:
+            return self._alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, inputs, out))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
@@ -258,6 +276,8 @@ class CompiledFusion(Made):
         if 0 in outputs[0].shape:
             return _nothing
         if self.simulates(arguments.device):
+            on_cpu = grid_on_cpu(self.kernel, arguments.extents)
+            require_countable(self.plan, arguments.extents, on_cpu)
 
             def simulate() -> None:
                 run_on_cpu(self.kernel, arguments)
@@ -292,6 +312,8 @@ class CompiledFusion(Made):
         """
         import torch
 
+        if self._finishes:
+            return self._alone.admit(inputs)
         arguments = self._arguments(self._copied(inputs))
         outputs = results(self.fusion, replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)

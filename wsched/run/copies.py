@@ -110,8 +110,8 @@ def in_front(plan: Plan, kernel: str, positions: Sequence[int]) -> Program:
 
 
 def alone(front: Program) -> Program:
-    """The copies of such a program without its kernel."""
-    copies = front.steps[:-1]
+    """The copies of such a program without its kernel and what follows it."""
+    copies = tuple(s for s in front.steps if isinstance(s, CopyStep))
     return Program(front.inputs, copies, tuple(b for c in copies for b in c.writes))
 
 
@@ -120,7 +120,8 @@ def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
     copies = alone(front)
     made = prepare(copies, {}, {}, inputs)(inputs)
     values = dict(zip((*copies.inputs, *copies.outputs), (*inputs, *made), strict=True))
-    return [values[b] for b in front.steps[-1].reads]
+    (kernel,) = (s for s in front.steps if isinstance(s, KernelStep))
+    return [values[b] for b in kernel.reads]
 
 
 def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:

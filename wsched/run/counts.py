@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import evaluate
 from wsched.schedule import Plan
+from wsched.schedule.primitives.factor import LARGEST
 
 __all__ = ["LARGEST", "require_countable"]
 
-LARGEST = 2**31 - 1
-"""Largest number that a kernel counts to."""
-
 
 def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None:
-    """Refuse a launch whose CTAs would count more steps than fit into 32 bits.
+    """Refuse a launch whose CTAs would count more steps than fit into 32 bits, or compute a number
+    of factors and extents that does not, or be more than a grid has.
 
     Args:
         plan: of the kernel.
@@ -23,14 +22,21 @@ def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None
         grid: CTAs along x.
 
     Raises:
-        UnsupportedError: the number of steps, and how many there may be.
+        UnsupportedError: the number, and how many there may be.
     """
-    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0}
+    values = {**extents, "%nctaid.x": grid, "%ctaid.x": 0, "%ctaid.y": 0}
     steps = max(evaluate(e, values) for e in plan.counts)
+    sizes = " x ".join(str(n) for n in extents.values())
     if steps > LARGEST:
-        sizes = " x ".join(str(n) for n in extents.values())
         raise UnsupportedError(
             f"{sizes} on {grid} CTAs, one of which counts {steps} steps,",
             f"at most {LARGEST}",
             "Take larger tiles, or more CTAs where each has tiles of its own",
         )
+    for e in (*plan.numbers, *([] if plan.grid is None else [plan.grid])):
+        if (number := evaluate(e, values)) > LARGEST:
+            raise UnsupportedError(
+                f"{sizes} on {grid} CTAs, where {e} is {number},",
+                f"at most {LARGEST}",
+                "Take smaller factors, or larger tiles",
+            )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from wsched.fusion import Fusion, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.options import KernelOptions
 
 __all__ = ["kernel_name", "schedule_name"]
@@ -72,7 +73,14 @@ def _fusion_words(fusion: Fusion) -> list[str]:
     epilogue = any(isinstance(e, PointwiseOp) for e in fusion.exprs)
     layouts = dict.fromkeys(layout for _, layout in operands)
     words = [f"matmul{''.join(layouts)}", *(d.name.lower() for d in dtypes)]
-    return [*words, "epilogue"] if epilogue else words
+    words += ["epilogue"] * epilogue
+    return words + [f"{_over(fusion, b.tensor)}_{e.op}" for b in fusion.outputs
+                    if (e := fusion.reduction(b.tensor)) is not None]  # fmt: skip
+
+
+def _over(fusion: Fusion, tv: str) -> str:
+    """What is reduced to what: ``row`` of a result that has a value for each row."""
+    return "row" if over_columns(fusion, tv) else "column"
 
 
 def _dealt_word(params: MatmulParams) -> str:

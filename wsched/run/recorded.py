@@ -37,7 +37,7 @@ def recorded_run(kernel: Kernel, arguments: Arguments, loaded: LoadedKernel | No
     else:
         grid = evaluate(kernel.grid, extents | {"sms": loaded.resident_ctas(device.index)})
     buffer = kernel.traces[-1]
-    shape = (grid * kernel.splits, kernel.threads // 32, 1 + buffer.slots, 2)
+    shape = (kernel.ctas(grid, extents), kernel.threads // 32, 1 + buffer.slots, 2)
     records = torch.zeros(shape, dtype=torch.int64, device=device)
     matrices = arguments.matrices | {buffer.name: records}
     if grid and loaded is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from string import ascii_lowercase
 from typing import Any
 
@@ -19,15 +20,17 @@ from wsched.fusion import (
     DataType,
     Fusion,
     FusionExpr,
+    IterType,
     LoadStoreOp,
     MmaOp,
     PointwiseOp,
     Product,
+    ReductionOp,
     Role,
     products,
 )
 
-__all__ = ["FUNCTIONS", "multiplied", "reference"]
+__all__ = ["FUNCTIONS", "REDUCTIONS", "multiplied", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -87,12 +90,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By the name of the operation, a key of ``lowering.kernel.pointwise.OPS``."""
 
 
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": partial(np.sum, dtype=np.float64), "max": partial(np.max, initial=-np.inf),
+    "min": partial(np.min, initial=np.inf),
+}  # fmt: skip
+"""By the operation of a reduction; sums in fp64."""
+
 _OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3.3961775e38)}
 """The least value that is rounded to infinity."""
 
 
 def reference(fusion: Fusion, products: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Any]:
-    """The results in the order of the definition, [M, N] in fp32.
+    """The results in the order of the definition, in fp32: [M, N], reductions without what is
+    reduced over.
 
     Args:
         fusion: scheduled or not.
@@ -103,10 +113,15 @@ def reference(fusion: Fusion, products: Mapping[str, Any], inputs: Mapping[str, 
     shape = np.broadcast_shapes(*(x.shape for x in products.values()))
     with np.errstate(all="ignore"):
         for e in fusion.exprs:
-            found = _value(e, values, products)
+            found = _value(fusion, e, values, products)
             if found is not None:
                 values[e.output] = _held(found, fusion.tensor(e.output).dtype)
-    return [np.broadcast_to(values[b.tensor], shape) for b in fusion.outputs]
+    return [
+        values[b.tensor]
+        if fusion.reduction(b.tensor) is not None
+        else np.broadcast_to(values[b.tensor], shape)
+        for b in fusion.outputs
+    ]
 
 
 def multiplied(
@@ -160,7 +175,9 @@ def _held(x: Any, dtype: DataType) -> Any:
     return x if limit is None else np.where(np.abs(x) >= limit, np.copysign(np.inf, x), x)
 
 
-def _value(e: FusionExpr, values: Mapping[str, Any], products: Mapping[str, Any]) -> Any:
+def _value(
+    fusion: Fusion, e: FusionExpr, values: Mapping[str, Any], products: Mapping[str, Any]
+) -> Any:
     """The value of one expression; None of the operands' copies, which nothing here reads."""
     match e:
         case MmaOp(output=made):
@@ -169,6 +186,11 @@ def _value(e: FusionExpr, values: Mapping[str, Any], products: Mapping[str, Any]
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)
             )
+        case ReductionOp(output=output, input=source, op=op):
+            dims = fusion.tensor(output).read
+            over = tuple(p for p, d in enumerate(dims) if d.iter_type is IterType.Reduction)
+            shape = np.broadcast_shapes(*(x.shape for x in products.values()))
+            return REDUCTIONS[op](np.broadcast_to(values[source], shape), axis=over)
         case BroadcastOp(input=source, flags=flags) if source in values:
             return values[source][tuple(None if new else slice(None) for new in flags)]
     source = getattr(e, "input", "")

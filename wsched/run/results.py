@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, TensorBinding
 from wsched.run.arguments import (
     Arguments,
+    in_memory,
     matrix,
-    new_result,
-    result_shape,
     stored_matrix,
     torch_dtype,
 )
@@ -20,7 +20,7 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "results"]
+__all__ = ["FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "new_result", "results"]
 
 FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
 """What to do about results that TMA cannot store, if parameters made the schedule."""
@@ -50,7 +50,7 @@ def results(
         raise InputError(text, "out", str(len(out)), str(outputs))
     found = []
     for position, binding in enumerate(fusion.outputs):
-        shape = result_shape(binding, arguments.extents)
+        shape = _result_shape(fusion, binding, arguments.extents)
         dtype = torch_dtype(binding.dtype)
         if out is None:
             found.append(new_result(fusion, binding, arguments.extents, arguments.device))
@@ -63,6 +63,27 @@ def results(
             raise InputError(text, argument, is_now, wanted)
         found.append(given)
     return found
+
+
+def _result_shape(fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:
+    """Shape of a result, or of its parts where a kernel stores these."""
+    stored = {str(d.extent): d.extent for d in fusion.tensor(binding.tensor).stored}
+    known = {"1": 1, **extents}
+    return [known[a] if a in known else evaluate(stored[a], extents) for a in binding.axes]
+
+
+def new_result(
+    fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int], device: torch.device
+) -> torch.Tensor:
+    """An uninitialised result, in memory as the fusion stores it."""
+    import torch
+
+    order = in_memory(fusion, binding)
+    sizes = dict(zip(binding.axes, _result_shape(fusion, binding, extents), strict=True))
+    result = torch.empty(
+        [sizes[name] for name in order], dtype=torch_dtype(binding.dtype), device=device
+    )
+    return result.permute([order.index(name) for name in binding.axes])
 
 
 def add_outputs(

@@ -31,6 +31,7 @@ from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
 from wsched.schedule.primitives.reorder import reorder
 from wsched.schedule.primitives.replay import replay
+from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
 from wsched.schedule.proof.graph import Group, Step, TransformGraph
@@ -83,6 +84,7 @@ __all__ = [
     "plan_matmul",
     "reorder",
     "replay",
+    "rfactor",
     "schedule_matmul",
     "set_memory_type",
     "split",

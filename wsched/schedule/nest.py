@@ -124,7 +124,11 @@ def _scheduled(fusion: Fusion, names: frozenset[str]) -> list[TensorView]:
     """Those with a loop nest, in topological order, results last."""
     order = [e.output for e in fusion.exprs if e.output in names]
     results = {b.tensor for b in fusion.outputs}
-    order.sort(key=lambda n: n in results)
+    # What TMA stores of a chunk is stored together, so what threads store is not in between.
+    # Reductions come first: what else is made of their inputs is not held meanwhile.
+    reduced = {n for n in order if fusion.reduction(n) is not None}
+    first = set(fusion.made_from(reduced)) | reduced
+    order.sort(key=lambda n: (n in results and n not in reduced, n not in first))
     return [fusion.tensor(n) for n in order if fusion.tensor(n).transforms]
 
 

@@ -21,13 +21,20 @@ from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
-from wsched.schedule.proof.grid import check_grid, find_cluster, grid_of
+from wsched.schedule.proof.grid import (
+    check_factors,
+    check_grid,
+    find_cluster,
+    grid_of,
+    largest_numbers,
+)
 from wsched.schedule.proof.legality import load_relations
 from wsched.schedule.proof.placement import (
     check_inlining,
     check_memory,
     check_order,
     check_places,
+    check_reductions,
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
@@ -104,6 +111,11 @@ class Plan:
         """What counters of load steps may come to, in the CTA with the most of them."""
         return tuple(r.most_steps for r in self.relations)
 
+    @property
+    def numbers(self) -> tuple[Expr, ...]:
+        """What else a kernel counts to or computes, of its extents and factors."""
+        return largest_numbers(self.fusion)
+
     def product(self, name: str) -> Product:
         """The product that makes a tensor; InternalError if no edge leads into one."""
         for p in self.products:
@@ -131,7 +143,7 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
-            ``place``, ``storage``, ``box``, ``grid``.
+            ``place``, ``reduction``, ``storage``, ``box``, ``grid``.
         UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
@@ -140,10 +152,12 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
     check_grid(fusion, cluster)
+    check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
     check_inlining(fusion, graph)
     check_order(fusion, graph, parts)
     check_places(fusion, graph)
+    check_reductions(fusion)
     check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
     place = {name: at for at, part in enumerate(parts) for name in part.tensors}

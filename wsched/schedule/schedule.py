@@ -34,6 +34,7 @@ from wsched.schedule.primitives.inline_at import inline_at
 from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
 from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
@@ -228,6 +229,11 @@ class Schedule:
         moved = new_order(find(self.fusion, tv, record), order, record)
         if moved:
             self._made(reorder(self.fusion, tv, moved))
+
+    def rfactor(self, tv: str, axis: Axis) -> None:
+        """See :func:`~wsched.schedule.primitives.rfactor.rfactor`."""
+        record = Record("rfactor", (tv, axis))
+        self._made(rfactor(self.fusion, tv, self._position(tv, axis, record)))
 
     def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
         """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.

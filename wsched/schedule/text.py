@@ -38,14 +38,14 @@ _ENUMS = {
 }
 _RECORDS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-_FUNCTIONS = ("ceildiv", "min", "max")
+_FUNCTIONS = {"ceildiv": "ceildiv", "minimum": "min", "maximum": "max", "min": "min", "max": "max"}
 _CALLS = ("configure", *PRIMITIVES)
 
 _VALUES = (
     "numbers, strings, True, False and None", "tuples, lists and dicts",
     *(f"{name}.{{{', '.join(e.__members__)}}}" for name, e in _ENUMS.items()),
     "WarpSpecialized(...)", "Pipelined()", "Special('nctaid.x')", "Var('M')",
-    f"{', '.join(_OPERATORS.values())} and {', '.join(_FUNCTIONS)} of extents",
+    f"{', '.join(_OPERATORS.values())} and {', '.join([*_FUNCTIONS][:3])} of extents",
 )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ class _Reader:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
                 return binary(_OPERATORS[type(op)], self.extent(left), self.extent(right))
             case ast.Call(func=ast.Name(id=op), args=[a, b], keywords=[]) if op in _FUNCTIONS:
-                return binary(op, self.extent(a), self.extent(b))
+                return binary(_FUNCTIONS[op], self.extent(a), self.extent(b))
             case ast.Call(
                 func=ast.Name(id="Special"), args=[ast.Constant(value=str(name))], keywords=[]
             ) if name in SPECIALS:

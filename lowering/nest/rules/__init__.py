@@ -16,6 +16,7 @@ from lowering.nest.rules.from_shared import from_shared
 from lowering.nest.rules.load_box import load_box
 from lowering.nest.rules.mma import mma
 from lowering.nest.rules.pointwise import cast, pointwise
+from lowering.nest.rules.reduction import reduction
 from lowering.nest.rules.store_box import stage_box, store_box
 from lowering.nest.rules.to_global import to_global
 from wsched.fusion import (
@@ -26,6 +27,7 @@ from wsched.fusion import (
     LoadStoreOp,
     MemoryType,
     MmaOp,
+    ReductionOp,
     TensorView,
     inputs_of,
     nest_text,
@@ -41,12 +43,14 @@ _G, _S, _L = MemoryType.Global, MemoryType.Shared, MemoryType.Local
 RULES: dict[Key, Rule] = {
     ("CpAsyncBulkTensorTile", (_G,), _S): load_box,
     ("mma", (_S,), _L): mma,
+    ("mma", (_S, _L), _L): mma,
     ("LdMatrix", (_S,), _L): from_shared,
     ("Set", (_S,), _L): from_shared,
     ("Set", (_G,), _L): from_global,
     ("Set", (_L,), _L): copy,
     ("cast", (_L,), _L): cast,
     ("pointwise", (_L,), _L): pointwise,
+    ("reduction", (_L,), _L): reduction,
     ("StMatrix", (_L,), _S): stage_box,
     ("Set", (_L,), _S): stage_box,
     ("CpAsyncBulkTensorTile", (_S,), _G): store_box,
@@ -80,6 +84,8 @@ def _kind(e: FusionExpr) -> str:
             return "mma"
         case CastOp():
             return "cast"
+        case ReductionOp():
+            return "reduction"
         case BroadcastOp():
             return "broadcast"
     return "pointwise"

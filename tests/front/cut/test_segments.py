@@ -9,7 +9,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.conftest import Golden
-from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, matrix, torch
+from tests.doors.dropin.definitions import BF16, BUILDERS, F32, built, matrix, nvf, torch
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.segments import Cutter, Segment
@@ -127,16 +127,51 @@ def test_a_result_that_is_permuted() -> None:
 
 
 def test_a_result_that_is_permuted_and_computed_with() -> None:
-    """nvFuser finds its order in memory from all inputs of the fusion."""
+    """Of the whole nvFuser finds rows, because both operands have most dimensions; of the rest
+    alone it would find columns."""
 
     def build(fd: Any) -> None:
         y = fd.ops.permute(fd.ops.linear(matrix(fd), matrix(fd)), [1, 0])
         fd.add_output(fd.ops.relu(y))
 
-    assert refusal(build) == (
-        "a result that is computed after fd.ops.permute is not supported; supported: pointwise "
-        "operations and reductions after the last matmul, then views"
-    )
+    found = segments(build, Take.ALL)
+    assert shown(found).splitlines() == [
+        "wsched: tv0, tv1 -> tv2: linear",
+        "nvFuser: tv2 -> tv4: permute relu stride_order",
+    ]
+    assert found[1].definition.nodes[-1].get("stride_order") == (1, 0)
+
+
+def test_a_result_whose_order_an_input_says() -> None:
+    """The product has two dimensions, the residual three and the columns outermost."""
+
+    def build(fd: Any) -> None:
+        r = fd.define_tensor(
+            shape=[-1, -1, -1], contiguity=True, dtype=BF16, stride_order=[2, 0, 1]
+        )
+        y = fd.ops.broadcast(fd.ops.linear(matrix(fd), matrix(fd)), [True, False, False])
+        fd.add_output(fd.ops.cast(fd.ops.add(y, r), dtype=BF16))
+        fd.add_output(fd.ops.relu(fd.ops.linear(matrix(fd), matrix(fd))))
+
+    *_, rest = (s for s in segments(build, Take.ALL) if not s.matmul)
+    assert [n.op for n in rest.definition.nodes][-1] == "cast"  # the residual is there as well
+    assert Cutter(definition_of(built(build))).graph.orders.of(rest.outputs[0]) == (0, 2, 1)
+
+
+def test_a_kernels_result_by_columns() -> None:
+    """Where nvFuser would store it so, after an input of three dimensions, the kernel does."""
+
+    def build(fd: Any) -> None:
+        y = fd.ops.linear(matrix(fd), matrix(fd))
+        r = fd.define_tensor(
+            shape=[-1, -1, -1], contiguity=True, dtype=BF16, stride_order=[2, 0, 1]
+        )
+        fd.add_output(fd.ops.cast(fd.ops.add(y, fd.ops.sum(r, dims=[0])), dtype=BF16))
+
+    first, kernel = segments(build, Take.ALL)
+    assert not first.matmul and kernel.matmul
+    order = kernel.definition.nodes[-1]
+    assert order.op == "stride_order" and order.get("stride_order") == (0, 1)
 
 
 def test_what_is_moved_between_matmuls_is_put_into_rows() -> None:
@@ -181,7 +216,7 @@ def test_an_output_given_twice() -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_another_stride_order(several: bool) -> None:
-    """nvFuser takes the order of results from the inputs'; only operands leave it as it is."""
+    """Operands and what an epilogue reads lie as they do; results are in nvFuser's order."""
 
     def build(fd: Any) -> None:
         x = matrix(fd)
@@ -194,13 +229,9 @@ def test_another_stride_order(several: bool) -> None:
             y = fd.ops.cast(fd.ops.add(fd.ops.linear(x, matrix(fd)), by_columns), dtype=BF16)
         fd.add_output(y)
 
-    assert refusal(build) == (
-        "an input with another stride order in a definition of several segments is not supported; "
-        "supported: row-major"
-        if several
-        else "tv1 with another stride order is not supported; supported: for operands of a matmul "
-        "only"
-    )
+    found = segments(build, Take.ALL)
+    assert [s.matmul for s in found] == [True] * (2 if several else 1)
+    assert not any(n.op == "stride_order" for s in found for n in s.definition.nodes)
 
 
 def test_an_operand_by_columns_alone() -> None:
@@ -214,12 +245,27 @@ def test_an_operand_by_columns_alone() -> None:
 def test_an_operation_that_nvfuser_may_not_run_apart() -> None:
     def build(fd: Any) -> None:
         y = fd.ops.linear(matrix(fd), matrix(fd))
-        fd.add_output(fd.ops.cumsum(fd.ops.cast(y, dtype=F32), 1))
+        index = fd.define_tensor(shape=[-1], contiguity=True, dtype=nvf.DataType.Int)
+        fd.add_output(fd.ops.neg(fd.ops.index_select(y, index, 0)))
 
     assert refusal(build) == (
-        "a result that is computed after fd.ops.cumsum is not supported; supported: pointwise "
-        "operations and reductions after the last matmul, then views"
+        "a result that is computed after fd.ops.index_select is not supported; supported: "
+        "operations whose results have their operands' dimensions"
     )
+
+
+def test_random_numbers_of_a_seed_are_the_same_in_any_segment() -> None:
+    def build(fd: Any) -> None:
+        x, w = matrix(fd), matrix(fd)
+        y = fd.ops.linear(x, w)
+        seed, offset = (fd.define_scalar(None, dtype=nvf.DataType.Int) for _ in range(2))
+        shape = [fd.ops.size(x, 0), fd.ops.size(w, 0)]
+        drawn = fd.ops.uniform(0.0, 1.0, shape, rng_seed=seed, rng_offset=offset, dtype=F32)
+        fd.add_output(
+            fd.ops.mul(fd.ops.cast(y, dtype=F32), fd.ops.cast(fd.ops.lt(drawn, 0.9), F32))
+        )
+
+    assert [s.matmul for s in segments(build, Take.ALL)] == [True, False]
 
 
 def test_a_tensor_on_the_cpu() -> None:

@@ -77,6 +77,20 @@ def rows_dealt_columns_on_y() -> Fusion:
     return m.s.fusion
 
 
+def pairs_of_rows_on_x_columns_on_y() -> Fusion:
+    """A grid of two axes in clusters: two CTAs with neighbouring rows share B."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.split(m.every, "Mo", 2, "pair neighbour")
+    m.merge(m.every, "pair neighbour", "rows")
+    m.run(m.every, "rows", P.BIDx)
+    m.run(m.every, "No", P.BIDy)
+    m.stage(2, 1)
+    m.fragments("No", 32)
+    m.inline("No")
+    return m.s.fusion
+
+
 def a_row_of_tiles_each() -> Fusion:
     """One CTA for each row of tiles, which it goes along in pairs of columns; two row groups."""
     m = matmul()
@@ -172,6 +186,6 @@ def split_k_in_two_levels() -> Fusion:
 
 TILES = (
     neighbouring_shares, tile_loop_in_two_levels, panels, rows_on_x_columns_on_y,
-    rows_dealt_columns_on_y, a_row_of_tiles_each, k_in_two_levels, k_in_twos_and_threes, k_128,
-    interleaved_split_k, split_k_in_two_levels,
+    rows_dealt_columns_on_y, pairs_of_rows_on_x_columns_on_y, a_row_of_tiles_each, k_in_two_levels,
+    k_in_twos_and_threes, k_128, interleaved_split_k, split_k_in_two_levels,
 )  # fmt: skip

@@ -343,7 +343,7 @@ def test_refusals_of_the_driver_are_named(driver: Driver) -> None:
     driver.launch_status = [1]
     with pytest.raises(InternalError) as e:
         go(k, Tensor(), Tensor())
-    assert e.value.why == "copy with grid 2: CUDA_ERROR_INVALID_VALUE"
+    assert e.value.why == "copy with grid 2 x 1 x 1: CUDA_ERROR_INVALID_VALUE"
     driver.encode_status = Result.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(InternalError, match=r"tensor map A of Layout.*CUDA_ERROR_INVALID_VALUE"):
         go(k, Tensor(address=1 << 20), Tensor())

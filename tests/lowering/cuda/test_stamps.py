@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
@@ -22,6 +24,22 @@ kernel stamps threads 256 cluster 1 grid 1 {
 
 def test_text(golden: object) -> None:
     assert emit_kernel(parse_kernel(KERNEL)) == golden
+
+
+@pytest.mark.parametrize(
+    ("launch", "cta"),
+    [
+        ("grid 1", "ctaid"),
+        ("splits 2 grid 1", "ctaid_z * nctaid + ctaid"),
+        ("grid 1, n", "ctaid_y * nctaid + ctaid"),
+        ("splits 2 grid 1, n", "(ctaid_z * nctaid_y + ctaid_y) * nctaid + ctaid"),
+    ],
+)
+def test_each_cta_of_the_grid_has_a_part(launch: str, cta: str) -> None:
+    text = emit_kernel(parse_kernel(KERNEL.replace("grid 1", launch)))
+    cta = f"({cta})" if " " in cta else cta
+    assert f"spans_of_warp = spans + ({cta} * 8 + warp) * 8;" in text
+    assert ("const int nctaid_y = gridDim.y;" in text) == ("nctaid_y" in cta)
 
 
 def test_machine_code() -> None:

@@ -114,6 +114,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       stmatrix A_s[0, 0, 0], half
       stmatrix A_s[0, 0, 0], half, trans=true
       st.shared D_s[0, 0, 0], part
+      st.shared D_s[0, 0, 0], part, cta=1 - %cluster.ctarank
+      st.async D_s[1, 0, 0], part, full[1], 0
+      across: frag<f32, 64x32> = ld.shared D_s[0, 0, 0], cta=1
       fence.proxy.async
       warp.sync
       stamp spans, main_loop, begin, wg * 2
@@ -130,7 +133,9 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.store_global sums[0, 32], taken, limit=count, index=near
       below: frag<pred, 64x1> = frag.below M - 64
       first: frag<f32, 64x1> = frag.fill 0.0
-      by_row: frag<f32, 64x1> = frag.reduce max, first, part
+      by_row: frag<f32, 64x1> = frag.reduce max, first, part, below=below
+      none: frag<f32, 1x32> = frag.fill 0.0
+      all_rows: frag<f32, 1x32> = frag.reduce_rows sum, none, part, below=below
       frag.reduce_to_shared sum, R_s[0, wg * 4, 0], part
       start: frag<f32, 1x32> = frag.fill 0.0
       by_column: frag<f32, 1x32> = frag.reduce_from_shared sum, start, R_s[0, 0, 0], 8
@@ -170,6 +175,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           fence.proxy.tensormap.release
           fence.proxy.tensormap.acquire E[before + 1]
           fence.proxy.tensormap.acquire Z
+          bulk.copy D_s[0, 0, 0], D_s[1, 0, 0], full[0], 1 - %cluster.ctarank
           st.word tile[0, 0], ticket
           st.word tile[1, 0], ticket + 1, cta=1
         }

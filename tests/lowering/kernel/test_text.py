@@ -186,6 +186,20 @@ def test_declaration_is_refused(declaration: str, message: str) -> None:
     assert str(error.value) == message
 
 
+def test_a_grid_of_two_axes() -> None:
+    text = """kernel k threads 128 cluster 1 splits 2 grid min(M, sms), ceildiv(M, 64) {
+  param M: i32
+  let row: i32 = %ctaid.z * %nctaid.y + %ctaid.y
+}
+"""
+    kernel = parse_kernel(text)
+    assert print_kernel(kernel) == text
+    assert (kernel.rows({"M": 130}), kernel.ctas(5, {"M": 130})) == (3, 30)
+    with pytest.raises(IRSyntaxError) as error:
+        parse_kernel(text.replace("ceildiv(M, 64)", "sms"))
+    assert str(error.value) == "line 1: found 'sms', expected a defined scalar"
+
+
 def test_empty_text_is_refused() -> None:
     with pytest.raises(IRSyntaxError, match=r"^line 1: found '', expected 'kernel'$"):
         parse_kernel("# nothing\n")

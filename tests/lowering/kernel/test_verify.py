@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.ground.expr import Var
+from lowering.ground.expr import Const, Var
 from lowering.kernel.nodes import For, FragColumns, Let
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
@@ -29,6 +29,17 @@ def broken(old: str, new: str) -> list[str]:
 
 def test_well_formed() -> None:
     assert verify(parse_kernel(WELL_FORMED)) == []
+
+
+def test_a_grid_is_over_what_a_launch_knows() -> None:
+    sms, n = Var("sms"), Var("n")
+    kernel = parse_kernel(WELL_FORMED)
+    assert verify(replace(kernel, grid=sms, grid_y=Const(2))) == []
+    assert verify(replace(kernel, grid=n, grid_y=sms * n)) == [
+        "the grid along x is over n, which is no parameter",
+        "the grid along y is over n, which is no parameter",
+        "the grid along y is over sms, which is no parameter",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ kernel good threads 128 cluster 1 grid 1 {
   frag.reduce_to_shared sum, S[0, 0, 0], t
   cta.sync
   row: frag<f32, 1x64> = frag.reduce_from_shared sum, line, S[0, 0, 0], 4
+  counts: frag<pred, 128x1> = frag.below M
+  none: frag<f32, 1x64> = frag.fill 0.0
+  all: frag<f32, 1x64> = frag.reduce_rows sum, none, t, below=counts
   inside: frag<pred, 64x1> = frag.below M - 1
   frag.red_global max, x[0, 0], row
 }
@@ -31,6 +34,7 @@ kernel good threads 128 cluster 1 grid 1 {
 COLUMN = "column: frag<f32, 64x1> = frag.reduce sum, zero, t"
 STORED = "frag.reduce_to_shared sum, S[0, 0, 0], t"
 ROW = "row: frag<f32, 1x64> = frag.reduce_from_shared sum, line, S[0, 0, 0], 4"
+ALL = "all: frag<f32, 1x64> = frag.reduce_rows sum, none, t, below=counts"
 BELOW = "inside: frag<pred, 64x1> = frag.below M - 1"
 RED = "frag.red_global max, x[0, 0], row"
 
@@ -78,6 +82,18 @@ FOLDS = "a tile of 128x64 is reduced to 128 or 64 rows and 64 or 8 or 1 columns,
         (ROW, ROW.replace(", 4", ", 9"), "9 rows of 64 do not fit into S of 8x64"),
         (ROW, ROW.replace("sum, line", "prod, line"),
          "no frag.reduce_from_shared named prod, but sum, max, min"),
+        (ALL, ALL.replace("sum", "mean"), "no frag.reduce_rows named mean, but sum, max, min"),
+        (ALL, ALL.replace("none, t", "none, line"),
+         ["line has one row, frag.reduce_rows takes whole groups of 64",
+          "counts is frag<pred, 128x1>; of line a column of 1 or a row of 64 of pred says what "
+          "counts"]),
+        (ALL, "two: frag<f32, 1x32> = frag.fill 0.0 "
+         "all: frag<f32, 1x32> = frag.reduce_rows sum, two, t, below=counts",
+         "a row of 64 takes all rows of t, not 1x32"),
+        (COLUMN, f"{COLUMN}, below=line",
+         "line is frag<f32, 1x64>; of t a column of 128 or a row of 64 of pred says what counts"),
+        (STORED, f"{STORED}, below=zero",
+         "zero is frag<f32, 64x1>; of t a column of 128 or a row of 64 of pred says what counts"),
         (BELOW, BELOW.replace("64x1", "64x64"),
          "frag.below gives a row or a column of pred, not frag<pred, 64x64>"),
         (BELOW, BELOW.replace("pred", "f32"),

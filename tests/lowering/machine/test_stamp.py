@@ -35,6 +35,17 @@ def test_code_and_value_of_each_record() -> None:
     assert (words[:, :, 1:, 1] >> 32 == [[[0, 0, 0]], [[1, 0, 0]]]).all()
 
 
+def test_ctas_of_a_grid_of_three_axes() -> None:
+    """Each has a part of the buffer, x fastest; its place is in the registers."""
+    text = KERNEL.replace("grid n", "splits 2 grid n, n + 1").replace(
+        "begin, i\n", "begin, %ctaid.x + 10 * %ctaid.y + 100 * %ctaid.z + 1000 * %nctaid.y\n"
+    )
+    words = np.zeros((2 * 3 * 2, 4, 4, 2), np.int64)
+    run_kernel(parse_kernel(text), {"spans": words}, {"n": 2}, 2)
+    places = [x + 10 * y + 100 * z + 3000 for z in range(2) for y in range(3) for x in range(2)]
+    assert (words[:, :, 2, 1] >> 32).tolist() == [[place] * 4 for place in places]
+
+
 @pytest.mark.parametrize("adversary", ["eager", "lazy", "random", "fair"])
 def test_the_clock_is_never_the_same_twice(adversary: str) -> None:
     times = records(1, adversary=adversary)[0, :, 1:, 0]

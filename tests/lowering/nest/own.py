@@ -19,10 +19,12 @@ class Draft:
 
     Args:
         direct: threads write the result, instead of TMA.
+        registers: A goes through registers.
+        layout: of the operands.
     """
 
-    def __init__(self, direct: bool = False) -> None:
-        self.s = s = Schedule(definition())
+    def __init__(self, direct: bool = False, registers: bool = False, layout: str = "tn") -> None:
+        self.s = s = Schedule(definition(layout=layout))
         self.loads = [s.cache_after(x, TMA) for x in (s.a, s.b)]
         self.acc, self.out = s.acc, s.outputs[0]
         self.held = s.cache_before(self.out, LoadStoreOpType.Set if direct else TMA)
@@ -32,8 +34,10 @@ class Draft:
         self.direct = direct
         for t in (*self.loads, *(() if direct else (self.box,))):
             s.set_memory_type(t, MemoryType.Shared)
+        read = self.loads[:1] if registers else []
+        self.read = [s.cache_after(x, LoadStoreOpType.LdMatrix) for x in read]
         self.after = list(dict.fromkeys((self.held, self.box, self.out)))
-        self.sums = [*self.loads, self.acc]
+        self.sums = [*self.loads, *self.read, self.acc]
 
     def tile(self, m: int, n: int, k: int) -> None:
         """``[Mo, No, (k), Mi, Ni, (Ki)]``."""
@@ -64,7 +68,7 @@ class Draft:
 
     def share(self, axis: str, size: int, label: str, on: ParallelType, at: int) -> None:
         """Each warpgroup computes ``size`` of the rows or columns of a tile."""
-        for t in (self.acc, *self.after):
+        for t in (*self.read, self.acc, *self.after):
             self.s[t].split(axis, size, labels=(label, axis)).parallelize(label, on)
             self.move(t, label, at)
 
@@ -82,6 +86,8 @@ class Draft:
         inner = ["k16", "m64", "M64", "Ni", "K16"]
         c.reorder([*(d for d in c.loops if d not in inner), *inner])
         c.parallelize(inner[2:], P.Mma)
+        for t in self.read:
+            self.s[t].parallelize(["Mi", "Ni", "Ki"], P.Mma).inline_at("k")
 
     def store(self, inside: str, columns: int | None = 64, rows: int | None = None) -> None:
         """What follows: by chunks of columns, of rows, of both or of neither."""
@@ -129,6 +135,18 @@ def tiles_in_two_levels() -> Schedule:
         draft.s[t].split("tile", 2, labels=("pair", "tile"))
     draft.multiply()
     draft.store("tile")
+    return draft.s
+
+
+def a_in_registers(layout: str = "tn") -> Schedule:
+    """A comes by TMA as ever, and its step is read into registers; B is read by wgmma itself."""
+    draft = Draft(registers=True, layout=layout)
+    draft.tile(128, 128, 64)
+    draft.deal()
+    draft.fill("tile", "k")
+    draft.share("Mi", 64, "group", P.TIDy, 2)
+    draft.multiply()
+    draft.store("group")
     return draft.s
 
 
@@ -271,8 +289,8 @@ def halves_of_a_tile() -> Schedule:
 OWN: dict[str, Callable[[], Schedule]] = {
     f.__name__: f
     for f in (
-        k_in_two_levels, tiles_in_two_levels, column_groups, two_by_two_groups, no_chunks,
-        one_big_store, chunks_over_rows, chunks_over_both, neighbouring_shares,
+        k_in_two_levels, tiles_in_two_levels, a_in_registers, column_groups, two_by_two_groups,
+        no_chunks, one_big_store, chunks_over_rows, chunks_over_both, neighbouring_shares,
         neighbours_in_turn, a_pair_of_tiles, interleaved_parts, parts_of_a_row_of_tiles,
         halves_of_a_tile,
     )

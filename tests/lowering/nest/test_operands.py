@@ -1,14 +1,23 @@
-"""Operands of a product that TMA does not load: refused by their names."""
+"""Operands of a product that wgmma does not read from a ring: in registers, or refused by name."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from lowering.ground.errors import UnsupportedError
+from lowering.kernel.nodes import LdMatrix, MmaTile, SmemRef
+from lowering.kernel.visit import walk
 from lowering.nest.lower import lower
+from lowering.nest.place import Place
+from lowering.nest.rules import RULES
+from lowering.nest.rules.from_shared import from_shared
+from tests.lowering.nest.own import Draft, a_in_registers
+from tests.passes.products import machine_code_is_clean
 from tests.schedule.fusions import ON_TIDY, TMA, linear
+from wsched.front.own import kernel_of
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import Schedule
 from wsched.schedule.cursor import Cursor
@@ -55,3 +64,51 @@ def test_an_operand_that_fills_no_ring() -> None:
         "products of what TMA loads into a circular buffer",
     )
     assert "Ko [Serial] in 0 .. ceildiv(K, 64)" in error.value.hint
+
+
+def test_a_in_registers_is_read_from_its_stage() -> None:
+    """It is of this step: read behind the wait for its ring, in the loop over k."""
+    kernel = lower(a_in_registers().plan(), "registers")
+    (read,) = (s for s in walk(kernel.body) if isinstance(s, LdMatrix))
+    (product,) = (s for s in walk(kernel.body) if isinstance(s, MmaTile))
+    assert product.a == read.out and isinstance(product.b, SmemRef)
+    assert [(r.name, r.buffers) for r in kernel.rings] == [("ring", ("T7",)), ("aux", ("T6",))]
+
+
+def test_machine_code_of_a_in_registers() -> None:
+    """Neither spills nor wgmmas that wait for each other."""
+    assert machine_code_is_clean(kernel_of(a_in_registers()).kernel)
+
+
+def test_a_in_registers_that_is_no_whole_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement of a product needs all of its K at once, whatever a rule holds."""
+
+    def half(place: Place) -> None:
+        from_shared(place)
+        value = place.registers.held[place.tensor.name].value
+        place.hold(replace(value, type=replace(value.type, cols=32)))
+
+    key = "LdMatrix", (MemoryType.Shared,), MemoryType.Local
+    monkeypatch.setitem(RULES, key, half)
+    with pytest.raises(UnsupportedError) as error:
+        lower(a_in_registers().plan(), "refused")
+    assert (error.value.what, error.value.supported) == (
+        "T4 = mma(T10, T7) of a part of T10, or of other steps",
+        "T10 of 64 x 64, made in the loop over k",
+    )
+
+
+def test_a_in_registers_stored_by_columns() -> None:
+    """``ldmatrix`` would give a tile of k x m."""
+    draft = Draft(registers=True, layout="nn")
+    draft.tile(64, 64, 64)
+    draft.deal()
+    draft.move(draft.loads[0], "Ki", 3)
+    draft.fill("tile", "k")
+    draft.multiply()
+    draft.store("tile")
+    with pytest.raises(UnsupportedError) as error:
+        lower(draft.s.plan(), "refused")
+    assert (error.value.what, error.value.supported) == (
+        "T10 = LdMatrix(T6) of T6, stored by columns", "tiles stored by rows",
+    )  # fmt: skip

@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.nest.lower import lower
 from lowering.target.hopper import HOPPER
-from tests.epilogues import RESIDUAL, epilogue
+from tests.epilogues import RESIDUAL
+from tests.legality import builder as by_hand
 from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import plan
-from wsched.schedule.matmul import epilogue_inputs
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.schedule import Schedule
@@ -114,33 +114,89 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ALL_RULES = "; ".join(
     (
-        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local", "LdMatrix Shared -> Local",
+        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local",
+        "mma Shared and Local -> Local",
+        "LdMatrix Shared -> Local",
         "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",
-        "pointwise Local -> Local", "StMatrix Local -> Shared", "Set Local -> Shared",
+        "pointwise Local -> Local", "reduction Local -> Local", "StMatrix Local -> Shared",
+        "Set Local -> Shared",
         "CpAsyncBulkTensorTile Shared -> Global", "Set Local -> Global",
     )
 )  # fmt: skip
 
 
-KINDS = "loops on BIDx, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
+KINDS = "loops on BIDx, BIDy, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
 PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
-@pytest.mark.parametrize(
-    ("dimension", "supported"), [(ParallelType.BIDy, KINDS), (ParallelType.BIDz, PARTS)]
-)
-def test_tiles_on_other_ctas(
-    monkeypatch: pytest.MonkeyPatch, dimension: ParallelType, supported: str
-) -> None:
+def test_tiles_on_ctas_along_z(monkeypatch: pytest.MonkeyPatch) -> None:
     tile = matmul._tile
 
     def other(s: Schedule, tv: str, params: MatmulParams) -> None:
         tile(s, tv, params)
-        s.parallelize(tv, 0, dimension)
+        s.parallelize(tv, 0, ParallelType.BIDz)
 
     error = refusal(monkeypatch, ONE_TILE, _tile=other)
-    assert error.what == f"loop cta ceildiv(M, 128) * ceildiv(N, 256) [{dimension}] of T4"
-    assert error.supported == supported
+    assert error.what == "loop cta ceildiv(M, 128) * ceildiv(N, 256) [BIDz] of T4"
+    assert error.supported == PARTS
+
+
+def test_rows_of_ctas_that_add_up_parts() -> None:
+    """Counters and slots in global memory are those of the CTAs along x."""
+    m = by_hand.matmul()
+    m.tile(64, 64, 32)
+    m.split((*m.loads, m.acc), "k", 2, "part k", outer=True)
+    m.run((*m.loads, m.acc), "part", ParallelType.BIDz)
+    m.run(m.every, "Mo", ParallelType.BIDx)
+    m.run(m.every, "No", ParallelType.BIDy)
+    m.stage()
+    m.fragments("No", 32)
+    m.inline("No")
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(m.s.fusion), "k")
+    assert error.value.what == "loop No ceildiv(N, 64) [BIDy] of T4 with K in parts"
+    assert error.value.supported == "all loops over tiles on BIDx there"
+
+
+def test_rows_of_ctas_that_are_dealt_tiles() -> None:
+    """They would take from one queue; the proof refuses that before the lowering can."""
+    m = by_hand.matmul()
+    m.tile(64, 64, 32)
+    m.split(m.every, "Mo", by_hand.CTAS, "row cta", dynamic=True)
+    m.order(m.every, "cta No row")
+    m.run(m.every, "cta", ParallelType.BIDx)
+    m.run(m.every, "No", ParallelType.BIDy)
+    m.steps("row k")
+    m.stage()
+    m.fragments("row", 32)
+    m.inline("row")
+    with pytest.raises(ScheduleError) as error:
+        plan(m.s.fusion)
+    assert error.value.rule == "load-bound"
+    assert error.value.why == (
+        "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
+        "inner part runs on them"
+    )
+
+
+def test_turns_of_warpgroups_that_are_no_neighbours() -> None:
+    m = by_hand.matmul()
+    m.tile(128, 32, 32)
+    m.deal()
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", ParallelType.TIDy)
+    m.share("Mi", 64, "row", ParallelType.TIDz)
+    m.steps("tile turn k")
+    m.stage(4, 2)
+    m.order(m.compute, "cta tile turn row")
+    m.fragments("row", 16)
+    m.inline("row")
+    with pytest.raises(UnsupportedError) as error:
+        lower(plan(m.s.fusion), "k")
+    assert error.value.what == (
+        "turns on loop turn [TIDy] of T4 by warpgroups that share a tile on row [TIDz]"
+    )
+    assert error.value.supported == "turns on TIDz of those that share it on TIDy"
 
 
 def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,102 +277,6 @@ def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> 
     error = refusal(monkeypatch, one, _inline=inline)
     assert error.what == "T8 inlined at 1"
     assert error.supported == "at least 3: read in the loops around it"
-
-
-# --- matrices that the epilogue reads -------------------------------------------------------------
-
-
-def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> UnsupportedError:
-    """The same for a residual, read in two stages."""
-    for name, value in patches.items():
-        monkeypatch.setattr(matmul, name, value)
-    scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
-    with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
-    return error.value
-
-
-def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = matmul._cache_matrix
-
-    def plain(s: Schedule, tv: str) -> str:
-        with monkeypatch.context() as patch:
-            after = s.cache_after
-            patch.setattr(
-                s, "cache_after", lambda tv, op=None: after(tv, op) if op is _TMA else after(tv)
-            )
-            return cache(s, tv)
-
-    error = input_refusal(monkeypatch, _cache_matrix=plain)
-    assert error.what == "T12 = Set(T11)"
-    assert error.supported == (
-        "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
-    )
-
-
-def test_a_matrix_read_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    inline = matmul._inline
-
-    def outside(s: Schedule, names: matmul._Names) -> None:
-        inline(s, names)
-        s.inline_at("T12", 2)
-
-    error = input_refusal(monkeypatch, _inline=outside)
-    assert (error.what, error.supported) == (
-        "T12 inlined at 2", "at least 4: read in the loops around it",
-    )  # fmt: skip
-
-
-def test_a_matrix_loaded_with_other_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    step_through = matmul._step_through
-
-    def other(
-        s: Schedule, tv: str, last: str, params: MatmulParams, stages: int, prefetch: int
-    ) -> None:
-        pair = (24, 240) if last == "chunk" else params.num_registers
-        step_through(s, tv, last, replace(params, num_registers=pair), stages, prefetch)
-
-    error = input_refusal(monkeypatch, _step_through=other)
-    assert error.what == (
-        "T11 loaded by WarpSpecialized(on=ParallelType.TIDy, num_registers=(24, 240), "
-        "stage_slice_position=2) and the operands by WarpSpecialized(on=ParallelType.TIDy, "
-        "num_registers=(40, 232), stage_slice_position=2)"
-    )
-    assert error.supported == "WarpSpecialized alike"
-
-
-def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
-    names = "rqpo"
-    text = epilogue(
-        *(f"{n}: [-1, -1]" for n in names),
-        *(f"s{n} = fd.ops.add({'y' if n == 'r' else 's' + m}, {n})"
-          for m, n in zip("y" + names, names, strict=False)),
-        "d = fd.ops.cast(so, dtype=DataType.BFloat16)",
-    )  # fmt: skip
-    scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
-    with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
-    assert str(error.value) == (
-        "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
-        "the load warpgroup"
-    )
-
-
-def test_a_matrix_more_than_load_warps_beside_the_one_that_fetches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(epilogue_inputs, "MAX_LOADED", 4)
-    text = epilogue("r: [-1, -1]", "q: [-1, -1]", "p: [-1, -1]", "s = fd.ops.add(y, r)",
-                    "t = fd.ops.add(s, q)", "u = fd.ops.add(t, p)",
-                    "d = fd.ops.cast(u, dtype=DataType.BFloat16)")  # fmt: skip
-    params = dynamic(cooperative(128, 64, stages=2))
-    with pytest.raises(UnsupportedError) as error:
-        lower(matmul.plan_matmul(import_fusion(text), params), "k")
-    assert str(error.value) == (
-        "3 circular buffers for the epilogue is not supported; supported: 2: each has a warp of "
-        "the load warpgroup, and one fetches tiles"
-    )
 
 
 def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from wsched.doors.fallback import interpret
 from wsched.front.known import import_fusion, recorded
 from wsched.fusion import TensorBinding, the_matmul
 from wsched.fusion.names import COLS, ROWS, SUMMED
-from wsched.run.arguments import new_result, torch_dtype
+from wsched.run.arguments import torch_dtype
+from wsched.run.results import new_result
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["DefinitionGpu", "DefinitionOperands", "prepare_definition", "problem_of"]

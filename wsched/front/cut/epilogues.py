@@ -7,9 +7,10 @@ from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.graph import Graph
-from wsched.front.cut.part import part
+from wsched.front.cut.part import kernel_part
 from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
+from wsched.importer.steps import REDUCED
 
 __all__ = ["Kernel", "Take", "kernel_of_matmul"]
 
@@ -60,7 +61,7 @@ def kernel_of_matmul(
             kernel = _narrowed(graph, kernel)
         kernel = _with_private(graph, together, kernel, taken)
         try:
-            build_fusion(part(graph, kernel, _leaving(graph, kernel)))
+            build_fusion(kernel_part(graph, kernel, _leaving(graph, kernel))[0])
         except UnsupportedError as e:
             plain = UnsupportedError(e.what, e.supported, e.hint)  # without frames
             if not followers and len(together) > 1:
@@ -86,17 +87,25 @@ def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
-    """Pointwise operations on the results of matmuls, whose other operands are there before."""
-    found, matmul = [*together], together[0]
+    """Pointwise operations on the results of matmuls, whose other operands are there before; then
+    reductions of these, on which no other one depends but a cast that is a result.
+    """
+    found, matmul, reduced = [*together], together[0], list[int]()
     for i in sorted(graph.live):
         if i <= matmul or i in taken or i in found:
             continue
         last = graph.nodes[i].op == "stride_order" and graph.is_output(i)
         operands = graph.operands(i)
+        node = graph.nodes[i]
+        if node.op in REDUCED or any(graph.nodes[j].op in REDUCED for j in operands):
+            last = node.op == "cast" and graph.is_output(i) and operands[0] in reduced
+            if last or (node.op in REDUCED and operands[0] in found):
+                reduced.append(i)
+            continue
         ready = all(j in found or graph.last_matmul[j] < matmul for j in operands)
         if (graph.is_pointwise(i) or last) and ready and any(j in found for j in operands):
             found.append(i)
-    return found[len(together) :]
+    return found[len(together) :] + reduced
 
 
 def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
@@ -107,6 +116,7 @@ def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
             for name in _leaving(graph, kernel)
             if name not in graph.definition.outputs
             and graph.types[name].dtype not in (DataType.BFloat16, DataType.Half)
+            and graph.nodes[graph.home[name]].op not in REDUCED
         }
         fewer = frozenset(i for i in kernel if not wide & graph.reached([i], kernel))
         if not wide or not fewer:

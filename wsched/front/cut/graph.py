@@ -8,6 +8,8 @@ from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
+from wsched.front.cut.looks import is_strided, move_of
+from wsched.front.cut.order import Orders
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
@@ -26,19 +28,11 @@ _SPREADS = frozenset(("broadcast", "broadcast_in_dim", "expand"))
 
 _LAYOUT = frozenset(("permute", "stride_order"))
 
-_VIEWS = frozenset(("expand", "permute", "reshape", "slice", "squeeze", "stride_order"))
-"""What nvFuser makes a view of its operand where it is a result."""
-
-_KEEPS_ORDER = frozenset((
-    *_CHEAP, *_SPREADS, "full", "max", "min", "prod", "sum", "var", "var_mean", "welford",
-))  # fmt: skip
-"""Beside pointwise ones: what leaves a result in the order in memory that it would have uncut."""
-
 _MOVES = frozenset(("cat", "pad", "permute", "reshape", "select", "slice", "stride_order"))
 """After these a tensor may lie otherwise than row by row."""
 
-_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_bwd", "sdpfa_fwd", "uniform"))
-"""Draws of one generator: cut, they would be other numbers."""
+_RANDOM = frozenset(("normal", "rand_like", "randn_like", "sdpfa_fwd", "uniform"))
+"""Draws of one generator, unless seed and offset are given: cut, they would be other numbers."""
 
 
 def is_elementwise(node: Node) -> bool:
@@ -123,7 +117,7 @@ class Graph:
     def free(self) -> frozenset[int]:
         """What every segment that needs it does for itself, so that it never lies in memory.
 
-        Numbers, casts of inputs, transposed operands, broadcasts; and a 16-bit tensor as fp32,
+        Numbers, casts of inputs, operands that are views, broadcasts; and a 16-bit tensor as fp32,
         which is read as it is by whoever needs it. What a matmul takes for an operand lies in
         memory.
         """
@@ -147,7 +141,7 @@ class Graph:
 
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Transpositions between an operand and its matmul, and the operands before them."""
+        """Views between an operand and its matmul, and the operands before them."""
         views, made = set[int](), set[int]()
         for i in self.matmuls:
             for name in self.nodes[i].refs[:2]:
@@ -155,8 +149,19 @@ class Graph:
                 while self._transposes(self.nodes[j]) and not self.is_output(j):
                     views.add(j)
                     j = self.operands(j)[0]
+                if is_strided(self.orders, self.nodes[i], self.nodes[j].results[0]):
+                    while self._looks(j):
+                        views.add(j)
+                        j = self.operands(j)[0]
                 made.add(j)
         return frozenset(views), frozenset(made)
+
+    def _looks(self, i: int) -> bool:
+        """Whether it is a step of a view that a kernel may read by strides."""
+        node = self.nodes[i]
+        if self.is_output(i) or move_of(node, self.types.types) is None:
+            return False
+        return self.orders.is_view(node.results[0])
 
     def _transposes(self, node: Node) -> bool:
         """Whether an operation exchanges the last two dimensions, or moves nothing."""
@@ -196,11 +201,16 @@ class Graph:
         within = self.reached([i], group | self.free)
         return any(self.nodes[j].op in _MOVES for j in within)
 
+    @cached_property
+    def orders(self) -> Orders:
+        """The order in memory of results."""
+        return Orders(self.definition, self.types)
+
     def check(self) -> None:
         """Refuse what would have other results, strides or memory if it were not nvFuser's alone.
 
-        nvFuser infers the order in memory of results from that of inputs, makes results that only
-        move dimensions views of what they move, and gives results that alias inputs their memory.
+        nvFuser gives results that alias inputs their memory, and infers the order in memory of
+        others from inputs (:mod:`wsched.front.cut.order`).
 
         Raises:
             UnsupportedError: such a definition.
@@ -212,50 +222,29 @@ class Graph:
             if self.is_given(i):
                 self._check_input(i)
         for name in outputs:
-            self._check_output(self.home[name])
-
-    def _check_output(self, i: int) -> None:
-        """Refuse a result whose order in memory nvFuser may find otherwise for a part of it.
-
-        What only looks at a tensor otherwise is a view of it, cut or not.
-        """
-        while self.nodes[i].op in _VIEWS:
-            (i,) = self.operands(i)[:1]
-        for j in sorted(self._between_matmuls(i)):
-            op = self.nodes[j].op
-            pointwise = op in PROMOTED_ALIKE or arity_of(op) is not None
-            if not (pointwise or op in _KEEPS_ORDER or self.is_given(j)):
+            if not self.orders.is_settled(name) and self.orders.of(name) is None:
+                hidden = self.orders.untold(name)
                 raise UnsupportedError(
-                    f"a result that is computed after fd.ops.{op}",
-                    "pointwise operations and reductions after the last matmul, then views",
+                    f"a result that is computed after fd.ops.{hidden.op if hidden else '?'}",
+                    "operations whose results have their operands' dimensions",
                 )
+        drawn = [self.nodes[i] for i in sorted(self.live) if self._draws(self.nodes[i])]
+        if len(drawn) > 1 or any(n.op != "sdpfa_fwd" for n in drawn):
+            raise UnsupportedError(
+                f"fd.ops.{drawn[-1].op} beside a matmul",
+                "random numbers of a given seed and offset",
+            )
 
-    def _between_matmuls(self, i: int) -> frozenset[int]:
-        """What an operation depends on, back to matmuls and inputs, with itself."""
-        pending, seen = [i], set[int]()
-        while pending:
-            j = pending.pop()
-            if j not in seen and self.nodes[j].op not in MATMULS:
-                seen.add(j)
-                pending += self.operands(j)
-        return frozenset(seen)
+    def _draws(self, node: Node) -> bool:
+        """Whether it draws from the generator; attention alone draws the same in any segment."""
+        return node.op in _RANDOM and node.get("rng_seed") is None
 
     def _check_input(self, i: int) -> None:
         node = self.nodes[i]
         if self.is_output(i):
             raise UnsupportedError(f"the input {node.results[0]} as output", "computed outputs")
-        if node.op != "define_tensor":
-            return
-        if node.get("is_cpu", False):
+        if node.op == "define_tensor" and node.get("is_cpu", False):
             raise UnsupportedError(f"{node.results[0]} with is_cpu=True", "tensors on the GPU")
-        order, shape = node.get("stride_order"), node.get("shape")
-        if not isinstance(order, tuple) or order == tuple(range(len(order)))[::-1]:
-            return
-        operands_only = all(self.nodes[j].op in (*MATMULS, *_LAYOUT) for j in self.readers[i])
-        if not operands_only or (isinstance(shape, tuple) and 1 in shape):
-            raise UnsupportedError(
-                f"{node.results[0]} with another stride order", "for operands of a matmul only"
-            )
 
     def check_rest(self, i: int) -> None:
         """Refuse an operation that nvFuser may not run in a segment of its own.
@@ -264,8 +253,6 @@ class Graph:
             UnsupportedError: so it is.
         """
         op = self.nodes[i].op
-        if op in _RANDOM:
-            raise UnsupportedError(f"fd.ops.{op} beside a matmul", "what draws no random numbers")
         known = op in SHAPES or op in PROMOTED_ALIKE or arity_of(op) is not None
         if not known and self.nodes[i].results[0] in self.types:
             raise UnsupportedError(f"fd.ops.{op} beside a matmul", "operations that are known")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sized
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
+from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
+from wsched.front.cut.infer import infer
+from wsched.front.cut.looks import Look, Move, folded
+from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.tensors import TensorType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
-__all__ = ["part"]
+__all__ = ["kernel_part", "part"]
 
 _AS_MADE = "@made"
-"""Ends the name of what is put into rows before it crosses."""
+"""Ends the name of what is put into an order in memory."""
 
 
 def part(
@@ -22,12 +27,13 @@ def part(
 ) -> Definition:
     """A group of operations as a definition with these outputs.
 
+    Results get a ``stride_order`` where they would lie otherwise than in the whole.
+
     Args:
         graph: what they are of.
         group: positions.
         outputs: names of what others need.
-        rest: whether others run it. What they have moved and another segment reads is then put
-            into rows, because the reader is told that it lies so.
+        rest: whether others run it.
 
     Raises:
         UnsupportedError: what it reads of other segments has no memory, or a type that is not
@@ -50,31 +56,84 @@ def part(
             nodes.setdefault(i, []).append(_declared(name, graph.types[name], graph.nodes[i].line))
         declared.add(name)
     ordered = tuple(n for i in sorted(nodes) for n in nodes[i])
-    if rest:
-        moved = [n for n in outputs if n in graph.types and graph.is_moved(graph.home[n], group)]
-        ordered = _in_rows(graph, ordered, [n for n in moved if n not in graph.definition.outputs])
-    return Definition(ordered, outputs)
+    made_so = Definition(ordered, outputs)
+    pins = _pins_of_rest(graph, group, made_so) if rest else _pins_of_kernel(graph, outputs)
+    return Definition(_pinned(ordered, pins), outputs) if pins else made_so
 
 
-def _in_rows(graph: Graph, nodes: tuple[Node, ...], names: list[str]) -> tuple[Node, ...]:
-    """With these results row by row in memory."""
+def kernel_part(
+    graph: Graph, group: frozenset[int], outputs: tuple[str, ...]
+) -> tuple[Definition, tuple[Look, ...], Seen]:
+    """A kernel's operations as a definition, which inputs are views, and results of other shapes.
+
+    Raises:
+        UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
+    """
+    plain, views = folded(part(graph, group, outputs), graph.types.types)
+    definition, seen = flattened(plain, graph.types.types)
+    shapes = dict(seen)
+    looks: list[Look] = []
+    for name in (n.results[0] for n in definition.inputs):
+        source, moves = (views[name].source, views[name].moves) if name in views else (name, ())
+        if name in shapes:
+            moves = (*moves, Move("reshape", (), shapes[name]))
+        if moves:
+            looks.append(Look(name, source, moves))
+    return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
+
+
+def _pins_of_kernel(graph: Graph, outputs: tuple[str, ...]) -> dict[str, Order]:
+    """The results that nvFuser would not put into rows; a kernel does."""
+    own = [n for n in outputs if n in graph.definition.outputs and not graph.orders.is_settled(n)]
+    found = ((name, graph.orders.of(name)) for name in own)
+    return {name: order for name, order in found if order and order != _rows(order)}
+
+
+def _pins_of_rest(graph: Graph, group: frozenset[int], part: Definition) -> dict[str, Order]:
+    """The results that nvFuser would find another order for than in the whole.
+
+    What another segment reads lies row by row, as the reader is told. What has been moved is given
+    its order also where nvFuser would find it, because torch does not.
+    """
+    inside = Orders(part, infer(part))
+    found: dict[str, Order] = {}
+    for name in part.outputs:
+        if name not in graph.types:
+            continue
+        if name not in graph.definition.outputs:
+            wanted: Order | None = _rows(graph.types[name].dims or ())
+        elif graph.orders.is_settled(name):
+            continue
+        else:
+            wanted = graph.orders.of(name)
+        moved = graph.is_moved(graph.home[name], group)
+        if wanted is not None and (moved or inside.of(name) not in (wanted, None)):
+            found[name] = wanted
+    return found
+
+
+def _rows(dims: Sized) -> Order:
+    return tuple(range(len(dims)))
+
+
+def _pinned(nodes: tuple[Node, ...], pins: Mapping[str, Order]) -> tuple[Node, ...]:
+    """With these results in these orders in memory."""
 
     def renamed(value: Value) -> Value:
         if isinstance(value, tuple):
             return tuple(map(renamed, value))
-        moved = isinstance(value, Ref) and value.name in names
+        moved = isinstance(value, Ref) and value.name in pins
         return Ref(f"{value}{_AS_MADE}") if moved else value
 
     found = []
     for node in nodes:
-        results = tuple(r + _AS_MADE if r in names else r for r in node.results)
+        results = tuple(r + _AS_MADE if r in pins else r for r in node.results)
         kwargs = tuple((k, renamed(v)) for k, v in node.kwargs)
         operands = tuple(map(renamed, node.operands))
         found.append(replace(node, results=results, operands=operands, kwargs=kwargs))
         for name in node.results:
-            if name in names:
-                rank = len(graph.types[name].dims or ())
-                order = ("stride_order", tuple(range(rank))[::-1])
+            if name in pins:
+                order = ("stride_order", by_stride(pins[name]))
                 source = (Ref(name + _AS_MADE),)
                 found.append(Node("stride_order", (name,), source, (order,), node.line))
     return tuple(found)

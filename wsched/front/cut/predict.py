@@ -14,8 +14,9 @@ from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwis
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.graph import MATMULS
+from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.segments import Segment
-from wsched.front.cut.tensors import Tensors
+from wsched.front.cut.tensors import Tensors, sizes_of
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
@@ -26,6 +27,10 @@ from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 
 __all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
+
+
+VIEW_HOST_US = 1.0
+"""What the host takes to look at a tensor in another shape (2-core x86 machine)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +82,18 @@ class Sizes:
         return self.tensors[name].shape(self.sizes) if name in self.tensors else ()
 
     def bytes(self, names: Sequence[str]) -> int:
-        """Of these tensors together; an unknown type counts four."""
-        kinds = ((self.tensors[n].dtype, self.shape(n)) for n in names if n in self.tensors)
-        return sum((_bytes(kind)) * prod(shape) for kind, shape in kinds)
+        """Of these tensors together; an unknown type counts four, an unknown rank nothing."""
+        known = [n for n in names if n in self.tensors and self.tensors[n].dims is not None]
+        return sum(_bytes(self.tensors[n].dtype) * prod(self.shape(n)) for n in known)
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned where everything lies row by row."""
         fusion = import_fusion(segment.definition)
         found = dict.fromkeys(EXTENTS, 1)
-        for name, binding in zip(segment.inputs, fusion.inputs, strict=True):
-            found |= dict(zip(binding.axes, self.shape(name), strict=True))
+        seen = {k.name: k.moves[-1].extents for k in segment.looks}
+        for name, binding in zip(segment.reads, fusion.inputs, strict=True):
+            shape = sizes_of(seen[name], self.sizes) if name in seen else self.shape(name)
+            found |= dict(zip(binding.axes, shape, strict=True))
         if 0 in found.values():
             raise UnsupportedError("a dimension of size 0", "at least one element")
         extents = Extents(*(found[n] for n in (ROWS, COLS, SUMMED, BATCH)))
@@ -122,14 +129,36 @@ class Call(Sizes):
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned for the tensors as they lie."""
-        inputs = [self.tensor(name) for name in segment.inputs]
+        looks, views, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
+        for at, name in enumerate(segment.reads):
+            look = looks.get(name, Look(name, name, ()))
+            tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
+            views += copy
+            inputs.append(tensor)
         fusion = laid_out(import_fusion(segment.definition), inputs)
         problem = problem_of(fusion, inputs, self.device)
         if self.gpu is not None:
             gpu = self.gpu
             problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
         in_place = reads_in_place(fusion, inputs)
-        return Planned(fusion, problem, copies(fusion, inputs), in_place)
+        return Planned(fusion, problem, (*views, *copies(fusion, inputs)), in_place)
+
+
+def _seen(
+    tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int], what: str
+) -> tuple[Any, list[Copy]]:
+    """A tensor as its view, one without memory where that takes a copy, and the copy."""
+    import torch
+
+    if not moves or not hasattr(tensor, "stride"):
+        return tensor, []
+    bare = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    view = looked(bare, moves, sizes)
+    if view.untyped_storage()._cdata == bare.untyped_storage()._cdata:
+        return looked(tensor, moves, sizes), []
+    shape = ", ".join(map(str, view.shape))
+    moved = 2 * view.numel() * view.element_size()
+    return view, [Copy(what, f"its elements do not lie as [{shape}]", moved)]
 
 
 def _bytes(kind: DataType | None) -> int:
@@ -145,6 +174,7 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
     if segment.matmul:
         p = call.planned(segment)
         host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
+        host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
+from wsched.front.cut.looks import looking
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.importer import Definition
@@ -65,36 +66,85 @@ def make(
         InputError: the inputs do not fit the definition.
     """
     names = tuple(n.results[0] for n in definition.inputs)
-    if len(segments) == 1 and segments[0].inputs == names:
+    if len(segments) == 1 and segments[0].is_plain(names):
         # Its results are the definition's, in its order.
         kernel = kernels.compile(segments[0].definition, inputs)
         kernel.admit(inputs)
         return Made(kernel.call, (kernel,))
-    buffers = _Buffers(tensors)
-    passed = tuple(map(buffers, names))
-    given = dict(zip(names, inputs, strict=True))
-    like = partial(_like, given, extents_of(passed, inputs), device_of(inputs))
-    own: dict[str, Kernel] = {}
-    functions: dict[str, Function] = {}
-    steps: list[Step] = []
-    made: list[CompiledFusion] = []
+    made = _Steps(names, tensors, inputs, rest)
     for segment in segments:
-        reads, writes = (tuple(map(buffers, n)) for n in (segment.inputs, segment.outputs))
-        if segment.matmul:
-            alike = [like(b) for b in reads]
-            kernel = kernels.compile(segment.definition, alike)
-            kernel.admit(alike)
-            made.append(kernel)
-            name = _name_of(kernel, own)
-            own[name] = kernel
-            steps.append(KernelStep(name, kernel.plan, reads, writes))
-        else:
-            name = f"rest{len(functions)}"
-            functions[name] = rest(segment)
-            known = all(is_elementwise(n) for n in segment.definition.nodes)
-            steps.append(CallStep(name, reads, writes, known, known))
-    program = Program(passed, tuple(steps), tuple(map(buffers, definition.outputs)))
-    return Made(prepare(program, own, functions, inputs), tuple(made))
+        (made.kernel if segment.matmul else made.rest)(segment)
+    program = made.program(definition.outputs)
+    run = prepare(program, made.own, made.functions, inputs)
+    return Made(run, tuple(made.kernels))
+
+
+class _Steps:
+    """The steps of a program, one segment after the other."""
+
+    def __init__(
+        self, names: tuple[str, ...], tensors: Tensors, inputs: Sequence[Any], rest: Rest
+    ) -> None:
+        self.kernels: list[CompiledFusion] = []
+        self.own: dict[str, Kernel] = {}
+        self.functions: dict[str, Function] = {}
+        self._rest = rest
+        self._steps: list[Step] = []
+        self._buffers = _Buffers(tensors)
+        self._passed = tuple(map(self._buffers, names))
+        self._extents = extents_of(self._passed, inputs)
+        given = dict(zip(names, inputs, strict=True))
+        self._like = partial(_like, given, self._extents, device_of(inputs))
+
+    def program(self, outputs: Sequence[str]) -> Program:
+        """All of it."""
+        return Program(self._passed, tuple(self._steps), tuple(map(self._buffers, outputs)))
+
+    def rest(self, segment: Segment) -> None:
+        """A segment of somebody else's."""
+        known = all(is_elementwise(n) for n in segment.definition.nodes)
+        reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
+        self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
+
+    def kernel(self, segment: Segment) -> None:
+        """A kernel, views of what it reads before it, and its results in their shapes behind."""
+        looks = {look.name: look for look in segment.looks}
+        reads, alike = list[Buffer](), list[Any]()
+        for name, source in zip(segment.reads, segment.inputs, strict=True):
+            buffer, tensor = self._buffers(source), self._like(self._buffers(source))
+            if name in looks:
+                moves = looks[name].moves
+                extents = moves[-1].extents
+                view = Buffer(f"{name}@{segment.outputs[0]}", buffer.dtype, extents)
+                look = looking(tensor, moves, self._extents)
+                self._view(buffer, view, look)
+                buffer, tensor = view, look(tensor)
+            reads.append(buffer)
+            alike.append(tensor)
+        kernel = kernels.compile(segment.definition, alike)
+        kernel.admit(alike)
+        self.kernels.append(kernel)
+        name = _name_of(kernel, self.own)
+        self.own[name] = kernel
+        wide, seen = tuple(map(self._buffers, segment.outputs)), dict(segment.seen)
+        writes = tuple(
+            Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b for b in wide
+        )
+        self._steps.append(KernelStep(name, kernel.plan, tuple(reads), writes))
+        for made, result in zip(writes, wide, strict=True):
+            if made is not result:
+                shape = result.sizes(self._extents)
+                self._view(made, result, partial(_reshaped, shape))
+
+    def _view(self, source: Buffer, target: Buffer, look: Callable[[Any], Any]) -> None:
+        """Look at a buffer as another one; what does not lie so is copied."""
+        step = CallStep("", (source,), (target,), deterministic=True, batch_invariant=True)
+        self._call("view", lambda values: (look(values[0]),), step)
+
+    def _call(self, kind: str, function: Function, step: CallStep) -> None:
+        name = f"{kind}{len(self.functions)}"
+        self.functions[name] = function
+        self._steps.append(replace(step, function=name))
 
 
 class _Buffers(dict[str, Buffer]):
@@ -120,6 +170,10 @@ def _like(
     if buffer.name in given:
         return given[buffer.name]
     return new_tensor(buffer, extents, device)
+
+
+def _reshaped(shape: tuple[int, ...], tensor: Any) -> Any:
+    return tensor.view(shape)
 
 
 def _name_of(kernel: CompiledFusion, kernels: Mapping[str, Kernel]) -> str:

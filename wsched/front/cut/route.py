@@ -11,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.choose.problem import Gpu
 from wsched.doors.fallback import execute, interpret, rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
-from wsched.front.cut.predict import Call
+from wsched.front.cut.predict import Call, Planned
 from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import bind_extents
@@ -19,6 +19,7 @@ from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal, Route
 from wsched.importer import Definition
 from wsched.program.memory import device_of
 from wsched.program.prepare import Function
+from wsched.run.compiled import CompiledFusion
 
 __all__ = ["chosen_cut", "cut_route", "cutter_of", "rest_by"]
 
@@ -99,7 +100,7 @@ def cut_route(
     for segment in segments:
         if segment.matmul:
             p = call.planned(segment)
-            parts.append(Part(WSCHED, segment.definition, next(kernels), p.problem, p.copied))
+            parts.append(_own(segment, next(kernels), p))
         else:
             parts.append(Part(runs[segment], segment.definition))
     return Route(
@@ -108,6 +109,11 @@ def cut_route(
         refusals=refusals,
         parts=tuple(parts),
     )
+
+
+def _own(segment: Segment, kernel: CompiledFusion, planned: Planned) -> Part:
+    copied, looks = planned.copied, segment.looks
+    return Part(WSCHED, segment.definition, kernel, planned.problem, copied, looks)
 
 
 def rest_by(segment: Segment, on_gpu: bool) -> tuple[str, Function]:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
+from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
-from wsched.front.cut.part import part
+from wsched.front.cut.looks import Look
+from wsched.front.cut.part import kernel_part, part
 from wsched.importer import Definition, Node
 
 __all__ = ["Cut", "Cutter", "Segment"]
@@ -30,15 +32,29 @@ class Segment:
     Args:
         definition: with the names of the whole; what other segments make is declared as an input.
         matmul: whether wsched makes a kernel of it; otherwise it is for others.
+        looks: its inputs that are views.
+        seen: the results that the kernel makes in another shape, with their extents there.
     """
 
     definition: Definition
     matmul: bool
+    looks: tuple[Look, ...] = ()
+    seen: Seen = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of what it reads, in the order of its definition."""
+        """Names of what it reads, in the order of its definition; of views what they are of."""
+        sources = {look.name: look.source for look in self.looks}
+        return tuple(sources.get(n, n) for n in self.reads)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of what its definition reads."""
         return tuple(n.results[0] for n in self.definition.inputs)
+
+    def is_plain(self, names: tuple[str, ...]) -> bool:
+        """Whether it takes inputs of these names as they are, and makes results as they are."""
+        return self.reads == names and not self.looks and not self.seen
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -136,11 +152,6 @@ class Cutter:
             (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
         groups = list(_groups(graph, own))
-        if len(groups) > 1 and any(_reordered(n) for n in self.definition.inputs):
-            raise UnsupportedError(
-                "an input with another stride order in a definition of several segments",
-                "row-major",
-            )
         return Cut(self._segments(groups), tuple(kernels))
 
     def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
@@ -157,16 +168,20 @@ class Cutter:
         for group, matmul in reversed(groups):
             made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in needed)
             if made:
-                found.append(Segment(part(graph, group, made, rest=not matmul), matmul))
+                found.append(_segment(graph, group, made, matmul))
                 needed |= set(found[-1].inputs)
         if len(found) == 1:  # with outputs in the caller's order
-            return (Segment(part(graph, groups[0][0], outputs), matmul=True),)
+            return (_segment(graph, groups[0][0], outputs, matmul=True),)
         return tuple(found[::-1])
 
 
-def _reordered(node: Node) -> bool:
-    order = node.get("stride_order")
-    return isinstance(order, tuple) and order != tuple(range(len(order)))[::-1]
+def _segment(
+    graph: Graph, group: frozenset[int], outputs: tuple[str, ...], matmul: bool
+) -> Segment:
+    if not matmul:
+        return Segment(part(graph, group, outputs, rest=True), matmul=False)
+    definition, looks, seen = kernel_part(graph, group, outputs)
+    return Segment(definition, True, looks, seen)
 
 
 def _groups(graph: Graph, kernels: list[frozenset[int]]) -> Iterator[tuple[frozenset[int], bool]]:

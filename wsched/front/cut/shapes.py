@@ -266,7 +266,10 @@ def _own(dim: Dim) -> Dim:
 
 def _attention(sizes: Sizes, node: Node) -> Shapes:
     query = sizes.dims(node.operands[0])
-    return [None if query is None else tuple(map(_own, query)), *[None] * (len(node.results) - 1)]
+    if query is None:
+        return [None] * len(node.results)
+    # Log-sum-exp, then seed and offset, whose shapes depend on torch's version.
+    return [tuple(map(_own, query)), tuple(map(_own, query[:-1])), *[None] * len(node.results[2:])]
 
 
 def _attention_gradients(sizes: Sizes, node: Node) -> Shapes:

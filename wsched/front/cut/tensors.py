@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const, Expr, evaluate, free_vars
 from wsched.fusion import DataType
 
-__all__ = ["Dim", "TensorType", "Tensors"]
+__all__ = ["Dim", "TensorType", "Tensors", "sizes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,23 @@ class Dim:
     def is_one(self) -> bool:
         """Whether its extent is known to be 1."""
         return self.extent == Const(1)
+
+
+def sizes_of(extents: Sequence[Expr | None], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Extents as numbers.
+
+    Args:
+        extents: None of one that is not known.
+        sizes: value of each symbol.
+
+    Raises:
+        UnsupportedError: one that the symbols do not tell.
+    """
+    known = [e for e in extents if e is not None and {str(v) for v in free_vars(e)} <= set(sizes)]
+    if len(known) < len(extents):
+        texts = ", ".join("?" if e is None else str(e) for e in extents)
+        raise UnsupportedError(f"a tensor of shape [{texts}]", "extents that inputs have")
+    return tuple(evaluate(e, sizes) for e in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +76,7 @@ class TensorType:
         """
         if self.dims is None:
             raise UnsupportedError("a tensor of unknown shape", "extents that inputs have")
-        extents = tuple(d.extent for d in self.dims)
-        known = [
-            e for e in extents if e is not None and {str(v) for v in free_vars(e)} <= set(sizes)
-        ]
-        if len(known) < len(extents):
-            texts = ", ".join("?" if e is None else str(e) for e in extents)
-            raise UnsupportedError(f"a tensor of shape [{texts}]", "extents that inputs have")
-        return tuple(evaluate(e, sizes) for e in known)
+        return sizes_of(tuple(d.extent for d in self.dims), sizes)
 
 
 @dataclass(frozen=True, slots=True)

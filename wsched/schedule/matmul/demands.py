@@ -9,6 +9,7 @@ from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, PointwiseOp, operands_of, the_products
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 
 __all__ = ["Demands"]
 
@@ -19,7 +20,7 @@ class Demands:
 
     Args:
         operand: type of the operands.
-        results: types of the results.
+        results: types of the results that are matrices.
         matrices: types of the matrices that TMA can load for the epilogue.
         m_major: whether A is M-major in memory.
         n_major: whether B is N-major in memory.
@@ -27,6 +28,7 @@ class Demands:
         counts: number of As and of Bs; several products share one of them, and there are as many
             as of the other.
         target: the GPU that it is for.
+        reductions: results that are reductions.
     """
 
     operand: DataType
@@ -37,6 +39,7 @@ class Demands:
     computes: bool
     counts: tuple[int, int] = (1, 1)
     target: Target = DEFAULT
+    reductions: Reductions = NO_REDUCTIONS
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -49,13 +52,14 @@ class Demands:
         product, (left, right) = made[0], operands_of(made)
         return cls(
             product.a.dtype,
-            tuple(b.dtype for b in fusion.outputs),
+            tuple(b.dtype for b in fusion.matrices),
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
             product.m_major,
             product.n_major,
             any(isinstance(e, PointwiseOp) for e in fusion.exprs),
             (len(left), len(right)),
             target,
+            Reductions.of(fusion),
         )
 
     @property

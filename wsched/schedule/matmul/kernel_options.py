@@ -22,7 +22,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
 
 def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, CachePolicy], ...]:
     """Each policy that is not the default, by the tensor in global memory, inputs first."""
-    asked = {b.tensor: policies.d for b in fusion.outputs}
+    asked = {b.tensor: policies.d for b in fusion.matrices}
     made = the_products(fusion)
     asked |= {p.b.name: policies.b for p in made} | {p.a.name: policies.a for p in made}
     names = [b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor in asked]

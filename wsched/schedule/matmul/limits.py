@@ -11,11 +11,19 @@ from lowering.target import ptx
 from lowering.target.mma import MmaFamily
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType, Fusion
+from wsched.fusion import Fusion
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.k_order import fixed_k_order
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.reductions import reduction_reasons
+from wsched.schedule.matmul.shared import (
+    BARRIER_BYTES,
+    chunk_columns,
+    fitting_stages,
+    shared_bytes,
+    taken,
+)
 from wsched.schedule.primitives.checks import Reasons
 from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
 
@@ -25,46 +33,6 @@ __all__ = [
 ]  # fmt: skip
 
 RegisterPair = tuple[int, int] | None
-
-BARRIER_BYTES = 1024
-"""Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
-
-
-def chunk_columns(params: MatmulParams, *types: DataType) -> int:
-    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the warp
-    tile.
-
-    ``types`` are those of the results and of the inputs that TMA loads for it.
-    """
-    return gcd(params.tile_sizes.warp_tile.n, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
-
-
-def shared_bytes(
-    params: MatmulParams,
-    operand: DataType,
-    *results: DataType,
-    inputs: tuple[DataType, ...] = (),
-    n_major: bool = False,
-    counts: tuple[int, int] = (1, 1),
-) -> tuple[int, int]:
-    """Bytes of shared memory of (one stage of all operands, all epilogue buffers).
-
-    ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
-    whether B is N-major, ``counts`` how many As and Bs there are.
-    """
-    tile, warp = params.output_tile, params.tile_sizes.warp_tile
-    columns = chunk_columns(params, *results, *inputs)
-    n = ptx.stored_columns(tile.n, operand.bytes) if n_major else tile.n
-    stage = (counts[0] * tile.m + counts[1] * n) * tile.k * operand.bytes
-    stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
-    loaded = tile.m * columns * sum(t.bytes for t in inputs)
-    buffers = stored * params.epilogue_stages * params.warpgroups
-    return stage, buffers + loaded * params.epilogue_input_stages
-
-
-def fitting_stages(stage: int, epilogue: int, target: Target = DEFAULT) -> int:
-    """Stages of ``stage`` bytes that fit into shared memory beside the epilogue's buffers."""
-    return (target.shared_bytes - BARRIER_BYTES - epilogue) // stage
 
 
 def register_candidates(
@@ -112,15 +80,14 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
     if reasons:
         raise ScheduleError("params", wrote, "; ".join(reasons))
     inputs = demands.loaded(params)
-    stage, epilogue = _shared_bytes(demands, params, inputs)
+    stage, epilogue = taken(demands, params, inputs)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue, target)
     if stages > most:
         fitting = range(params.wgmma_in_flight + 1, most + 1)
         unloaded = replace(params, epilogue_input_stages=0)
         legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
-        without = _shared_bytes(demands, unloaded, ())
-        if inputs and stages <= fitting_stages(*without, target):
+        if inputs and stages <= fitting_stages(*taken(demands, unloaded, ()), target):
             legal.append("epilogue_input_stages=0")
         raise ScheduleError(
             "smem",
@@ -130,15 +97,6 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
             f"{_kib(target.shared_bytes)}",
             tuple(legal),
         )
-
-
-def _shared_bytes(
-    demands: Demands, params: MatmulParams, inputs: tuple[DataType, ...]
-) -> tuple[int, int]:
-    return shared_bytes(
-        params, demands.operand, *demands.results, inputs=inputs, n_major=demands.n_major,
-        counts=demands.counts,
-    )  # fmt: skip
 
 
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
@@ -180,7 +138,9 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"the warp tile's n {warp.n} is no multiple of {span}: side by side in an N-major "
             f"operand each begins with a swizzle span of {ptx.WIDEST_SWIZZLE} bytes"
         )
-    chunks = warp.n // chunk_columns(params, *demands.results, *demands.loaded(params))
+    reasons += reduction_reasons(demands.reductions, params)
+    types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
+    chunks = warp.n // chunk_columns(params, *types)
     if chunks % params.epilogue_stages:
         reasons.append(
             f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
@@ -294,11 +254,8 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"smem_circular_buffer_prefetch_gap={gap} leaves {gap - 1} wgmma groups in flight, "
             f"wgmma_in_flight={flying}"
         )
-    if stages < max(2, flying + 1):
-        reasons.append(
-            f"{stages} stages: a ring has at least 2, and one more than the {flying} wgmma groups "
-            "in flight"
-        )
+    if stages < max(1, flying + 1):
+        reasons.append(f"{stages} stages, no more than the {flying} wgmma groups in flight")
     if params.epilogue_stages < 1:
         reasons.append(f"epilogue_stages={params.epilogue_stages}: a store needs a buffer")
     if params.supported_vec_size.epilogue not in (1, 2):
@@ -306,9 +263,9 @@ def _buffer_reasons(params: MatmulParams) -> Reasons:
             f"supported_vec_size.epilogue={params.supported_vec_size.epilogue}: a thread holds two "
             "columns next to each other, and accesses 1 or 2 at once"
         )
-    if params.epilogue_input_stages < 0 or params.epilogue_input_stages == 1:
+    if params.epilogue_input_stages < 0:
         reasons.append(
-            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 2 stages, "
+            f"epilogue_input_stages={params.epilogue_input_stages}: a ring has at least 1 stage, "
             "and 0 means none"
         )
     return reasons
@@ -362,7 +319,7 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
     computed and not only converted; ptxas holds more of them with more than two blocks. Fitted to
     what NVRTC 12.8 was seen to spill at 96 to 232 accumulators (design/0012-tiles.md).
     """
-    types = [*demands.results, *demands.loaded(params)]
+    types = [*demands.results, *demands.loaded(params), *demands.reductions.types]
     held = chunk_columns(params, *types) * max(t.bytes for t in types) // 8
     if demands.computes:
         held *= 2

@@ -24,6 +24,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     Pipelined,
+    ReductionOp,
     WarpSpecialized,
     operands_of,
     the_products,
@@ -31,6 +32,7 @@ from wsched.fusion import (
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.reductions import Reductions, over_columns
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
@@ -114,10 +116,13 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     for tv in read:
         if tv not in loaded:
             s.cache_after(tv)
-    boxed = outputs if params.use_smem_epilogue else ()
+    results = tuple(b.tensor for b in s.fusion.matrices)
+    boxed = results if params.use_smem_epilogue else ()
     for output in outputs:
         if output not in boxed:
-            s.cache_before(output)
+            made = s.cache_before(output)
+            if output not in results:
+                _cut_reduction(s, made, params)
     for output in boxed:
         stored = s.cache_before(output, _TMA)
         matrices = s.tensor(output).dtype.bytes == 2
@@ -128,6 +133,19 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     others = {*loads, *sums, *inputs}
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
     return _Names(loads, sums, inputs, after, boxed)
+
+
+def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Reduce over the part of a dimension that a warpgroup has of a tile; the parts are results."""
+    tile, b = params.output_tile, len(the_products(s.fusion)[0].outer)
+    if over_columns(s.fusion, tv):
+        s.split(tv, b + 1, tile.n, labels=("No", "Ni"))
+        s.rfactor(tv, b + 2)
+        return
+    s.split(tv, b, tile.m, labels=("Mo", "Mi"))
+    if not params.ping_pong:
+        s.split(tv, b + 1, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
+    s.rfactor(tv, "Mi")
 
 
 def _cache_matrix(s: Schedule, tv: str) -> str:
@@ -149,12 +167,14 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     tile, cluster = params.output_tile, params.cluster_dims
     b = len(the_products(s.fusion)[0].outer)
     m, n, k = b, b + 1, b + 2
-    has_k = len(s.tensor(tv).loop) > k
+    has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
     if has_k:
         s.split(tv, k, tile.k, labels=("k", "Ki"))
-    s.split(tv, n, tile.n, labels=("No", "Ni"))
-    s.split(tv, m, tile.m, labels=("Mo", "Mi"))
-    s.reorder(tv, {m + 2: n, m + 4: k} if has_k else {m + 2: n})
+    if s.axis(tv, "No") < 0:
+        s.split(tv, len(s.tensor(tv).loop) - 1 - 2 * has_k, tile.n, labels=("No", "Ni"))
+    if s.axis(tv, "Mo") < 0:
+        s.split(tv, m, tile.m, labels=("Mo", "Mi"))
+    s.reorder(tv, {m + 2: n, m + 4: k} if has_k else {s.axis(tv, "No"): n})
     clustered = cluster.m * cluster.n > 1
     if clustered:
         s.split(tv, n, cluster.n, labels=("Nc", "ctaN"))
@@ -258,9 +278,9 @@ def _split_tile(s: Schedule, tv: str, params: MatmulParams) -> None:
     """
     warp = params.tile_sizes.warp_tile
     if not params.ping_pong:
-        rows = s.axis(tv, "Mi")
-        s.split(tv, rows, warp.m, labels=("group", "Mi"))
-        s.reorder(tv, {rows: _tile_loops(params)})
+        if s.axis(tv, "group") < 0:
+            s.split(tv, s.axis(tv, "Mi"), warp.m, labels=("group", "Mi"))
+        s.reorder(tv, {s.axis(tv, "group"): _tile_loops(params)})
     s.parallelize(tv, s.axis(tv, "group"), ParallelType.TIDy)
     if params.across > 1:
         columns = s.axis(tv, "Ni")
@@ -296,19 +316,26 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
-    """``[cta, (tile), group, (across), chunk | ...]``: a TMA box, or m64 fragments of registers."""
+    """``[cta, (tile), group, (across), chunk | ...]``: a TMA box, or m64 fragments of registers.
+
+    Of what is reduced, rows or columns, the result has none left.
+    """
     _split_tile(s, tv, params)
-    _split_columns(s, tv, params)
-    s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
-    if not boxed:
+    if s.axis(tv, "Ni") >= 0:
+        _split_columns(s, tv, params)
+        s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
+    if not boxed and s.axis(tv, "Mi") >= 0:
         s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
-    for axis in range(len(s.tensor(tv).loop) - 2, len(s.tensor(tv).loop)):
+    loops = len(s.tensor(tv).loop)
+    stored = tv in s.outputs and s.fusion.reduction(tv) is not None
+    for axis in range(loops - (1 if stored else 2), loops):
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
 
 
 def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
     """The warp tile's columns into chunks, the same for all that the epilogue reads and writes."""
-    types = (*(b.dtype for b in s.fusion.outputs), *loaded_types(s.fusion, params))
+    types = (*(b.dtype for b in s.fusion.matrices), *loaded_types(s.fusion, params),
+             *Reductions.of(s.fusion).types)  # fmt: skip
     s.split(tv, s.axis(tv, "Ni"), chunk_columns(params, *types), labels=("chunk", "N"))
 
 
@@ -318,6 +345,10 @@ def _inline(s: Schedule, names: _Names) -> None:
         readers = [t.name for t in s.fusion.consumers(tv)]
         if readers:
             by_fragment = all(s.axis(reader, "m64") >= 0 for reader in readers)
-            s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
+            if tv not in s.outputs and isinstance(s.fusion.definition(tv), ReductionOp):
+                columns = over_columns(s.fusion, tv)
+                s.inline_at(tv, _innermost_group(s, tv) + 1 if columns else s.axis(tv, "chunk") + 1)
+            else:
+                s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
     for tv in names.sums:
         s.inline_at(tv, _innermost_group(s, tv) + 1)

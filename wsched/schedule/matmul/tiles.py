@@ -27,6 +27,7 @@ from wsched.schedule.matmul.params import (
     MatMulTileOptions,
     MmaMacro,
 )
+from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 
 __all__ = [
     "TILE_K", "TILE_M", "TILE_N", "TileChoice", "fit_stages", "tile_choice", "tile_choices",
@@ -159,7 +160,7 @@ def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> M
         inputs = loaded_types(fusion, tried)
         found = fit_stages(
             tried, demands.operand, demands.results, inputs, wanted, demands.n_major, target,
-            demands.counts,
+            demands.counts, demands.reductions,
         )  # fmt: skip
         if found is not None:
             return found
@@ -175,6 +176,7 @@ def fit_stages(
     n_major: bool = False,
     target: Target = DEFAULT,
     counts: tuple[int, int] = (1, 1),
+    reductions: Reductions = NO_REDUCTIONS,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -187,12 +189,21 @@ def fit_stages(
         n_major: whether B is N-major.
         target: the GPU that it is for.
         counts: number of As and of Bs.
+        reductions: results that are reductions.
     """
-    chunks = params.tile_sizes.warp_tile.n // chunk_columns(params, *results, *inputs)
+    chunks = params.tile_sizes.warp_tile.n // chunk_columns(
+        params, *results, *inputs, *reductions.types
+    )
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(
-            tried, operand, *results, inputs=inputs, n_major=n_major, counts=counts
+            tried,
+            operand,
+            *results,
+            inputs=inputs,
+            n_major=n_major,
+            counts=counts,
+            reductions=reductions,
         )
         stages = fitting_stages(*found, target)
         if stages >= least:

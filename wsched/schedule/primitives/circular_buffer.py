@@ -42,7 +42,7 @@ def circular_buffer(
     Args:
         fusion: the fusion.
         tv: name of a TMA cacheAfter tensor in shared memory.
-        stages: number of stages, at least 2.
+        stages: number of stages; one for loads that a step waits for, with nothing ahead.
         prefetch: how many steps the loads run ahead, less than ``stages``; ``stages - prefetch -
             1`` wgmma groups may be in flight before a stage is released.
         type: ``WarpSpecialized(on, num_registers, stage_slice_position)`` or ``Pipelined()``.
@@ -83,8 +83,8 @@ def check_circular_buffer(
     if t.circular_buffer is not None:
         reasons.append(f"{t.name} is circular-buffered already")
     least = 1 if isinstance(b.type, Pipelined) else 0
-    if b.stages < 2:
-        reasons.append(f"{b.stages} stages make no ring, at least 2 do")
+    if b.stages <= least:
+        reasons.append(f"{b.stages} stages make no ring here, at least {least + 1} do")
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
     return reasons + _type_reasons(t, b.type, target) + _slice_reasons(new)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, Record, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
+from wsched.schedule.primitives.factor import check_traversal
 
 __all__ = ["check_merge", "merge"]
 
@@ -27,7 +28,8 @@ def merge(
         axis_o: position of the outer loop.
         axis_i: position of the inner loop; by default the one after ``axis_o``.
         traversal: nvFuser's grid traversal factor: 0 is row-major, G walks groups of G outer
-            indices, the outer index fastest (see :class:`~wsched.fusion.domain.Merge`).
+            indices, the outer index fastest (see :class:`~wsched.fusion.domain.Merge`); rule
+            ``factor`` refuses what is no number of 31 bits.
         label: a word for the new loop; by default ``outer·inner``.
 
     Legal if both loops are serial and not shared with a consumer, the tensor is not
@@ -43,17 +45,16 @@ def merge(
     options += () if label is None else (("label", label),)
     record = Record("merge", (tv, axis_o, inner), options)
     t = find(fusion, tv, record)
-    refuse("merge", record, check_merge(t, axis_o, inner, traversal), t, _legal(fusion, t, record))
+    refuse("merge", record, check_merge(t, axis_o, inner), t, _legal(fusion, t, record))
+    check_traversal(record, t, traversal)
     return _merge(fusion, t, axis_o, inner, traversal, label).recorded(record)
 
 
-def check_merge(t: TensorView, axis_o: int, axis_i: int, traversal: int = 0) -> Reasons:
+def check_merge(t: TensorView, axis_o: int, axis_i: int) -> Reasons:
     """All reasons why ``merge`` would be illegal."""
     reasons = axis_reasons(t, axis_o, axis_i)
     if axis_o == axis_i:
         reasons.append("a loop cannot be merged with itself")
-    if traversal < 0:
-        reasons.append(f"the traversal factor {traversal} is negative")
     if reasons:
         return reasons
     outer, inner = t.loop[axis_o], t.loop[axis_i]

@@ -14,6 +14,7 @@ from wsched.schedule.primitives.inline_at import inline_at
 from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
 from wsched.schedule.primitives.reorder import reorder
+from wsched.schedule.primitives.rfactor import rfactor
 from wsched.schedule.primitives.set_allocation_domain import set_allocation_domain
 from wsched.schedule.primitives.set_memory_type import set_memory_type
 from wsched.schedule.primitives.split import split
@@ -30,6 +31,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
         merge,
         parallelize,
         reorder,
+        rfactor,
         set_allocation_domain,
         set_memory_type,
         split,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lowering.ground.expr import Const, Expr, ExprLike, as_expr
+from lowering.ground.expr import Expr, ExprLike, as_expr
 from wsched.fusion import Fusion, IterDomain, Record, Split, TensorView, split_extents
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
+from wsched.schedule.primitives.factor import check_factor
 
 __all__ = ["check_split", "split"]
 
@@ -27,13 +28,14 @@ def split(
         fusion: the fusion.
         tv: name of the tensor.
         axis: position of the loop.
-        factor: extent of the inner loop, a number or an expression such as the number of CTAs.
+        factor: extent of the inner loop: a number, or what is positive in every launch, made of the
+            extents of the definition and the number of CTAs; rule ``factor`` refuses others.
         inner_split: false makes ``factor`` the extent of the outer loop.
         labels: words for the two new loops; by default the old one's with ``o`` and ``i``.
         dynamic: deal the indices out to the inner loop's CTAs at run time, in place of in turn.
 
     Legal if the loop is serial and not shared with a consumer, the tensor is not circular-buffered
-    and the factor is positive. The extent that is not asked for is rounded up.
+    and the factor is one. The extent that is not asked for is rounded up.
 
     before: ``for M in 0 .. M``
     after ``split(fusion, "T3", 0, 128)``:
@@ -45,17 +47,14 @@ def split(
     options += (("dynamic", True),) if dynamic else ()
     record = Record("split", (tv, axis, factor), options)
     t = find(fusion, tv, record)
-    refuse("split", record, check_split(t, axis, factor), t)
+    refuse("split", record, check_split(t, axis), t)
+    check_factor(fusion, record, t, as_expr(factor))
     return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(record)
 
 
-def check_split(t: TensorView, axis: int, factor: ExprLike) -> Reasons:
-    """All reasons why ``split`` would be illegal."""
-    reasons = axis_reasons(t, axis)
-    value = as_expr(factor)
-    if isinstance(value, Const) and value.value < 1:
-        reasons.append(f"the factor {value} is not positive")
-    return reasons or rewrite_reasons(t, axis)
+def check_split(t: TensorView, axis: int) -> Reasons:
+    """All reasons why ``split`` would be illegal with any factor."""
+    return axis_reasons(t, axis) or rewrite_reasons(t, axis)
 
 
 def _split(

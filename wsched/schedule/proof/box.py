@@ -23,7 +23,7 @@ from wsched.fusion import (
 from wsched.schedule.proof.graph import Group, TransformGraph, divides
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX
-from wsched.schedule.proof.splits import ends_with_tensor
+from wsched.schedule.proof.splits import ends_with_tensor, wrote
 
 __all__ = ["check_boxes"]
 
@@ -54,17 +54,6 @@ def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRela
         _check_neighbours(graph, t)
 
 
-def _wrote(fusion: Fusion, t: TensorView, split: Split) -> str:
-    """The call that made a split, or the split where it was not called by these labels."""
-    labels = (split.outer.label, split.inner.label)
-    made = (
-        str(r)
-        for r in reversed(fusion.history)
-        if (r.op, r.args[0]) == ("split", t.name) and dict(r.kwargs).get("labels") == labels
-    )
-    return next(made, str(split))
-
-
 def _check_tails(
     fusion: Fusion, graph: TransformGraph, t: TensorView, inside: Iterable[IterDomain]
 ) -> None:
@@ -81,7 +70,7 @@ def _check_tails(
             if not ends_with_tensor(graph, whole):
                 raise ScheduleError(
                     "box",
-                    _wrote(fusion, t, step.transform),
+                    wrote(fusion, t, step.transform),
                     f"{whole.label} of {t.name}, {whole.extent}, is split by "
                     f"{step.transform.factor}, which is not known to divide it: the last "
                     f"{d.label} would reach into the next {whole.label}",

@@ -123,7 +123,7 @@ class TransformGraph:
     def known(self, t: TensorView) -> frozenset[Group]:
         """The groups of a tensor's dimensions, of its loops and of all between them."""
         made = (d for s in t.transforms for d in s.outputs)
-        return frozenset(map(self.group, (*t.logical, *made)))
+        return frozenset(map(self.group, (*t.read, *made)))
 
     def networkx(self) -> nx.DiGraph:
         """Groups and transforms as a directed graph; a node's ``kind`` is "group" or "step"."""
@@ -218,12 +218,12 @@ def divides(t: Split) -> bool:
 
 def _made_from(fusion: Fusion) -> tuple[object, ...]:
     """Everything of a fusion that a graph depends on."""
-    return (fusion.exprs, *(x for t in fusion.tensors for x in (t.logical, t.transforms)))
+    return (fusion.exprs, *(x for t in fusion.tensors for x in (t.root, t.logical, t.transforms)))
 
 
 def _domains(fusion: Fusion) -> Iterator[tuple[int, IterDomain]]:
     for t in fusion.tensors:
-        for d in t.logical:
+        for d in t.read:
             yield d.id, d
         for s in t.transforms:
             for d in s.outputs:
@@ -233,7 +233,7 @@ def _domains(fusion: Fusion) -> Iterator[tuple[int, IterDomain]]:
 def _logical_pairs(fusion: Fusion) -> Iterator[tuple[int, int]]:
     """Ids of producer and consumer dimensions that stand for each other."""
     for e in fusion.exprs:
-        consumer = fusion.tensor(e.output).logical
+        consumer = fusion.tensor(e.output).read
         if isinstance(e, BroadcastOp):
             consumer = tuple(d for d, new in zip(consumer, e.flags, strict=True) if not new)
         for name in inputs_of(e):

@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import Const, Expr, Special, children
+from lowering.ground.expr import Const, Expr, children
 from lowering.ground.poly import same
-from wsched.fusion import Fusion, IterType, Merge, ParallelType, TensorView, nest_text
+from wsched.fusion import (
+    Fusion,
+    IterDomain,
+    IterType,
+    Merge,
+    ParallelType,
+    Split,
+    TensorView,
+    call_text,
+    nest_text,
+)
+from wsched.schedule.primitives.factor import CTAS, LARGEST, factor_reasons, parts_of
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX
+from wsched.schedule.proof.splits import wrote
 
-__all__ = ["check_grid", "cluster_size", "counts_ctas", "find_cluster", "grid_of"]
+__all__ = [
+    "check_factors",
+    "check_grid",
+    "cluster_size",
+    "counts_ctas",
+    "find_cluster",
+    "grid_of",
+    "largest_numbers",
+]
 
-_CTAS = Special("nctaid.x")
+_MOST = {ParallelType.BIDx: LARGEST, ParallelType.BIDy: 65535, ParallelType.BIDz: 65535}
+"""CTAs of a grid along each axis (CUDA C++ Programming Guide, technical specifications)."""
 
 
 def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Group, ...]:
@@ -47,10 +68,10 @@ def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Gr
 
 
 def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
-    """Loops on CTAs run on a grid of their extent.
+    """Loops on CTAs run on a grid of their extent, which a grid can have.
 
     An extent on BIDx that depends on the number of CTAs must be that number, or what of it is in
-    whole clusters.
+    whole clusters. Parts of a sum on BIDz are a number.
 
     Args:
         fusion: the complete schedule.
@@ -60,9 +81,11 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
         ScheduleError: ``grid``.
     """
     size = cluster_size(cluster)
-    legal = _CTAS if size == 1 else _CTAS // size * size
+    legal = CTAS if size == 1 else CTAS // size * size
     for t in fusion.tensors:
         for d in t.loop:
+            if d.parallel in CTA_INDEX:
+                _check_extent(t, d)
             if d.parallel not in CTA_INDEX or not counts_ctas(d.extent):
                 continue
             if d.parallel is ParallelType.BIDx and same(d.extent, legal):
@@ -75,6 +98,70 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
                 (f"{legal} on BIDx", "a number", "the number of tiles"),
                 nest_text(t),
             )
+
+
+def _check_extent(t: TensorView, d: IterDomain) -> None:
+    why, legal, most = "", f"1 to {_MOST[d.parallel]}", _MOST[d.parallel]
+    if isinstance(d.extent, Const) and d.extent.value > most:
+        why = f"a grid has at most {most} CTAs along {d.parallel}"
+    elif not isinstance(d.extent, Const) and _is_part(d):
+        why = "the parts of a sum are added up by a number of CTAs that is known"
+    if why:
+        raise ScheduleError(
+            "grid",
+            f"{d.label} [{d.parallel}]",
+            f"loop {d.label} of {t.name} has {d.extent} iterations, and {why}",
+            (legal,),
+            nest_text(t),
+        )
+
+
+def _is_part(d: IterDomain) -> bool:
+    """Whether each CTA along z has a part of a sum."""
+    return d.parallel is ParallelType.BIDz and d.iter_type is IterType.Reduction
+
+
+def check_factors(fusion: Fusion, cluster: Sequence[Group], grid: Expr | None) -> None:
+    """Factors that count clusters are positive on every grid that is launched.
+
+    Args:
+        fusion: the complete schedule.
+        cluster: its dimensions.
+        grid: CTAs along x, None for as many as there is place and work for, in whole clusters.
+
+    Raises:
+        ScheduleError: ``grid``.
+    """
+    ctas = grid.value if isinstance(grid, Const) else cluster_size(cluster)
+    seen: set[Expr] = set()
+    for t in fusion.tensors:
+        for s in t.transforms:
+            if not isinstance(s, Split) or s.factor in seen or isinstance(s.factor, Const):
+                continue
+            seen.add(s.factor)
+            reasons = factor_reasons(fusion, s.factor, ctas)
+            if reasons:
+                raise ScheduleError(
+                    "grid",
+                    wrote(fusion, t, s),
+                    f"{reasons[0]}: a grid may have {ctas} CTAs",
+                    (call_text("maximum", (s.factor, 1)), "the number of clusters that there are"),
+                    nest_text(t),
+                )
+
+
+def largest_numbers(fusion: Fusion) -> tuple[Expr, ...]:
+    """What a kernel computes of its factors and extents, and has to fit into 32 bits."""
+    found: dict[Expr, None] = {}
+    for t in fusion.tensors:
+        for s in t.transforms:
+            if isinstance(s, Merge):
+                found[s.output.extent] = None
+                found[s.inner.extent * max(s.traversal, 1)] = None
+            else:
+                found[s.outer.extent * s.inner.extent] = None
+                found.update(dict.fromkeys(parts_of(s.factor)))
+    return tuple(e for e in found if not isinstance(e, Const))
 
 
 def cluster_size(cluster: Sequence[Group]) -> int:
@@ -96,4 +183,4 @@ def grid_of(loads: Sequence[TensorView]) -> Expr | None:
 
 def counts_ctas(e: Expr) -> bool:
     """Whether an expression depends on the number of CTAs along x."""
-    return e == _CTAS or any(map(counts_ctas, children(e)))
+    return e == CTAS or any(map(counts_ctas, children(e)))

@@ -22,6 +22,7 @@ from wsched.fusion import (
     MmaOp,
     ParallelType,
     Record,
+    ReductionOp,
     TensorView,
     nest_text,
 )
@@ -32,7 +33,10 @@ from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 from wsched.schedule.proof.words import runs, words
 
-__all__ = ["check_inlining", "check_memory", "check_order", "check_places", "check_storage"]
+__all__ = [
+    "check_inlining", "check_memory", "check_order", "check_places", "check_reductions",
+    "check_storage",
+]  # fmt: skip
 
 _SHARED, _LOCAL = MemoryType.Shared, MemoryType.Local
 _TMA = LoadStoreOpType.CpAsyncBulkTensorTile
@@ -49,7 +53,7 @@ def check_memory(fusion: Fusion) -> None:
             t = fusion.tensor(name)
             if t.memory is not memory:
                 does = "writes" if name == e.output else "reads"
-                what = e.op if isinstance(e, LoadStoreOp) else "mma"
+                what = "mma" if isinstance(e, MmaOp) else str(getattr(e, "op", e))
                 raise ScheduleError(
                     "memory",
                     _wrote(fusion, "set_memory_type", name) or f"{e.output} = {e}",
@@ -64,6 +68,8 @@ def _memories(fusion: Fusion, e: FusionExpr) -> Iterator[tuple[str, MemoryType]]
     match e:
         case MmaOp():
             yield e.output, _LOCAL
+        case ReductionOp():
+            yield from ((e.input, _LOCAL), (e.output, _LOCAL))
         case LoadStoreOp(op=LoadStoreOpType.LdMatrix):
             yield from ((e.input, _SHARED), (e.output, _LOCAL))
         case LoadStoreOp(op=LoadStoreOpType.StMatrix):
@@ -161,6 +167,30 @@ def _places(graph: TransformGraph, t: TensorView, without: IterType | None = Non
         and d.iter_type is not without
         and d.extent != ONE
     }
+
+
+def check_reductions(fusion: Fusion) -> None:
+    """What is reduced over is in one CTA and one warpgroup: nobody puts together what several have.
+
+    Raises:
+        ScheduleError: ``reduction``.
+    """
+    for e in fusion.exprs:
+        t = fusion.tensor(e.output)
+        if not isinstance(e, ReductionOp):
+            continue
+        for d in t.loop:
+            if d.iter_type is IterType.Reduction and (
+                d.parallel in CTA_INDEX or d.parallel in ROLES
+            ):
+                raise ScheduleError(
+                    "reduction",
+                    f"{t.name} = {e}",
+                    f"loop {d.label}, which {t.name} is reduced over, runs on {d.parallel}: each "
+                    "would be left with a part of the result",
+                    (f"rfactor of {t.name}: the parts are results, one for each of {d.label}",),
+                    nest_text(t),
+                )
 
 
 def check_storage(fusion: Fusion, graph: TransformGraph) -> None:

@@ -7,10 +7,10 @@ the loops of its box at 0: the box touches the tensor.
 
 from __future__ import annotations
 
-from wsched.fusion import Split
+from wsched.fusion import Fusion, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["ends_with_tensor", "is_outer_of"]
+__all__ = ["ends_with_tensor", "is_outer_of", "wrote"]
 
 
 def _whole(graph: TransformGraph, g: Group) -> Group | None:
@@ -45,3 +45,14 @@ def is_outer_of(graph: TransformGraph, g: Group, whole: Group) -> bool:
             return False
         g = found
     return True
+
+
+def wrote(fusion: Fusion, t: TensorView, split: Split) -> str:
+    """The call that made a split, or the split where it was not called by these labels."""
+    labels = (split.outer.label, split.inner.label)
+    made = (
+        str(r)
+        for r in reversed(fusion.history)
+        if (r.op, r.args[0]) == ("split", t.name) and dict(r.kwargs).get("labels") == labels
+    )
+    return next(made, str(split))

@@ -1,0 +1,66 @@
+"""What statements demand that reach into the shared memory of another CTA of the cluster.
+
+Part of ``verify``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.ground.expr import ZERO, Const, Expr, ScalarType, type_of
+from lowering.kernel.cluster import BulkCopy, StAsync
+from lowering.kernel.compute import LdShared
+from lowering.kernel.kernel import Kernel, SharedBuffer
+from lowering.kernel.memory import StShared
+from lowering.kernel.operands import SmemRef, Stmt
+
+__all__ = ["cluster_rules"]
+
+_BULK_BYTES = 16
+"""``cp.async.bulk`` copies multiples of it (PTX ISA, cp.async.bulk)."""
+
+
+def cluster_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
+    """Rules that one statement breaks."""
+    if not isinstance(stmt, StAsync | BulkCopy | StShared | LdShared):
+        return
+    if stmt.cta is not None:
+        yield from _rank(kernel, stmt.cta)
+    match stmt:
+        case StAsync(dst, value):
+            buffer = kernel.find(SharedBuffer, dst.buffer)
+            if value.type.dtype.register_bits != 32:
+                yield f"st.async takes 32-bit elements, not {value.type.dtype.value}"
+            if value.type.rows == 1 or value.type.cols == 1:
+                yield f"st.async takes whole tiles, not {value.type.rows}x{value.type.cols}"
+            if buffer is not None and buffer.dtype is not value.type.dtype:
+                held = buffer.dtype.value
+                yield f"{value.name} is {value.type.dtype.value}, {buffer.name} holds {held}"
+        case BulkCopy(dst, src):
+            yield from _stages(kernel, dst, src)
+
+
+def _rank(kernel: Kernel, cta: Expr) -> Iterator[str]:
+    if type_of(cta) is not ScalarType.I32:
+        yield f"rank {cta} is {type_of(cta).value}, not i32"
+    elif isinstance(cta, Const) and not 0 <= cta.value < kernel.cluster:
+        yield f"rank {cta} is not in a cluster of {kernel.cluster}"
+
+
+def _stages(kernel: Kernel, dst: SmemRef, src: SmemRef) -> Iterator[str]:
+    for ref in (dst, src):
+        if any(at != ZERO for at in ref.coords):
+            place = ", ".join(map(str, ref.coords))
+            yield f"a bulk.copy is of whole stages, not of {ref.buffer} from [{place}] on"
+    to, source = (kernel.find(SharedBuffer, ref.buffer) for ref in (dst, src))
+    if to is None or source is None:
+        return
+    if _form(to) != _form(source):
+        yield f"a bulk.copy of {_form(source)} to {_form(to)}"
+    elif to.stage_bytes % _BULK_BYTES:
+        yield f"a bulk.copy of {to.stage_bytes} bytes, no multiple of {_BULK_BYTES}"
+
+
+def _form(b: SharedBuffer) -> str:
+    shape = "x".join(map(str, b.shape))
+    return f"{b.dtype.value}[{shape}] swizzle {b.swizzle.value}"

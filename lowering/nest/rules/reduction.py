@@ -1,0 +1,85 @@
+"""Reductions of registers: the part of a tile that a warpgroup holds."""
+
+from __future__ import annotations
+
+from lowering.ground.dtypes import DType
+from lowering.ground.errors import InternalError
+from lowering.ground.types import FragmentType
+from lowering.kernel.nodes import (
+    Frag,
+    FragBelow,
+    FragFill,
+    FragReduce,
+    FragReduceRows,
+)
+from lowering.kernel.reduction import NEUTRAL
+from lowering.nest.place import Place
+from wsched.fusion import IterDomain, IterType, ParallelType, ReductionOp, TensorView
+
+__all__ = ["reduction"]
+
+
+def reduction(place: Place) -> None:
+    """``op`` over rows or columns of a tile, onto what the loops around have so far.
+
+    Elements behind the end of what is reduced over count as none: what is computed of them may be
+    anything.
+    """
+    place.require_box(ParallelType.Mma)
+    t, e = place.tensor, place.expr
+    if not isinstance(e, ReductionOp):
+        raise InternalError("lower", f"{t.name} = {e} as a reduction")
+    rows, cols = (_size(place, d) for d in t.read[-2:])
+    value = place.operand(e.input, (rows, cols))
+    if value.type.dtype is not DType.F32 or (value.type.rows, value.type.cols) != (rows, cols):
+        raise place.refuse(
+            f"{t.name} = {e} of {value.type}", "reductions of fp32 that differs in all dimensions"
+        )
+    (along,) = _along(place)
+    held = place.registers.held.get(t.name)
+    if held is not None:
+        before = held.value
+    else:
+        before = place.new(DType.F32)
+        place.emit(FragFill(before, NEUTRAL[e.op]))
+    out = Frag(place.namer.new(t.name.lower()), before.type)
+    kind = FragReduce if along is t.read[-1] else FragReduceRows
+    place.emit(kind(out, e.op, before, value, _below(place, value, along)))
+    place.hold(out)
+
+
+def _from(t: TensorView, d: IterDomain) -> IterDomain:
+    """The dimension of what is read that a dimension of the tensor is a part of."""
+    for s in reversed(t.transforms):
+        if d.id in {o.id for o in s.outputs} and len(s.inputs) == 1:
+            return _from(t, s.inputs[0])
+    return d
+
+
+def _size(place: Place, d: IterDomain) -> int:
+    """Elements of the tile along a dimension of what is read."""
+    size = 1
+    for part in place.tensor.logical:
+        if _from(place.tensor, part).id == d.id:
+            size *= place.tile.size(part)
+    return size
+
+
+def _along(place: Place) -> tuple[IterDomain, ...]:
+    """The dimensions of what is read that are reduced over."""
+    t = place.tensor
+    summed = [d for d in t.logical if d.iter_type is IterType.Reduction]
+    found = tuple(x for x in t.read[-2:] if any(_from(t, d).id == x.id for d in summed))
+    if len(found) != 1 or len(summed) != 1:
+        names = ", ".join(d.label for d in summed)
+        raise place.refuse(f"{t.name} = {place.expr} over {names}", "rows or columns of a tile")
+    return found
+
+
+def _below(place: Place, value: Frag, along: IterDomain) -> Frag:
+    """Which rows or columns are in front of the end of a dimension."""
+    rows = along is place.tensor.read[-2]
+    kind = FragmentType(DType.PRED, value.type.rows if rows else 1, 1 if rows else value.type.cols)
+    below = Frag(place.namer.new("below"), kind)
+    place.emit(FragBelow(below, along.extent - place.index(along)))
+    return below

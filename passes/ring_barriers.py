@@ -1,0 +1,207 @@
+"""The mbarriers of a ring, and its steps as operations on them, for ``allocate_mbarriers``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var
+from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
+from lowering.kernel.nodes import (
+    Acquire,
+    Body,
+    Commit,
+    CpAsyncArrive,
+    Elect,
+    FenceProxyAsync,
+    For,
+    MBarrierArrive,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierRef,
+    MBarrierWait,
+    Release,
+    Stmt,
+    TmaLoad,
+    WaitFull,
+    WarpSync,
+)
+from lowering.kernel.ring_ends import Ends, announces, copies, ends_of, stores
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import Names, map_bodies
+
+__all__ = ["Barriers", "Steps", "step_of"]
+
+RELAXED = "relaxed.cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Barriers:
+    """A ring with its mbarriers; ``peers`` are ranks that multicast into its stages as we do into
+    theirs, ``ctas`` the CTAs of the cluster that its first one fills it for.
+    """
+
+    ring: Ring
+    ends: Ends
+    full: MBarrierArray
+    empty: MBarrierArray
+    peers: tuple[Expr, ...]
+    ctas: int
+
+    @staticmethod
+    def of(kernel: Kernel, ring: Ring, names: Names) -> Barriers:
+        """With as many arrivals as those who fill and read it make."""
+        ends, peers = ends_of(kernel, ring), _peers(ring)
+        ctas = kernel.cluster if ring.remote else 1
+        full = MBarrierArray(names.new(f"{ring.name}_full"), ring.stages, ends.full)
+        arrivals = ends.empty * (1 + len(peers)) * ctas
+        empty = MBarrierArray(names.new(f"{ring.name}_empty"), ring.stages, arrivals)
+        return Barriers(ring, ends, full, empty, peers, ctas)
+
+    def each(
+        self,
+        names: Names,
+        name: str,
+        make: Callable[[MBarrierRef], Body],
+        *of: MBarrierArray,
+    ) -> For:
+        """What ``make`` says for every stage of some of the arrays."""
+        index = Var(names.new(f"{self.ring.name}_{name}"))
+        body = tuple(s for array in of for s in make(MBarrierRef(array.name, index)))
+        return For(index, ZERO, ZERO + self.ring.stages, body, unroll=True)
+
+    def initialised(self, bar: MBarrierRef) -> Body:
+        """With the arrivals of its array."""
+        array = self.full if bar.array == self.full.name else self.empty
+        return (MBarrierInit(bar, array.arrivals),)
+
+    def released(self, bar: MBarrierRef) -> Body:
+        """A stage is given back to all who fill it."""
+        if self.ctas > 1:
+            return (MBarrierArrive(bar, cta=ZERO, order="release.cluster"),)
+        there = (MBarrierArrive(bar, cta=peer, order=RELAXED) for peer in self.peers)
+        return (MBarrierArrive(bar), *there)
+
+    @staticmethod
+    def invalidated(bar: MBarrierRef) -> Body:
+        """Its memory is for others."""
+        return (MBarrierInval(bar),)
+
+
+def _peers(ring: Ring) -> tuple[Expr, ...]:
+    """Ranks of the other CTAs that multicast into our stages, as we do into theirs."""
+    rank = Special("cluster.ctarank")
+    found: list[Expr] = []
+    for count, stride in dict.fromkeys(ring.shares):
+        if count == 2 and stride & (stride - 1) == 0:  # the pair differs in one bit
+            found.append(rank ^ stride)
+            continue
+        mine = rank // stride % count
+        for other in range(1, count):
+            found.append(rank + ((mine + other) % count - mine) * stride)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """A step that is being filled: the barrier of its stage, and what threads do for it."""
+
+    bar: MBarrierRef
+    stored: bool
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a ring in one role, as operations on its barriers."""
+
+    of: Barriers
+    role: str
+
+    def placed(self, body: Body, filling: _Filling | None, one: bool = False) -> Body:
+        """``body`` of one thread, or of whole warps, in a step or in front of it."""
+        ring = self.of.ring
+        out: list[Stmt] = []
+        announced: _Filling | None = None
+        for n, stmt in enumerate(body):
+            match stmt:
+                case Acquire(ring=name, step=m) if name == ring.name:
+                    rest = body[n + 1 :]
+                    filling = _Filling(
+                        self._at(self.of.full, m), stores(ring, rest), copies(ring, rest)
+                    )
+                    out.append(self._wait(self.of.empty, m, self._empty_order))
+                case Commit(ring=name, step=m, cta=cta) if name == ring.name and filling:
+                    out += self._committed(
+                        replace(filling, bar=self._at(self.of.full, m)), cta, one
+                    )
+                case WaitFull(ring=name, step=m) if name == ring.name:
+                    out += self._waited(m)
+                case Release(ring=name, step=m) if name == ring.name:
+                    out += self._released(m)
+                case TmaLoad() if announces(ring, stmt) and filling:
+                    if announced != filling:
+                        out.append(MBarrierExpectTx(filling.bar))
+                    announced = filling
+                    out.append(replace(stmt, bar=filling.bar))
+                case _:
+                    inside = partial(
+                        self.placed, filling=filling, one=one or isinstance(stmt, Elect)
+                    )
+                    out.append(map_bodies(stmt, inside))
+        return tuple(out)
+
+    def _at(self, array: MBarrierArray, m: Expr) -> MBarrierRef:
+        return MBarrierRef(array.name, m % self.of.ring.stages)
+
+    def _wait(self, array: MBarrierArray, m: Expr, order: str) -> Stmt:
+        return MBarrierWait(self._at(array, m), m // self.of.ring.stages % 2, order=order)
+
+    @property
+    def _empty_order(self) -> str:
+        return RELAXED if self.of.peers else self._full_order
+
+    @property
+    def _full_order(self) -> str:
+        return "acquire.cta" if self.of.ctas == 1 else "acquire.cluster"
+
+    def _committed(self, filling: _Filling, cta: Expr | None, one: bool) -> Body:
+        """What threads have written is there: behind a fence for those who read asynchronously."""
+        order = "release.cta" if cta is None else "release.cluster"
+        arrive: Body = (MBarrierArrive(filling.bar, cta, order),)
+        if not one:
+            arrive = WarpSync(), Elect(arrive)
+        if self.of.ends.reads(Memory.SHARED_ASYNC):
+            arrive = FenceProxyAsync(), *arrive
+        landed = (CpAsyncArrive(filling.bar),) if filling.copied else ()
+        return (*(arrive if filling.stored else ()), *landed)
+
+    def _waited(self, m: Expr) -> Body:
+        wait = self._wait(self.of.full, m, self._full_order)
+        copied = any(f.copies for f in self.of.ends.fills)
+        fenced = copied and self.of.ends.reads(Memory.SHARED_ASYNC, self.role)
+        return (wait, FenceProxyAsync()) if fenced else (wait,)
+
+    def _released(self, m: Expr) -> Body:
+        ends = self.of.ends
+        head: Body = ()
+        if ends.reads(Memory.SHARED, self.role):
+            loaded = any(f.announcements for f in ends.fills)
+            head = (FenceProxyAsync(), WarpSync()) if loaded else (WarpSync(),)
+        return (*head, Elect(self.of.released(self._at(self.of.empty, m))))
+
+
+def step_of(stmt: Stmt) -> tuple[Expr, int, str] | None:
+    """(m, stages, array) of an operation on a barrier of step ``m``, not looking into statements.
+
+    Of one stage, whose number is always 0, only a wait tells the step, by its parity.
+    """
+    match stmt:
+        case MBarrierWait(MBarrierRef(array, Const(0)), Binary("%", m, Const(2))):
+            return m, 1, array
+    match getattr(stmt, "bar", None):
+        case MBarrierRef(array, Binary("%", m, Const(stages))):
+            return m, stages, array
+    return None

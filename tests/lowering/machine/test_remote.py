@@ -1,0 +1,151 @@
+"""Accumulators handed to a peer through shared memory, in four ways, and what goes wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowering.kernel.text import parse_kernel
+from lowering.kernel.verify import verify
+from lowering.machine import DeadlockError, MachineError, run_kernel
+from tests.lowering.machine.kernels import from_dtype, integers
+from tests.lowering.remotes import ADVERSARIES, ALL
+
+
+def right(text: str, adversary: str = "random", seed: int = 0) -> bool:
+    rng = np.random.default_rng(seed)
+    a, b = integers(rng, 64, 128), integers(rng, 64, 128)
+    d = np.full((64, 64), np.nan, np.float32)
+    kernel = parse_kernel(text)
+    assert verify(kernel) == []
+    tensors = {"a": a, "b": b, "d": d}
+    run_kernel(kernel, tensors, {}, 2, seed=seed, adversary=adversary)
+    return bool(np.array_equal(d, from_dtype(a, "bf16") @ from_dtype(b, "bf16").T))
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize("way", ALL)
+def test_a_sum_over_two_ctas(way: str, adversary: str) -> None:
+    assert all(right(ALL[way], adversary, seed) for seed in range(6))
+
+
+def outcomes(text: str) -> set[str]:
+    """What comes of a kernel under several adversaries."""
+    found = set()
+    for adversary, seed in [("eager", 0), ("lazy", 0), *(("random", s) for s in range(6))]:
+        try:
+            found.add("right" if right(text, adversary, seed) else "wrong")
+        except DeadlockError:
+            found.add("deadlock")
+        except MachineError as error:
+            found.add(error.what)
+    return found - {"right"}
+
+
+def edited(way: str, *edits: tuple[str, str]) -> str:
+    text = ALL[way]
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+FULL = ("elect { mbarrier.arrive full[0], cta=0, order=", "release.cluster }", "relaxed.cluster }")
+WAIT = "mbarrier.wait full[0], 0, order="
+UNHEARD = "is read without an acquire at cluster scope behind what CTA 1 stored there"
+NO_FREE = tuple(
+    (f"    mbarrier.wait empty[{i % 2}], {1 - i // 2}, order=acquire.cluster\n", "")
+    for i in range(4)
+)
+NO_END = ("  }\n  cluster.sync\n}", "  }\n}")
+
+FAULTS = {
+    "relaxed arrival": ("st.shared", ((FULL[0] + FULL[1], FULL[0] + FULL[2]),), f"sum_s {UNHEARD}"),
+    "arrival for one thread's stores": (
+        "st.shared", (("cta=0\n    warp.sync\n", "cta=0\n"),), f"sum_s {UNHEARD}",
+    ),
+    "relaxed wait": (
+        "st.shared", ((WAIT + "acquire", WAIT + "relaxed"),), f"sum_s {UNHEARD}",
+    ),
+    "relaxed wait for st.async": (
+        "st.async", ((WAIT + "acquire", WAIT + "relaxed"),), f"sum_s {UNHEARD}",
+    ),
+    "relaxed wait for a read at the peer": (
+        "ld.shared", ((WAIT + "acquire", WAIT + "relaxed"),), f"own_s {UNHEARD}",
+    ),
+    "wait at the scope of the CTA": (
+        "st.async", ((", order=acquire.cluster\n    other0", "\n    other0"),),
+        "peers arrive at full[0], but it is waited for with acquire.cta",
+    ),
+    "stage filled before it has been read": ("st.shared", NO_FREE, "wrong"),
+    "stage copied over before it has been read": (
+        "bulk.copy", (("    fence.proxy.async\n    warp.sync\n", "    warp.sync\n"),),
+        "a load overwrites what warp 0 may still be reading: no fence.proxy.async by all its "
+        "threads and warp.sync behind the read",
+    ),
+    "no fence in front of a copy": (
+        "bulk.copy", (("    fence.proxy.async\n    cta.sync", "    cta.sync"),), "wrong",
+    ),
+    "bytes that never come": ("st.async", (("bytes=4096", "bytes=4112"),), "deadlock"),
+    "filler leaves before its last arrival comes": (
+        "st.shared", (NO_END,), "an arrival at empty[0] reaches CTA 1, which has left",
+    ),
+    "filler leaves before it has been read": (
+        "ld.shared", (NO_END,), "a read of own_s reaches CTA 1, which has left",
+    ),
+    "filler leaves before it has been copied": (
+        "bulk.copy", (NO_END,), "the CTA ends while a bulk.copy may still read its shared memory",
+    ),
+    "rank outside the cluster": (
+        "st.shared", (("let rank: i32 = %cluster.ctarank", "let rank: i32 = %cluster.ctarank\n"
+        "  let to: i32 = rank + 1"), ("mine0, cta=0", "mine0, cta=to")),
+        "rank 2 is not in a cluster of 2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(fault: str) -> None:
+    way, edits, what = FAULTS[fault]
+    assert what in outcomes(edited(way, *edits))
+
+
+READER_LEAVES = """kernel k threads 128 cluster 2 grid 2 {
+  shared tile: f32[1][64x8] at 0
+  mbarrier full[1] arrivals 1 at 2048
+  if %warp == 0 { elect { mbarrier.init full[0], 1 fence.mbarrier_init } }
+  cluster.sync
+  if %cluster.ctarank == 1 {
+    ones: frag<f32, 64x8> = frag.fill 1.0
+    FILL
+  }
+  cluster.sync
+}"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "why"),
+    [
+        ("st.async tile[0, 0, 0], ones, full[0], 0",
+         "the CTA ends while 4 copies of peers may write to it"),
+        ("st.shared tile[0, 0, 0], ones, cta=2", "rank 2 is not in a cluster of 2"),
+        ("bulk.copy tile[0, 0, 0], tile[0, 0, 0], full[0], 0",
+         "a stage is copied by 32 threads, not by one"),
+    ],
+)  # fmt: skip
+def test_reader_leaves(fill: str, why: str) -> None:
+    """CTA 0 meets CTA 1, but does not wait for what is on its way."""
+    with pytest.raises(MachineError) as error:
+        kernel = parse_kernel(READER_LEAVES.replace("FILL", fill))
+        run_kernel(kernel, {}, {}, 2, adversary="lazy")
+    assert error.value.what == why
+
+
+def test_a_barrier_that_a_peer_may_not_see_yet() -> None:
+    text = READER_LEAVES.replace(" fence.mbarrier_init", "")
+    text = text.replace("FILL", "st.async tile[0, 0, 0], ones, full[0], 0")
+    with pytest.raises(MachineError) as error:
+        run_kernel(parse_kernel(text), {}, {}, 2)
+    assert error.value.what == (
+        "full[0] is given to st.async before a fence.mbarrier_init after its init"
+    )

@@ -1,0 +1,190 @@
+"""Results that are reductions: every schedule on the machine, at sizes that no tile divides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.reductions import ALL, Reduced, definition, expected
+from tests.schedules import SCHEDULES, for_result
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.reductions import Reductions
+
+torch = pytest.importorskip("torch")
+
+SUMS = (Reduced("sum", (0,)),)
+"""What warpgroups side by side can have."""
+
+WAYS = (
+    "coop_128x256", "coop_128x128", "coop_narrow", "coop_traversal_odd", "coop_1_group_2_rows",
+    "coop_256x128", "coop_3_groups", "across_128x256", "tile_per_cta", "cluster_2x2",
+    "cluster_pingpong", "pipelined", "pingpong_128x128", "pingpong_64x128", "split_across",
+    "dynamic", "dynamic_cluster_pingpong", "split_2", "split_cluster", "stream_k",
+    "stream_k_pingpong_cluster",
+)  # fmt: skip
+"""One or two schedules of each kind."""
+
+
+def fitted(params: MatmulParams, reduced: tuple[Reduced, ...]) -> MatmulParams:
+    """The parameters with the stages that fit."""
+    over_rows = sum(r.dims == (0,) for r in reduced)
+    return for_result(params, "bf16", reductions=Reductions(over_rows, len(reduced) - over_rows))
+
+
+def inputs(m: int, n: int, k: int, batch: tuple[int, ...] = ()) -> tuple[Any, Any, Any]:
+    """Integers whose sums fp32 holds."""
+    torch.manual_seed(0)
+    shapes = (*batch, m, k), (n, k), (n,)
+    x, w, bias = (torch.randint(-2, 3, s).bfloat16() for s in shapes)
+    return x, w, bias + 3
+
+
+def check(found: list[Any], wanted: list[Any]) -> None:
+    assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in wanted]
+    assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_schedules(name: str) -> None:
+    params = SCHEDULES[name]
+    reduced = SUMS if params.across > 1 else ALL
+    given = inputs(300, 264, 80)
+    text = definition(reduced)
+    found = wsched.execute(text, given, params=fitted(params, reduced))
+    check(found, expected(reduced, *given))
+
+
+@pytest.mark.parametrize("size", [(129, 77, 40), (1, 1, 8), (65, 9, 0), (0, 8, 16), (8, 0, 16)])
+def test_sizes(size: tuple[int, int, int]) -> None:
+    given = inputs(*size)
+    reduced = tuple(r for r in ALL if r.op == "sum") if 0 in size else ALL
+    check(wsched.execute(definition(reduced), given), expected(reduced, *given))
+
+
+def test_of_no_elements() -> None:
+    """What an operation gives of nothing."""
+    reduced = (Reduced("max", (0,)), Reduced("min", (0,)))
+    _, most, least = wsched.execute(definition(reduced), inputs(0, 8, 16))
+    assert most.tolist() == [-torch.inf] * 8
+    assert least.tolist() == [torch.inf] * 8
+
+
+@pytest.mark.parametrize("reduced", ALL, ids=str)
+def test_alone(reduced: Reduced) -> None:
+    """The product itself is no result."""
+    given = inputs(200, 136, 72)
+    found = wsched.execute(definition((reduced,), result=False), given)
+    check(found, expected((reduced,), *given)[1:])
+
+
+def test_stored_by_columns() -> None:
+    """The operands change places, so what is over rows in the definition is over columns."""
+    given = inputs(200, 136, 72)
+    found = wsched.execute(definition(ALL, columns=True), given)
+    assert found[0].stride() == (1, 200)
+    check(found, expected(ALL, *given))
+
+
+def test_kept_dimensions_and_types() -> None:
+    reduced = (
+        Reduced("sum", (0,), keepdim=True), Reduced("max", (1,), "abs", keepdim=True),
+        Reduced("min", (0, 1), keepdim=True), Reduced("sum", (1,), dtype="BFloat16"),
+    )  # fmt: skip
+    given = inputs(130, 72, 40)
+    check(wsched.execute(definition(reduced), given), expected(reduced, *given))
+
+
+def test_batches() -> None:
+    """Over the batch and rows, as a bias gradient is, and within each matrix."""
+    reduced = (
+        Reduced("sum", (0, 1)), Reduced("sum", (1,)), Reduced("max", (2,)),
+        Reduced("sum", (0, 1, 2), "square"), Reduced("min", (0, 2)),
+    )  # fmt: skip
+    given = inputs(70, 72, 40, (3,))
+    found = wsched.execute(definition(reduced, batched=True), given)
+    check(found, expected(reduced, *given))
+
+
+def test_nan_and_infinities() -> None:
+    reduced = (Reduced("max", (0,)), Reduced("min", (1,)), Reduced("sum", (0,)))
+    x, w, bias = inputs(130, 72, 40)
+    bias[5], bias[6] = torch.nan, torch.inf
+    found = wsched.execute(definition(reduced), (x, w, bias))
+    for got, wanted in zip(found, expected(reduced, x, w, bias), strict=True):
+        assert torch.equal(torch.nan_to_num(got, 7.0), torch.nan_to_num(wanted, 7.0))
+
+
+def test_the_same_bits() -> None:
+    """Sums of numbers that fp32 rounds are the same in each call, and near those in fp64."""
+    torch.manual_seed(0)
+    x, w, bias = torch.randn(300, 96), torch.randn(200, 96), torch.randn(200)
+    given = tuple(t.bfloat16() for t in (x, w, bias))
+    kernel = wsched.compile(definition(ALL), given)
+    first, second = kernel(*given), kernel(*given)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    wide = [t.double() for t in given]
+    columns = (wide[0] @ wide[1].T + wide[2]).sum(0)
+    torch.testing.assert_close(first[1].double(), columns, rtol=1e-5, atol=1e-3)
+
+
+def test_bound_and_given_memory() -> None:
+    """A launch for given tensors finishes its reductions, too, into the caller's memory."""
+    given = inputs(200, 136, 72)
+    kernel = wsched.compile(definition(ALL), given)
+    wanted = expected(ALL, *given)
+    out = [torch.full_like(t, 99) for t in wanted]
+    bound = kernel.bind(*given, out=out)
+    check(bound(), wanted)
+    assert [t.data_ptr() for t in bound.outputs] == [t.data_ptr() for t in out]
+    given[2].add_(1)
+    check(bound(), expected(ALL, *given))
+
+
+def test_operands_that_are_copied() -> None:
+    """A copy in front of the kernel and reductions behind it are one program."""
+    x, w, bias = inputs(130, 72, 41)
+    check(wsched.execute(definition(ALL), (x, w, bias)), expected(ALL, x, w, bias))
+
+
+def test_refused() -> None:
+    given = inputs(64, 64, 64)
+    across = SCHEDULES["across_128x256"]
+    with pytest.raises(ScheduleError) as error:
+        wsched.compile(definition(ALL), given, params=fitted(across, ALL))
+    assert error.value.why == (
+        "2 warpgroups side by side along N: each would have a part of the columns that a result "
+        "is reduced over"
+    )
+    with pytest.raises(ScheduleError) as error:
+        wsched.compile(definition(ALL), given, params=replace(across, batch_invariant=True))
+    assert error.value.why.endswith(
+        "batch_invariant=True: a result is reduced tile by tile, and which tiles there are "
+        "depends on M"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("r = fd.ops.sum(y3, dims=[0])", "fd.ops.sum with dims=[0] is not supported; supported: "
+         "reductions over rows or columns of the result, or both"),
+        ("r = fd.ops.sum(y3, dims=[1, 1])", "fd.ops.sum with dims=[1, 1] is not supported; "
+         "supported: dimensions of 3, each once"),
+        ("r = fd.ops.sum(y3, dims=[1], dtype=DataType.Double)", "fd.ops.sum of BFloat16 as Double "
+         "is not supported; supported: BFloat16, Half, Float, and casts of a reduction in Float"),
+        ("r = fd.ops.relu(fd.ops.sum(y3, dims=[1], keepdim=True))", "fd.ops.sum that an operation "
+         "of the kernel reads is not supported; supported: reductions that are results"),
+    ],
+)  # fmt: skip
+def test_not_imported(line: str, text: str) -> None:
+    from wsched.front.known import import_fusion
+
+    whole = definition((), batched=True).replace("wide = ", "y3 = fd.ops.set(y)\n    wide = ")
+    whole = whole.replace("    fd.add_output(y)", f"    {line}\n    fd.add_output(r)")
+    with pytest.raises(UnsupportedError) as error:
+        import_fusion(whole)
+    assert str(error.value) == text

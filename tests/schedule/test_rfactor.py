@@ -1,0 +1,109 @@
+"""The primitive ``rfactor``, and what is proved of a reduction."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import ScheduleError
+from tests.reductions import ALL, definition
+from wsched.front.known import import_fusion
+from wsched.fusion import Fusion, IterType, ParallelType, fusion_text
+from wsched.schedule import Schedule, plan_matmul, replay
+from wsched.schedule.matmul.params import GemmTile, MatmulParams
+from wsched.schedule.matmul.scheduler import schedule_onto
+from wsched.schedule.matmul.tiles import with_tile
+from wsched.schedule.primitives.rfactor import rfactor
+from wsched.schedule.text import calls_text, parse_calls
+
+PARAMS = with_tile(MatmulParams(), GemmTile(128, 128, 64), 2, False)
+
+
+def fusion() -> Fusion:
+    return import_fusion(definition(ALL[:1]))
+
+
+def split() -> tuple[Schedule, str]:
+    """A sum over rows whose rows are split by 128."""
+    s = Schedule(fusion())
+    made = s.cache_before(s.outputs[1])
+    s.split(made, 0, 128, labels=("Mo", "Mi"))
+    return s, made
+
+
+def test_parts_are_dimensions_of_the_result() -> None:
+    s, made = split()
+    s.rfactor(made, "Mi")
+    t, result = s.tensor(made), s.tensor(s.outputs[1])
+    assert [d.iter_type for d in t.read] == [IterType.Reduction, IterType.Iteration]
+    assert [(d.label, d.iter_type) for d in t.logical] == [
+        ("Mo", IterType.Iteration), ("Mi", IterType.Reduction), ("N", IterType.Iteration),
+    ]  # fmt: skip
+    assert [(d.label, str(d.extent)) for d in result.logical] == [
+        ("Mo", "ceildiv(M, 128)"), ("N", "N"),
+    ]  # fmt: skip
+    assert t.loop == t.logical
+    assert s.fusion.outputs[1].axes == ("N",)
+    assert "as [N]" in fusion_text(s.fusion)
+
+
+def test_replayed_and_as_text() -> None:
+    """The calls of the matmul scheduler, made again from their text."""
+    s = Schedule(fusion())
+    schedule_onto(s, PARAMS)
+    records = [r for _, r in parse_calls(calls_text(s.history))]
+    assert any(r.op == "rfactor" for r in records)
+    assert replay(fusion(), records) == s.fusion
+
+
+def refused(s: Schedule, tv: str, axis: int) -> str:
+    with pytest.raises(ScheduleError) as error:
+        rfactor(s.fusion, tv, axis)
+    assert error.value.rule == "rfactor"
+    return error.value.why
+
+
+def test_refused() -> None:
+    s, made = split()
+    acc, result = s.acc, s.outputs[1]
+    assert refused(s, acc, 0) == f"{acc} = {s.fusion.definition(acc)} is no reduction"
+    assert refused(s, made, 3) == f"{made} has axes 0 to 2, not 3"
+    assert refused(s, made, 2) == "loop N is not reduced over"
+    other = Schedule(fusion())
+    whole = other.cache_before(other.outputs[1])
+    assert refused(other, whole, 0) == (
+        f"{whole} has no other loop that is reduced over: split it first"
+    )
+    assert refused(other, other.outputs[1], 0).endswith("is no reduction")
+    s.split(result, 0, 64)
+    assert refused(s, made, 1) == f"{result} has loops of its own: cut the reduction first"
+    s, made = split()
+    s.rfactor(made, 1)
+    assert refused(s, made, 1) == f"{made} is made in parts already"
+    s, made = split()
+    s.merge(made, 0)
+    assert refused(s, made, 0) == (
+        f"{made} has no other loop that is reduced over: split it first; loops of {made} are "
+        "merged: its parts are no dimensions of a result"
+    )
+
+
+def test_a_reduction_over_what_several_ctas_have() -> None:
+    """Nobody adds up what they have; only of an mma the parts meet."""
+    s = Schedule(fusion())
+    schedule_onto(s, PARAMS)
+    made = next(e.output for e in s.fusion.exprs if s.fusion.tensor(e.output).root)
+    s.undo(len(s.history) - next(n for n, r in enumerate(s.history) if r.op == "inline_at"))
+    s.parallelize(made, "m64", ParallelType.BIDz)
+    with pytest.raises(ScheduleError) as error:
+        s.plan()
+    assert (error.value.rule, error.value.legal) == (
+        "reduction", (f"rfactor of {made}: the parts are results, one for each of m64",),
+    )  # fmt: skip
+
+
+def test_the_plan() -> None:
+    """A reduction is proved with the rest: its parts are stored by who has them."""
+    made = plan_matmul(fusion(), PARAMS)
+    assert [str(d.extent) for d in made.fusion.tensor(made.fusion.outputs[1].tensor).stored] == [
+        "ceildiv(M, 128)", "2", "N",
+    ]  # fmt: skip

@@ -1,0 +1,355 @@
+"""A matmul of any rank as one of matrices, or of batches of matrices.
+
+Dimensions that lie side by side in every tensor of a kernel are one to it: the rows of ``linear``
+of ``[*, K]``, the batches of ``[*, M, K]`` and ``[*, K, N]``. A vector is a matrix of one row. The
+kernel's part of a definition is written anew with such shapes, and says which tensors it sees in
+another shape than the definition; a tensor that does not lie so is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import mul
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ONE, Const, Expr
+from wsched.front.cut.dimensions import argument
+from wsched.front.cut.tensors import Dim, TensorType
+from wsched.importer import Definition, Node
+from wsched.importer.definition import Value
+
+__all__ = ["Seen", "flattened"]
+
+Seen = tuple[tuple[str, tuple[Expr, ...]], ...]
+"""Names of tensors and the extents in which a kernel sees them."""
+
+Places = tuple[int | None, ...]
+"""For each dimension of a tensor the place of the result's that it is; None of size 1 alone."""
+
+_MATMULS = ("linear", "matmul")
+_DIRECT = 3
+"""Dimensions that the importer knows: batch, rows, columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a matmul is written anew.
+
+    Args:
+        merged: how many of the result's first dimensions become one.
+        extra: dimensions of size 1 that the result gets in front.
+        first: extents of the first operand.
+        second: of the second operand.
+        swapped: whether it becomes ``linear`` of the second operand and the first.
+    """
+
+    merged: int
+    extra: int
+    first: tuple[Expr, ...]
+    second: tuple[Expr, ...]
+    swapped: bool = False
+
+
+def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[Definition, Seen]:
+    """A definition with tensors of as many dimensions as kernels have.
+
+    Args:
+        definition: a kernel's part.
+        types: of its tensors.
+
+    Returns:
+        It, itself where it needs no other shapes, and the shapes of inputs and outputs that differ.
+
+    Raises:
+        UnsupportedError: batches that are not one behind the other in all tensors.
+    """
+    matmuls = tuple(n for n in definition.nodes if n.op in _MATMULS)
+    forms = [_form_of(n, types) for n in matmuls]
+    known = [f for f in forms if f is not None]
+    if not known:
+        return definition, ()
+    if len(known) < len(forms) or len({(f.merged, f.extra) for f in known}) > 1:
+        raise UnsupportedError("matmuls of different ranks in a kernel", "matmuls of one rank")
+    result = types[matmuls[0].results[0]].dims or ()
+    return _Writer(definition, types, matmuls, tuple(known), len(result)).written()
+
+
+def _form_of(matmul: Node, types: Mapping[str, TensorType]) -> _Form | None:
+    a, b = (_dims(types, n) for n in matmul.refs[:2])
+    return None if a is None or b is None else _form(matmul, a, b)
+
+
+def _dims(types: Mapping[str, TensorType], name: str) -> tuple[Dim, ...] | None:
+    found = types.get(name)
+    known = found is not None and found.dims is not None
+    dims = found.dims if found is not None and known else ()
+    return None if not known or any(d.extent is None for d in dims or ()) else dims
+
+
+def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
+    """How a matmul is written anew; None as it is, or where it has no such form."""
+    x, y = ([d.extent or ONE for d in dims] for dims in (a, b))
+    if matmul.op == "linear":
+        if len(a) == 1 and len(b) == 2:
+            return _Form(0, 1, (ONE, x[0]), tuple(y))
+        return _rows(x, y) if len(a) > _DIRECT and len(b) == 2 else None
+    if len(a) == 1 and len(b) == 2:
+        return _Form(0, 1, (ONE, x[0]), tuple(y))
+    if len(b) == 1 and len(a) > 1:
+        return _Form(len(a) - 1, 1, (_all(x[:-1]), x[-1]), (ONE, y[0]), swapped=True)
+    outer, other = a[:-2], b[:-2]
+    one_of_b = bool(other) and all(d.is_one for d in other)
+    one_of_a = bool(outer) and all(d.is_one for d in outer)
+    if (len(b) == 2 and len(a) > _DIRECT) or (one_of_b and len(other) <= len(outer)):
+        return None if one_of_a and len(a) <= _DIRECT else _rows(x, y[-2:])
+    if max(len(a), len(b)) <= _DIRECT and not one_of_a:
+        return None
+    if not outer or (one_of_a and len(outer) <= len(other)):
+        return _Form(len(other), 0, tuple(x[-2:]), (_all(y[:-2]), *y[-2:]))
+    if [d.extent for d in outer] != [d.extent for d in other]:
+        raise UnsupportedError(
+            f"fd.ops.matmul of batches {_text(outer)} and {_text(other)}",
+            "the same batches of both operands, or a matrix",
+        )
+    return _Form(len(outer), 0, (_all(x[:-2]), *x[-2:]), (_all(y[:-2]), *y[-2:]))
+
+
+def _rows(a: Sequence[Expr], b: Sequence[Expr]) -> _Form:
+    """All but the last dimension of the first operand as its rows."""
+    return _Form(len(a) - 1, 0, (_all(a[:-1]), a[-1]), tuple(b))
+
+
+def _all(extents: Sequence[Expr]) -> Expr:
+    return reduce(mul, extents, ONE)
+
+
+def _text(dims: Sequence[Dim]) -> str:
+    return f"[{', '.join(str(d.extent) for d in dims)}]"
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes a definition anew.
+
+    Args:
+        definition: a kernel's part.
+        types: of its tensors.
+        matmuls: of it.
+        forms: how each is written; they merge alike.
+        rank: dimensions of their results.
+    """
+
+    definition: Definition
+    types: Mapping[str, TensorType]
+    matmuls: tuple[Node, ...]
+    forms: tuple[_Form, ...]
+    rank: int
+
+    @property
+    def form(self) -> _Form:
+        """What they have in common."""
+        return self.forms[0]
+
+    def written(self) -> tuple[Definition, Seen]:
+        places = self._places()
+        operands = self._operands()
+        seen: list[tuple[str, tuple[Expr, ...]]] = []
+        nodes: list[Node] = []
+        needed = self._needed()
+        for node in self.definition.nodes:
+            (name, *_) = node.results
+            if name not in needed:
+                continue
+            if node in self.matmuls:
+                nodes.append(self._product(node))
+            elif name in operands:
+                extents = operands[name]
+                nodes.append(self._of_operand(node, extents))
+                if node.op == "define_tensor" and extents != self._extents(name):
+                    seen.append((name, extents))
+            elif name in places:
+                nodes.append(self._beside(node, places))
+                extents = self._merged(name, places[name])
+                if node.op == "define_tensor" and extents != self._extents(name):
+                    seen.append((name, extents))
+            else:
+                nodes.append(node)
+        for name in self.definition.outputs:
+            extents = self._merged(name, places[name])
+            seen.append((name, (*(ONE for _ in range(self.form.extra)), *extents)))
+        return Definition(tuple(nodes), self.definition.outputs), tuple(seen)
+
+    # --- what stands for what -------------------------------------------------------------------
+
+    def _places(self) -> dict[str, Places]:
+        """Of each tensor beside the operands, which dimensions of the result its own are."""
+        found: dict[str, Places] = {}
+        whole = tuple(range(self.rank))
+        for name in (*self.definition.outputs, *(n.results[0] for n in self.matmuls)):
+            if len(self._extents(name)) != self.rank:
+                raise UnsupportedError(f"the result {name}", "results of the matmul's shape")
+            found[name] = whole
+        for node in reversed(self.definition.nodes):
+            if node.results[0] not in found or node.op == "define_tensor":
+                continue
+            for name, places in self._read(node, found[node.results[0]]):
+                if found.setdefault(name, places) != places:
+                    raise UnsupportedError(
+                        f"{name} along different dimensions", "one way to read it"
+                    )
+        return found
+
+    def _read(self, node: Node, places: Places) -> list[tuple[str, Places]]:
+        """The same of what an operation reads."""
+        names = [n for n in node.refs if n in self.types]
+        if node in self.matmuls:
+            return [(n, places[-1:]) for n in names[2:]]  # the bias
+        match node.op:
+            case "broadcast":
+                flags = argument(node, "is_broadcast_dim", 1)
+                new = flags if isinstance(flags, tuple) else ()
+                return [(names[0], tuple(p for p, n in zip(places, new, strict=True) if not n))]
+            case "broadcast_in_dim":
+                into = argument(node, "broadcast_dims", 2)
+                at = [p for p in into if isinstance(p, int)] if isinstance(into, tuple) else []
+                return [(names[0], tuple(places[p] for p in at))]
+            case "squeeze":
+                rank = len(self._extents(names[0]))
+                said = argument(node, "dims", 1)
+                dims = said if isinstance(said, tuple) else ()
+                gone = {d % rank for d in dims if isinstance(d, int)}
+                left = iter(places)
+                return [(names[0], tuple(None if d in gone else next(left) for d in range(rank)))]
+            case "stride_order" if argument(node, "stride_order", 1) != _rows_of(len(places)):
+                raise UnsupportedError(f"{node.results[0]} in another stride order", "row by row")
+            case "permute" | "reshape":
+                raise UnsupportedError(f"fd.ops.{node.op} in an epilogue", "pointwise operations")
+        return [(n, places[len(places) - len(self._extents(n)) :]) for n in names]
+
+    def _operands(self) -> dict[str, tuple[Expr, ...]]:
+        """The operands and what they are transposed from, with their extents."""
+        found: dict[str, tuple[Expr, ...]] = {}
+        pairs = [
+            pair
+            for matmul, form in zip(self.matmuls, self.forms, strict=True)
+            for pair in zip(matmul.refs[:2], (form.first, form.second), strict=True)
+        ]
+        for name, extents in pairs:
+            node = self.definition.node(name)
+            while node is not None:
+                found[node.results[0]] = extents
+                if node.op not in ("permute", "stride_order"):
+                    break
+                if node.op == "permute":
+                    extents = (*extents[:-2], *extents[:-3:-1])
+                node = self.definition.node(node.refs[0])
+        return found
+
+    def _needed(self) -> set[str]:
+        """Names that the matmul and the results need once sizes are implied."""
+        pending, found = [*self.definition.outputs], set[str]()
+        while pending:
+            node = self.definition.node(pending.pop())
+            if node is not None and node.results[0] not in found:
+                found |= set(node.results)
+                moves = node.op in ("broadcast_in_dim", "expand")
+                pending += node.refs[:1] if moves else node.refs
+        return found
+
+    # --- shapes ---------------------------------------------------------------------------------
+
+    def _extents(self, name: str) -> tuple[Expr, ...]:
+        return tuple(d.extent or ONE for d in self.types[name].dims or ())
+
+    def _kept(self, places: Places) -> Places:
+        """With the merged dimensions as one, whose place is 0."""
+        first = [p for p in places if p is not None and p < self.form.merged]
+        rest = [p for p in places if p is None or p >= self.form.merged]
+        return (*((0,) if first else ()), *rest)
+
+    def _merged(self, name: str, places: Places) -> tuple[Expr, ...]:
+        """The extents of a tensor with the merged dimensions as one."""
+        count = self.form.merged
+        inside = [at for at, p in enumerate(places) if p is not None and p < count]
+        extents = self._extents(name)
+        if not inside:
+            return extents
+        ones = {extents[at] == ONE for at in inside}
+        result = self._extents(self.matmuls[0].results[0])
+        mixed = len(ones) > 1 and any(
+            extents[at] == ONE and result[places[at] or 0] != ONE for at in inside
+        )
+        if len(inside) < count or inside != list(range(count)) or mixed:
+            raise UnsupportedError(
+                f"{name} along some of the dimensions that are the rows or the batches of "
+                f"fd.ops.{self.matmuls[0].op}",
+                "along all of them, or none",
+            )
+        return (_all(extents[:count]), *extents[count:])
+
+    # --- operations -----------------------------------------------------------------------------
+
+    def _product(self, node: Node) -> Node:
+        values: tuple[Value, ...] = (*node.operands, *(v for _, v in node.kwargs))
+        a, b, *others = values
+        if self.form.swapped:
+            return replace(node, op="linear", operands=(b, a), kwargs=())
+        return replace(node, operands=(a, b, *others), kwargs=())
+
+    def _of_operand(self, node: Node, extents: tuple[Expr, ...]) -> Node:
+        if node.op == "permute":
+            rows = tuple(range(len(extents)))
+            order: Value = (*rows[:-2], *rows[:-3:-1])
+            return replace(node, operands=node.operands[:1], kwargs=(("dims", order),))
+        if node.op == "stride_order":
+            return Node("set", node.results, node.operands[:1], (), node.line)
+        by_columns = False
+        order = node.get("stride_order")
+        if isinstance(order, tuple):
+            rows = _rows_of(len(order))
+            by_columns = order == (*rows[:-2], *rows[:-3:-1])
+        return _declared(node, extents, by_columns)
+
+    def _beside(self, node: Node, places: Mapping[str, Places]) -> Node:
+        name = node.results[0]
+        extents = self._merged(name, places[name])
+        match node.op:
+            case "define_tensor":
+                return _declared(node, extents)
+            case "broadcast" | "broadcast_in_dim":
+                source = self._kept(places[node.refs[0]])
+                flags = tuple(p not in source for p in self._kept(places[name]))
+                new = (("is_broadcast_dim", flags),)
+                return Node("broadcast", node.results, node.operands[:1], new, node.line)
+            case "squeeze":
+                kept = self._kept(places[node.refs[0]])
+                gone = tuple(at for at, p in enumerate(kept) if p is None)
+                return Node(
+                    "squeeze", node.results, node.operands[:1], (("dims", gone),), node.line
+                )
+            case "expand":
+                return Node("set", node.results, node.operands[:1], (), node.line)
+            case "stride_order":
+                order = (("stride_order", _rows_of(len(extents))),)
+                return replace(node, operands=node.operands[:1], kwargs=order)
+        return node
+
+
+def _rows_of(rank: int) -> tuple[int, ...]:
+    return tuple(range(rank))[::-1]
+
+
+def _declared(node: Node, extents: tuple[Expr, ...], by_columns: bool = False) -> Node:
+    """An input in another shape, dense."""
+    shape: Value = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
+    contiguity: Value = tuple(None if e == ONE else True for e in extents)
+    kwargs: list[tuple[str, Value]] = [
+        ("shape", shape), ("contiguity", contiguity), ("dtype", node.get("dtype")),
+        ("is_cpu", False),
+    ]  # fmt: skip
+    if by_columns:
+        rows = _rows_of(len(extents))
+        kwargs.append(("stride_order", (*rows[:-2], *rows[:-3:-1])))
+    return replace(node, operands=(), kwargs=tuple(kwargs))

@@ -1,0 +1,221 @@
+"""Operands that are views: a kernel reads what they are views of, by strides.
+
+``permute``, ``reshape``, ``slice``, ``squeeze`` and ``broadcast`` in front of a matmul move nothing
+where the operand's matrices still lie one behind the other: the kernel's tensor map has the strides
+of the view. Any other operand is made by the rest, or copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowering.ground.expr import Const, Expr
+from wsched.front.cut.dimensions import argument
+from wsched.front.cut.order import Orders
+from wsched.front.cut.tensors import TensorType, sizes_of
+from wsched.importer import Definition, Node
+from wsched.importer.definition import Value
+
+__all__ = ["LOOKS", "Look", "Move", "folded", "is_strided", "looked", "looking", "move_of"]
+
+LOOKS = ("broadcast", "permute", "reshape", "slice", "squeeze")
+"""Operations that a view of an operand may be made of."""
+
+_MATMULS = ("linear", "matmul")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step of a view.
+
+    Args:
+        op: ``permute``, ``slice`` or ``reshape``.
+        places: the order of dimensions of a permutation, the first elements of a slice.
+        extents: of the result.
+    """
+
+    op: str
+    places: tuple[int, ...]
+    extents: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        said = self.extents if self.op == "reshape" else self.places
+        return f"{self.op} {'from' if self.op == 'slice' else 'to'} [{', '.join(map(str, said))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An input of a kernel that is a view.
+
+    Args:
+        name: what the kernel calls it.
+        source: what it is a view of.
+        moves: how, one after the other.
+    """
+
+    name: str
+    source: str
+    moves: tuple[Move, ...]
+
+    def __str__(self) -> str:
+        steps = ", ".join(str(m) for m in self.moves)
+        return f"{self.name} is {self.source} by {steps}"
+
+
+def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:
+    """A view's step; None of another operation, or where its sizes are not known."""
+    found = types.get(node.results[0])
+    extents = None if found is None else found.extents
+    if node.op not in LOOKS or extents is None:
+        return None
+    if node.op not in ("permute", "slice"):
+        return Move("reshape", (), extents)
+    first = _numbers(argument(node, "dims" if node.op == "permute" else "start_indices", 1))
+    steps = _numbers(argument(node, "strides", 3)) if node.op == "slice" else ()
+    if first is None or len(first) != len(extents) or steps is None or set(steps) - {1}:
+        return None
+    return Move(node.op, first, extents)
+
+
+def _numbers(value: Value) -> tuple[int, ...] | None:
+    if value is None:
+        return ()
+    whole = isinstance(value, tuple) and all(isinstance(v, int) for v in value)
+    return tuple(int(str(v)) for v in value) if whole and isinstance(value, tuple) else None
+
+
+def is_strided(orders: Orders, matmul: Node, name: str) -> bool:
+    """Whether a tensor map has the matrices of an operand as they lie.
+
+    A row or a column is dense, and what becomes one dimension of the kernel lies side by side.
+    """
+    layout, dims = orders.layout(name), orders.dimensions.dims(name)
+    if layout is None or dims is None or len(dims) < 2 or any(d.repeated for d in dims):
+        return False
+    order, dense = layout
+    full = [at for at in order if not dims[at].is_one]
+    runs = dict(zip(order, dense, strict=True))
+    if not full or full[-1] < len(dims) - 2 or not runs[full[-1]]:
+        return False
+    if len(dims) <= 3:
+        return True
+    other = orders.dimensions.dims(matmul.refs[1])
+    rows = matmul.op == "linear" or (other is not None and len(other) == 2)
+    one = [at for at in full if at < len(dims) - (1 if rows else 2)]
+    side_by_side = full[full.index(one[0]) :][: len(one)] == sorted(one) if one else True
+    return side_by_side and all(runs[at] for at in one[:-1])
+
+
+def folded(
+    definition: Definition, types: Mapping[str, TensorType]
+) -> tuple[Definition, dict[str, Look]]:
+    """A kernel's part with operands that are views declared as they look.
+
+    Args:
+        definition: a kernel's part; views that are in it are not for others to make.
+        types: of its tensors.
+
+    Returns:
+        It without those views, and each by the name of the operand.
+    """
+    found: dict[str, Look] = {}
+    declared: dict[str, Node] = {}
+    for matmul in (n for n in definition.nodes if n.op in _MATMULS):
+        for name in matmul.refs[:2]:
+            while (node := definition.node(name)) is not None and node.op == "permute":
+                if not _exchanges(node):
+                    break
+                name = node.refs[0]
+            look = _look(definition, types, name)
+            if look is not None and look.moves:
+                found[name] = look
+                declared[name] = _declared(definition, look)
+    if not found:
+        return definition, {}
+    nodes = tuple(declared.get(n.results[0], n) for n in definition.nodes)
+    return _pruned(Definition(nodes, definition.outputs)), found
+
+
+def _look(definition: Definition, types: Mapping[str, TensorType], name: str) -> Look | None:
+    moves: list[Move] = []
+    source = name
+    while (node := definition.node(source)) is not None and node.op != "define_tensor":
+        move = move_of(node, types)
+        if move is None:
+            return None
+        moves.insert(0, move)
+        source = node.refs[0]
+    return Look(name, source, tuple(moves))
+
+
+def _exchanges(node: Node) -> bool:
+    """Whether a permutation exchanges the last two dimensions, which a kernel does itself."""
+    order = _numbers(argument(node, "dims", 1)) or ()
+    rows = tuple(range(len(order)))
+    return order == (*rows[:-2], *rows[:-3:-1])
+
+
+def _declared(definition: Definition, look: Look) -> Node:
+    """The view as an input."""
+    source, extents = definition.node(look.source), look.moves[-1].extents
+    assert source is not None
+    shape = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
+    contiguity = tuple(None if size == 1 else True for size in shape)
+    kwargs: tuple[tuple[str, Value], ...] = (
+        ("shape", shape), ("contiguity", contiguity), ("dtype", source.get("dtype")),
+        ("is_cpu", False),
+    )  # fmt: skip
+    return Node("define_tensor", (look.name,), (), kwargs, source.line)
+
+
+def _pruned(definition: Definition) -> Definition:
+    """Without what no result needs any more."""
+    pending, needed = [*definition.outputs], set[str]()
+    while pending:
+        node = definition.node(pending.pop())
+        if node is not None and node.results[0] not in needed:
+            needed |= set(node.results)
+            pending += node.refs
+    nodes = tuple(n for n in definition.nodes if n.results[0] in needed)
+    return Definition(nodes, definition.outputs)
+
+
+# --- tensors --------------------------------------------------------------------------------------
+
+
+def looked(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Any:
+    """A tensor as its view; a copy where there is none.
+
+    Args:
+        tensor: of torch, with or without memory.
+        moves: how to look at it.
+        sizes: value of each symbol.
+    """
+    for move in moves:
+        shape = sizes_of(move.extents, sizes)
+        if move.op == "permute":
+            tensor = tensor.permute(move.places)
+        elif move.op == "slice":
+            ends = zip(move.places, shape, strict=True)
+            tensor = tensor[tuple(slice(at, at + n) for at, n in ends)]
+        else:
+            tensor = tensor.reshape(shape)
+    return tensor
+
+
+def looking(tensor: Any, moves: Sequence[Move], sizes: Mapping[str, int]) -> Callable[[Any], Any]:
+    """A function that looks so at tensors of the same shape, and fast at those that lie alike."""
+    view = looked(tensor, moves, sizes)
+    if view.untyped_storage()._cdata != tensor.untyped_storage()._cdata:
+        return lambda other: looked(other, moves, sizes)
+    lies, shape, strides = tensor.stride(), tuple(view.shape), view.stride()
+    first = view.storage_offset() - tensor.storage_offset()
+
+    def look(other: Any) -> Any:
+        if other.stride() != lies:
+            return looked(other, moves, sizes)
+        return other.as_strided(shape, strides, first + other.storage_offset())
+
+    return look

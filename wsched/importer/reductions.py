@@ -1,0 +1,82 @@
+"""Results of a definition that are reductions of what the epilogue computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.steps import REDUCED, Dims
+
+__all__ = ["Reduced", "reduced_result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A result that is a reduction.
+
+    Args:
+        op: as nvFuser calls it, a key of ``REDUCED``.
+        value: what is reduced.
+        over: dimensions of the matmul's result that are reduced.
+        axes: of the result; ``"1"`` where a reduced dimension is kept.
+        dtype: of the reduction, None for that of ``value``.
+        cast: the type that it is cast to; None where it is not.
+    """
+
+    op: str
+    value: Value
+    over: frozenset[str]
+    axes: Dims
+    dtype: DataType | None
+    cast: DataType | None
+
+
+def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | None:
+    """The reduction that an output is, through a cast; None where it is none.
+
+    Args:
+        definition: whose output it is.
+        name: of the output.
+        dims: dimensions of the matmul's result.
+
+    Raises:
+        UnsupportedError: a reduction over none of the last two dimensions.
+    """
+    node, to = definition.node(name), None
+    if node is not None and node.op == "cast" and isinstance(node.operands[0], Ref):
+        asked = _argument(node, "dtype", 1)
+        to = asked if isinstance(asked, DataType) else None
+        node = definition.node(node.operands[0].name)
+    if node is None or node.op not in REDUCED:
+        return None
+    over = _dims(node, len(dims))
+    call = f"fd.ops.{node.op}"
+    if not {len(dims) - 1, len(dims) - 2} & over:
+        what = f"{call} with dims={text_of(tuple(sorted(over)))}"
+        raise UnsupportedError(what, "reductions over rows or columns of the result, or both")
+    kept = _argument(node, "keepdim", 2) is True
+    axes = tuple("1" if p in over else d for p, d in enumerate(dims) if kept or p not in over)
+    dtype = _argument(node, "dtype", 3)
+    made = dtype if isinstance(dtype, DataType) else None
+    return Reduced(node.op, node.operands[0], frozenset(dims[p] for p in over), axes, made, to)
+
+
+def _dims(node: Node, rank: int) -> set[int]:
+    """The dimensions that are reduced, all by default."""
+    found = _argument(node, "dims", 1)
+    if found is None:
+        found = node.get("dim")
+    if found is None:
+        return set(range(rank))
+    given = found if isinstance(found, tuple) else (found,)
+    wrong = [d for d in given if not isinstance(d, int) or not -rank <= d < rank]
+    if wrong or len({d % rank for d in given if isinstance(d, int)}) < len(given):
+        what = f"fd.ops.{node.op} with dims={text_of(found)}"
+        raise UnsupportedError(what, f"dimensions of {rank}, each once")
+    return {d % rank for d in given if isinstance(d, int)}
+
+
+def _argument(node: Node, name: str, place: int) -> Value:
+    return node.get(name, (*node.operands[place:], None)[0])

@@ -1,0 +1,76 @@
+"""Results that are reductions of the matmul's: which way a tile is reduced, and what that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.target import ptx
+from wsched.fusion import DataType, Fusion, IterType
+from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.primitives.checks import Reasons
+
+__all__ = [
+    "BUFFERS", "NO_REDUCTIONS", "Reductions", "over_columns", "reduction_reasons", "row_bytes",
+]  # fmt: skip
+
+BUFFERS = 2
+"""Rows on their way from warp to warp: those of one chunk are read while the next are stored."""
+
+_WARPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reductions:
+    """How many results are reductions.
+
+    Args:
+        over_rows: of those over the rows of a tile, which go from warp to warp in shared memory.
+        over_columns: of those over its columns, or over both, which a warp carries from chunk to
+            chunk.
+    """
+
+    over_rows: int = 0
+    over_columns: int = 0
+
+    @classmethod
+    def of(cls, fusion: Fusion) -> Reductions:
+        """Those of a fusion."""
+        found = [over_columns(fusion, b.tensor) for b in fusion.reduced]
+        return cls(found.count(False), found.count(True))
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        """The type in which chunks are held to be reduced; none where nothing is."""
+        return (DataType.Float,) if self.over_rows or self.over_columns else ()
+
+
+NO_REDUCTIONS = Reductions()
+
+
+def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
+    """Why results cannot be reductions in a schedule of these parameters."""
+    reasons = []
+    if found.over_columns and params.across > 1:
+        reasons.append(
+            f"{params.across} warpgroups side by side along N: each would have a part of the "
+            "columns that a result is reduced over"
+        )
+    if found != NO_REDUCTIONS and params.batch_invariant:
+        reasons.append(
+            "batch_invariant=True: a result is reduced tile by tile, and which tiles there are "
+            "depends on M"
+        )
+    return reasons
+
+
+def over_columns(fusion: Fusion, tv: str) -> bool:
+    """Whether a reduction is over the columns of a tile; of one over both, too."""
+    e = fusion.reduction(tv)
+    made = fusion.tensor(tv if e is None else e.output)
+    return made.read[-1].iter_type is IterType.Reduction
+
+
+def row_bytes(warpgroups: int, columns: int) -> int:
+    """Shared memory for a reduction over rows: of each warp a row of a chunk in fp32."""
+    size = BUFFERS * warpgroups * _WARPS * columns * 4
+    return -(-size // ptx.SWIZZLE_ATOM) * ptx.SWIZZLE_ATOM
