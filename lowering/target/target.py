@@ -7,6 +7,7 @@ the rules of the lowering, the passes, the verifier, the machine and the launch 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lowering.target.mma import MmaFamily
 from lowering.target.ptx import WARPGROUP
@@ -92,17 +93,7 @@ class Target:
 
     def register_pairs(self, threads: int) -> tuple[tuple[int, int], ...]:
         """Pairs (load, compute) that leave the compute warpgroups as much as possible."""
-        entry, high = self.registers_at_entry(threads), self.setmaxnreg[1]
-        most: dict[int, int] = {}
-        for load in (24, 32, 40):
-            fitting = [
-                compute
-                for compute in range(entry, high + 1, self.register_step)
-                if self.register_pair_problem(threads, load, compute) is None
-            ]
-            if fitting:
-                most[fitting[-1]] = load
-        return tuple((load, compute) for compute, load in most.items())
+        return _register_pairs(self, threads)
 
     def count_problem(self, count: int) -> str | None:
         """Why setmaxnreg does not take a count; None if it does."""
@@ -124,3 +115,19 @@ class Target:
             return None
         parts = " + ".join(f"{n} x {count}" for n, count in shares)
         return f"{parts} = {need} registers, the CTA has {threads} x {entry} = {threads * entry}"
+
+
+@lru_cache(maxsize=64)
+def _register_pairs(target: Target, threads: int) -> tuple[tuple[int, int], ...]:
+    """Hundreds of schedules with the same few numbers of threads ask for them in a choice."""
+    entry, high = target.registers_at_entry(threads), target.setmaxnreg[1]
+    most: dict[int, int] = {}
+    for load in (24, 32, 40):
+        fitting = [
+            compute
+            for compute in range(entry, high + 1, target.register_step)
+            if target.register_pair_problem(threads, load, compute) is None
+        ]
+        if fitting:
+            most[fitting[-1]] = load
+    return tuple((load, compute) for compute, load in most.items())

@@ -161,7 +161,7 @@ def test_n_major_tiles_across_lines_cost_more_unless_a_cluster_shares_them() -> 
     assert more("p128x160_21") < more("p128x160")
 
 
-def test_unaligned_rows_cost_twice_the_copies_and_clusters_bring_most_of_it_back() -> None:
+def test_unaligned_rows_cost_twice_the_copies_and_clusters_bring_half_of_it_back() -> None:
     """Of 128x128 an aligned step waits for shared memory; an SM asks for half in a cluster."""
 
     def more(name: str, **rows: int) -> float:
@@ -171,10 +171,10 @@ def test_unaligned_rows_cost_twice_the_copies_and_clusters_bring_most_of_it_back
     assert (
         more("p128x128") > 1.5 and costed(4096, 4096, 4096, align_a=16, align_b=16).step == "copies"
     )
-    assert 1 < more("p128x128_21") < 0.8 * more("p128x128")
+    assert 1 < more("p128x128_21") < 0.85 * more("p128x128")
     assert 1 < more("p128x128", align_b=16) < more("p128x128")
     assert 1 < more("p128x128", align_a=32, align_b=32) < more("p128x128")
-    assert more("p128x128", align_a=64, align_b=64) == 1
+    assert 1 < more("p128x128", align_a=64, align_b=64) < more("p128x128", align_a=32, align_b=32)
 
 
 def test_the_l2_fetches_no_more_than_a_line_of_unaligned_rows() -> None:

@@ -28,26 +28,29 @@ from wsched.schedule.matmul.tiles import fit_stages, with_tile
 DATA = json.loads((Path(__file__).parents[1] / "data" / "h200_unaligned.json").read_text())
 
 HELD_OUT = slice(2, None, 3)
-"""The problems that no constant was fitted to."""
+"""The problems of both runs that no constant was fitted to."""
 
 
 def planned(name: str) -> Problem:
     sizes, layout = name.split()
-    drawn = Drawn(*map(int, sizes.split("x")), layout)
+    m, n, k = map(int, sizes.split("x"))
+    drawn = Drawn(m, n, k, layout)
     return problem_for(definition_text(drawn.problem), drawn.problem.shape, 132)
 
 
 def params_of(problem: Problem, row: list[int]) -> MatmulParams:
-    m, n, k, warpgroups, ping_pong, cluster_m, cluster_n, parts, dependent, promotion = row
-    wide = TensorMapL2Promotion(promotion)
+    m, n, k, warpgroups, across, ping_pong, cluster_m, cluster_n, parts, dependent, *rest = row
+    promoted_a, promoted_b, traversal = rest
     base = MatmulParams(
         cluster_dims=ClusterDims(cluster_m, cluster_n),
-        grid_traversal_factor=(8, 1),
+        grid_traversal_factor=(traversal, 1),
         splitk_factor=parts,
         programmatic_dependent_launch=bool(dependent),
-        l2_promotions=L2Promotions(wide, wide),
+        l2_promotions=L2Promotions(
+            TensorMapL2Promotion(promoted_a), TensorMapL2Promotion(promoted_b)
+        ),
     )
-    made = with_tile(base, GemmTile(m, n, k), warpgroups, bool(ping_pong))
+    made = with_tile(base, GemmTile(m, n, k), warpgroups, bool(ping_pong), across)
     found = fit_stages(made, problem.operand, problem.results, (), n_major=problem.n_major)
     assert found is not None
     return found
@@ -72,22 +75,22 @@ def ratio(us: Measured) -> float:
 
 
 def test_the_choice_is_close_to_the_best() -> None:
-    """0.865 and 0.83 before rows were told apart."""
+    """0.955 and 0.943 before the second run was fitted to."""
     found = [ratio(us) for us in measured().values()]
-    assert len(found) == 24 and min(found) > 0.75
-    assert geometric_mean(found) > 0.94 and geometric_mean(found[HELD_OUT]) > 0.90
+    assert len(found) == 44 and min(found) > 0.78
+    assert geometric_mean(found) > 0.965 and geometric_mean(found[HELD_OUT]) > 0.95
 
 
 def test_the_order_is_right() -> None:
     ranks = [spearman(us) for us in measured().values()]
-    assert median(ranks) > 0.83 and median(ranks[HELD_OUT]) > 0.80
+    assert median(ranks) > 0.82 and median(ranks[HELD_OUT]) > 0.82
 
 
 @pytest.mark.parametrize("held_out", [False, True], ids=["all", "held out"])
 def test_the_times_are_about_right(held_out: bool) -> None:
     shapes = list(measured().values())[HELD_OUT if held_out else slice(None)]
     errors = [abs(p / m - 1) for us in shapes for p, m in us.values()]
-    assert median(errors) < 0.12
+    assert median(errors) < 0.10
 
 
 def test_rows_of_a_tensor_that_lies_densely() -> None:

@@ -8,25 +8,27 @@ CTA asks for its share of the lines and receives all, which brings most of it ba
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from lowering.target.ptx import WIDEST_SWIZZLE, stored_columns
 from wsched.choose.problem import ALIGNED, Problem
 from wsched.schedule.matmul.params import ClusterDims, L2Promotions, MatmulParams
 from wsched.schedule.options import TensorMapL2Promotion
 
-__all__ = ["asks_dearly", "fill_cycles", "promotions", "sent_bytes"]
+__all__ = ["Extents", "asks_dearly", "fill_cycles", "promotions", "sent_bytes"]
 
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
 
-ASKED_BYTES = {16: 30.0, 32: 46.0}
+ASKED_BYTES = {16: 32.0, 32: 41.0, 64: 50.0}
 """Most bytes in a cycle that an SM gets of lines for which it asks itself, by the alignment of the
-rows. ``bench tma`` has 30 and 54 (7.9 and 14.2 TB/s of 132 SMs); beside wgmma 32 was fitted lower,
-to 24 problems of ``bench random``. Nothing is lost from 64 on."""
+rows. ``bench tma`` has 30, 54 and 61 (7.9, 14.2 and 16 TB/s of 132 SMs); beside wgmma, fitted to
+what two runs of ``bench random`` measured, a line that lies across two of the L2 loses more."""
 
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
 
-RECEIVED_BYTES, RECEIVED_SHARP = 80, 6
+RECEIVED_BYTES, RECEIVED_SHARP = 68, 6
 """Bytes in a cycle that an SM of a cluster receives, whoever asked, and how sharply the larger
 limit wins."""
 
@@ -39,20 +41,39 @@ ACROSS_LINES = 1.25
 160 columns: 8 to 14 % of the kernel, nothing in a cluster that shares them."""
 
 
-def fill_cycles(problem: Problem, params: MatmulParams, rate: float) -> float:
+class Extents(Protocol):
+    """A tile: rows, columns, and columns of K in a step."""
+
+    @property
+    def m(self) -> int:
+        """Rows."""
+
+    @property
+    def n(self) -> int:
+        """Columns."""
+
+    @property
+    def k(self) -> int:
+        """Columns of K."""
+
+
+def fill_cycles(
+    problem: Problem, tile: Extents, cluster: ClusterDims, promoted: L2Promotions, rate: float
+) -> float:
     """Cycles to fill a stage.
 
     Args:
         problem: says how rows are aligned.
-        params: of the kernel.
+        tile: rows, columns and slice of K of the CTA's tile.
+        cluster: CTAs of a cluster.
+        promoted: what the L2 fetches at once.
         rate: bytes in a cycle of aligned lines.
     """
-    promoted = params.l2_promotions
-    (own_a, a), (own_b, b) = _lines(problem, params)
+    (own_a, a), (own_b, b) = _lines(problem, tile, cluster)
     asked = own_a / _rate(problem.align_a, promoted.a, rate)
-    across = own_b / rate * _across(problem, params)
+    across = own_b / rate * _across(problem, tile, cluster)
     asked += max(own_b / _rate(problem.align_b, promoted.b, rate), across)
-    if params.cluster_dims == ClusterDims():
+    if cluster.m * cluster.n == 1:
         return LINE * asked
     received = (a + b) / RECEIVED_BYTES
     larger = max(asked, received)
@@ -63,8 +84,9 @@ def fill_cycles(problem: Problem, params: MatmulParams, rate: float) -> float:
 
 def sent_bytes(problem: Problem, params: MatmulParams) -> float:
     """Bytes that the L2 sends to a CTA for a stage, a multicast copy to the one that asked."""
-    (a, _), (b, _) = _lines(problem, params)
-    more = max(SENT.get(problem.align_b, 1.0), _across(problem, params))
+    tile, cluster = params.output_tile, params.cluster_dims
+    (a, _), (b, _) = _lines(problem, tile, cluster)
+    more = max(SENT.get(problem.align_b, 1.0), _across(problem, tile, cluster))
     return LINE * (a * SENT.get(problem.align_a, 1.0) + b * more)
 
 
@@ -80,9 +102,10 @@ def asks_dearly(problem: Problem) -> bool:
     return problem.align_a in ASKED_BYTES or problem.align_b in ASKED_BYTES
 
 
-def _lines(problem: Problem, params: MatmulParams) -> tuple[tuple[float, int], tuple[float, int]]:
+def _lines(
+    problem: Problem, tile: Extents, cluster: ClusterDims
+) -> tuple[tuple[float, int], tuple[float, int]]:
     """Lines of A and of B in a stage: those for which a CTA asks itself, and all."""
-    tile, cluster = params.output_tile, params.cluster_dims
     a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major)
     b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major)
     return (a / cluster.n, a), (b / cluster.m, b)
@@ -105,8 +128,8 @@ def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
     return min(most, found)
 
 
-def _across(problem: Problem, params: MatmulParams) -> float:
+def _across(problem: Problem, tile: Extents, cluster: ClusterDims) -> float:
     """What rows of aligned boxes of B cost because they lie across two lines."""
-    row = 2 * params.output_tile.n
-    cut = problem.n_major and params.cluster_dims.m == 1 and row > LINE and row % LINE
+    row = 2 * tile.n
+    cut = problem.n_major and cluster.m == 1 and row > LINE and row % LINE
     return ACROSS_LINES if cut else 1.0

@@ -16,11 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.target.ptx import stored_columns
-from wsched.choose.copy_engine import fill_cycles, sent_bytes
+from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
-__all__ = ["Cost", "cost", "places"]
+__all__ = [
+    "Cost", "combine_us", "cost", "least_bytes", "memory_us", "norm", "places", "powered",
+]  # fmt: skip
 
 LAUNCH_US = {True: 1.36, False: 2.02}
 """From one kernel's end to the next one's first copy, by whether it is launched dependently."""
@@ -48,7 +50,8 @@ WGMMA, STEP, SHARED_STEP = 30, 21, 72
 
 SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
-kernel is launched dependently (then CTAs of one GPC do not start together and share less)."""
+kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
+lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
 
 CROWDED_BYTES, CROWDED_SHARE = 29, (0.5, 0.84)
 """The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
@@ -77,11 +80,11 @@ FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth power of the clock, because voltage follows it."""
 
-COMBINE, COMBINE_TILE, COMBINE_PART = 1.15, 0.34, 0.225
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.4, 0.45, 0.3
 """Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
-the tile, once and for each part that is added. From 213 kernels with 2, 3, 4 and 8 parts beside
-the same without (H200, 2026-11-21): 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
-128x256 in eight, and from those of 24 problems of ``bench random``."""
+the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
+without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
+128x256 in eight; the problems of ``bench random`` a third more."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
@@ -172,11 +175,13 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     start = START + (CLUSTER_START if ctas > 1 else 0)
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
-    fed = _norm(alone, _memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
-    fed += (combine := _combine(params, work.parts))  # memory and tensor cores idle meanwhile
+    fed = norm(alone, memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
+    fed += (
+        combine := combine_us(tile.m * tile.n, work.parts)
+    )  # memory and tensor cores idle meanwhile
     flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
     energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
-    held = fed * (1 + (energy / fed) ** 6) ** (CLOCK_EXPONENT / 6)
+    held = powered(fed, energy)
     return Cost(
         launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
         main_us=rounds * main / clock,
@@ -216,9 +221,9 @@ def _share(params: MatmulParams, tiles: int, steps: int, places: int) -> _Share:
     return _Share(rounds * -(-steps // parts), rounds, parts)
 
 
-def _combine(params: MatmulParams, parts: int) -> float:
-    """Microseconds to add up ``parts`` of a tile."""
-    size = params.output_tile.m * params.output_tile.n / 8192
+def combine_us(elements: int, parts: int) -> float:
+    """Microseconds to add up ``parts`` of a tile of so many elements."""
+    size = elements / 8192
     return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
 
 
@@ -234,11 +239,11 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * 2
     smem = ((64 + problem.products * columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
-    rate = FILL_BYTES[params.programmatic_dependent_launch]
+    rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
     low, high = (share * problem.sms for share in CROWDED_SHARE)
     if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
         rate = CROWDED_BYTES
-    fill = fill_cycles(problem, params, rate)
+    fill = fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate)
     latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     limits = {
@@ -261,12 +266,19 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
     return TILE_END + element * tile.m * tile.n / warpgroups
 
 
-def _memory_us(problem: Problem) -> float:
+def memory_us(problem: Problem) -> float:
     """Microseconds to move everything once."""
     rows = problem.a_count * problem.m + problem.b_count * problem.n
     each = rows * problem.k * problem.operand.bytes
     operands = problem.batch * each
     return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
+
+
+def least_bytes(problem: Problem) -> float:
+    """Bytes that are moved where each operand is read once."""
+    rows = problem.a_count * problem.m + problem.b_count * problem.n
+    operands = problem.batch * rows * problem.k * problem.operand.bytes
+    return operands + _epilogue_bytes(problem)
 
 
 def _epilogue_bytes(problem: Problem) -> int:
@@ -289,7 +301,14 @@ def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
     return steps * sent_bytes(problem, params) / L2_BYTES_PER_US
 
 
-def _norm(*limits: float) -> float:
+def powered(us: float, energy: float) -> float:
+    """Microseconds with the clock that the power limit leaves for so much energy."""
+    held: float = us * (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
+    return held
+
+
+def norm(*limits: float) -> float:
+    """The largest of several limits, joined smoothly."""
     largest: float = max(limits)
     power: float = sum((limit / largest) ** SHARP for limit in limits) ** (1 / SHARP)
     return largest * power

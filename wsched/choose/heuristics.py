@@ -7,13 +7,17 @@ predicts the time of each, launched dependently or not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 
 from lowering.ground.errors import ScheduleError
+from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
+from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -29,54 +33,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """An output tile and who computes it.
-
-    Args:
-        m: rows (a warpgroup's in ping-pong).
-        n: columns.
-        warpgroups: that compute.
-        ping_pong: whether each has tiles of its own.
-        k: columns of a step.
-        across: warpgroups that lie side by side along N.
-    """
-
-    m: int
-    n: int
-    warpgroups: int
-    ping_pong: bool = False
-    k: int = 64
-    across: int = 1
-
-
-TILES = (
-    *(Tile(128, n, 2, ping_pong=True) for n in range(64, 193, 16)),
-    *(Tile(64, n, 2, ping_pong=True) for n in range(48, 257, 16)),
-    *(Tile(128, n, 2) for n in range(64, 257, 16)),
-    *(Tile(128, n, 2, across=2) for n in (288, 320, 352, 384)),
-    *(Tile(192, n, 3) for n in range(64, 193, 16)),
-    *(Tile(256, n, 2) for n in range(64, 193, 16)),
-    *(Tile(64, n, 1, k=128) for n in (16, 24, 32, 48, 64)),
-    *(Tile(64, n, 1) for n in range(64, 257, 16)),
-    *(Tile(64, n, 2, across=2) for n in (288, 320, 352, 384)),
-    Tile(128, 128, 1),
-)
-"""Of ``legal_tiles()`` every way to share a tile, with columns so close that tiles and SMs come out
-even for some of them; K as a rule one swizzle span, two for few columns."""
-
-CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
-"""CTAs along M and N."""
-
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
-
-SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
-"""Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
-or split-K were always faster, by 3 to 18 % (design/performance.md)."""
-
-LEAST_STEPS = 4
-"""Steps of the k loop that are worth a part of their own."""
 
 TRAVERSAL = (8, 1)
 """Tiles along M that are visited together, so that operands are still in the L2 when they are read
@@ -105,8 +63,20 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
 
 @lru_cache(maxsize=4096)
 def modelled(problem: Problem) -> MatmulParams:
-    """The schedule with the smallest predicted time."""
-    return candidates(problem)[0].params
+    """The schedule with the smallest predicted time.
+
+    What cannot be as fast as the best so far is neither made nor priced, which is most.
+    """
+    tried = _tried(problem)
+    least = least_us(problem, tried)
+    best, found = (inf, len(tried)), None
+    for i in sorted(range(len(tried)), key=least.__getitem__):
+        if least[i] > best[0]:
+            break
+        for candidate in _priced(problem, *tried[i]):
+            if (candidate.cost.us, i) < best:
+                best, found = (candidate.cost.us, i), candidate
+    return candidates(problem)[0].params if found is None else found.params
 
 
 def ranked(problem: Problem) -> list[tuple[float, MatmulParams]]:
@@ -121,32 +91,40 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
     Of a batch-invariant problem those that sum along K in the one fixed order.
     """
-    found: list[Candidate] = []
-    alike = replace(problem, m=1, n=problem.n % 16 + 16, k=1, batch=1)
-    for tile in TILES:
-        for cluster, ways in _launches(alike, tile).items():
-            if not _spans(problem, tile, cluster):
-                continue
-            whole = _fastest(problem, ways)
-            found.append(whole)
-            if not problem.batch_invariant and (parts := _parted(problem, whole)):
-                found.append(_fastest(problem, parts))
+    found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
     return tuple(sorted(found, key=lambda c: c.cost.us))
 
 
-@lru_cache(maxsize=4096)
-def _launches(problem: Problem, tile: Tile) -> dict[ClusterDims, list[MatmulParams]]:
-    """The legal parameters of a tile by cluster, launched dependently and not.
+def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
+    """Tiles in clusters that are candidates where they are legal."""
+    return [(t, c) for t in TILES for c in CLUSTERS if _spans(problem, t, c)]
+
+
+def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
+    """The candidates of a tile in a cluster: none, whole tiles, or these and parts of K."""
+    alike = replace(problem, m=1, n=problem.n % 16 + 16, k=1, batch=1)
+    ways = _launches(alike, tile, cluster)
+    if not ways:
+        return []
+    whole = _fastest(problem, ways)
+    parts = () if problem.batch_invariant else _parted(problem, whole)
+    return [whole, _fastest(problem, parts)] if parts else [whole]
+
+
+@lru_cache(maxsize=2**15)
+def _launches(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[MatmulParams, ...]:
+    """The parameters of a tile in a cluster, launched dependently and not; none if not legal.
 
     Of the extents only the alignment of ``n`` counts.
     """
     made = _fitting(problem, tile)
-    alone = [] if made is None else [replace(made, cluster_dims=cluster) for cluster in CLUSTERS]
-    return {
-        p.cluster_dims: [replace(p, programmatic_dependent_launch=x) for x in (True, False)]
-        for p in alone
-        if _legal(problem, p)
-    }
+    if made is None:
+        return ()
+    found = made if cluster == made.cluster_dims else replace(made, cluster_dims=cluster)
+    if not _legal(problem, found):
+        return ()
+    ways = (replace(found, programmatic_dependent_launch=x) for x in (True, False))
+    return tuple(ways)
 
 
 def _legal(problem: Problem, params: MatmulParams) -> bool:
@@ -157,7 +135,7 @@ def _legal(problem: Problem, params: MatmulParams) -> bool:
     return True
 
 
-def _fastest(problem: Problem, ways: list[MatmulParams]) -> Candidate:
+def _fastest(problem: Problem, ways: Sequence[MatmulParams]) -> Candidate:
     """The parameters with the least cost; of equals the first."""
     return min((Candidate(p, cost(problem, p)) for p in ways), key=lambda c: c.cost.us)
 
@@ -180,6 +158,7 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ]
 
 
+@lru_cache(maxsize=4096)
 def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     """The parameters of a tile; None where shared memory has no room for enough stages.
 

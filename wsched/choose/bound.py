@@ -1,0 +1,74 @@
+"""The least that candidates can cost, from their extents alone: what need not be made and priced.
+
+Of the parts of :func:`wsched.choose.cost_model.cost` those that are known before stages, registers
+and launch: steps of the CTA with most tiles that wait for nothing but tensor cores or copies, one
+epilogue, the earlier launch, memory and the power limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsched.choose import cost_model
+from wsched.choose.copy_engine import fill_cycles, promotions
+from wsched.choose.problem import Problem
+from wsched.choose.tiles import LEAST_STEPS, SPLITS, Tile
+from wsched.schedule.matmul.params import ClusterDims
+
+__all__ = ["least_us"]
+
+ROUNDING = 1 - 1e-9
+"""What sums in another order may differ by."""
+
+
+def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> list[float]:
+    """Microseconds below which the model predicts no candidate of each tile in a cluster, however
+    many parts K is in.
+    """
+    memory = cost_model.memory_us(problem)
+    moved = cost_model.BYTE_ENERGY * cost_model.least_bytes(problem)
+    return [_least(problem, tile, cluster, memory, moved) for tile, cluster in tried]
+
+
+def _least(
+    problem: Problem, tile: Tile, cluster: ClusterDims, memory: float, moved: float
+) -> float:
+    """The same of one, with microseconds and energy that moving everything once takes."""
+    ctas = cluster.m * cluster.n
+    across_m, across_n = (
+        -(-problem.m // (tile.m * cluster.m)),
+        -(-problem.n // (tile.n * cluster.n)),
+    )
+    clusters, steps = problem.batch * across_m * across_n, -(-problem.k // tile.k)
+    at_once = cost_model.places(problem.sms, ctas)
+    step, ends = _cycles(problem, tile, cluster)
+    flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
+    energy = cost_model.FLOP_ENERGY * flops + moved
+
+    def us(steps: int, combine: float) -> float:
+        alone = (steps * step + ends) / (cost_model.GHZ * 1e3)
+        return cost_model.powered(cost_model.norm(alone, memory) + combine, energy)
+
+    found = us(-(-clusters // at_once) * steps, 0.0)
+    most = min(at_once // max(clusters, 1), steps // LEAST_STEPS)
+    for parts in SPLITS:
+        if parts > most:
+            break
+        combine = cost_model.combine_us(tile.m * tile.n, parts)
+        found = min(found, us(-(-steps // parts), combine))
+    return ROUNDING * (min(cost_model.LAUNCH_US.values()) + found)
+
+
+def _cycles(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[float, float]:
+    """Least cycles of a step, and of what comes once: start and an epilogue."""
+    flops, instructions = 2 * tile.m * tile.n * tile.k, tile.m // 64 * tile.k // 16
+    wgmma = max(flops / cost_model.FLOPS_PER_CYCLE, instructions * cost_model.WGMMA)
+    busy = problem.products * wgmma + cost_model.STEP
+    rate = max(cost_model.FILL_BYTES.values())
+    fill = fill_cycles(problem, tile, cluster, promotions(problem), rate)
+    bytes_ = sum(r.bytes for r in problem.results) / 2
+    groups = 1 if tile.ping_pong else tile.warpgroups
+    ends = cost_model.START + cost_model.ELEMENT * bytes_ * tile.m * tile.n / groups
+    if cluster.m * cluster.n == 1:
+        return max(busy, fill), ends
+    return max(busy + cost_model.CLUSTER_STEP, fill), ends + cost_model.CLUSTER_START
