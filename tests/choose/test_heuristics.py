@@ -51,8 +51,15 @@ def test_every_tile_is_a_candidate_once_for_each_cluster() -> None:
 
 
 def test_no_cluster_is_larger_than_the_problem() -> None:
-    one_row = [c.params.cluster_dims for c in candidates(problem(64, 8192, 512))]
+    found = [c.params for c in candidates(problem(64, 8192, 512))]
+    one_row = [p.cluster_dims for p in found if not p.exchange_operands]
     assert ClusterDims(1, 2) in one_row and ClusterDims(2, 1) not in one_row
+    assert len(one_row) == len(found), "64 rows fill tiles of rows"
+    for rows, across in ((300, True), (150, False)):  # two tiles of 152 columns, and one
+        found = [c.params for c in candidates(problem(rows, 8192, 512))]
+        columns = {(p.output_tile.n, p.cluster_dims) for p in found if p.exchange_operands}
+        assert (152, ClusterDims(2, 1)) in columns
+        assert ((152, ClusterDims(1, 2)) in columns) is across
 
 
 def test_an_epilogue_moves_the_choice_to_ping_pong() -> None:

@@ -7,8 +7,10 @@ predicts the time of each, launched dependently or not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
 from lowering.ground.errors import ScheduleError
 from wsched.choose.copy_engine import asks_dearly, promotions
@@ -40,6 +42,7 @@ class Tile:
         ping_pong: whether each has tiles of its own.
         k: columns of a step.
         across: warpgroups that lie side by side along N.
+        exchanged: whether it is one of the transposed product.
     """
 
     m: int
@@ -48,6 +51,7 @@ class Tile:
     ping_pong: bool = False
     k: int = 64
     across: int = 1
+    exchanged: bool = False
 
 
 TILES = (
@@ -65,11 +69,25 @@ TILES = (
 """Of ``legal_tiles()`` every way to share a tile, with columns so close that tiles and SMs come out
 even for some of them; K as a rule one swizzle span, two for few columns."""
 
+EXCHANGED = (
+    *((m, 1, False, k) for m in (64, 128) for k in (64, 128)),
+    *((128, 2, ping_pong, k) for ping_pong in (False, True) for k in (64, 128)),
+    (64, 2, True, 64), (192, 3, False, 64), (256, 2, False, 64), (256, 2, False, 128),
+)  # fmt: skip
+"""Of the transposed product: rows, warpgroups, whether in ping-pong, K. The columns are what few
+rows of the result are dealt out in evenly, see :func:`_exchanged`."""
+
+EXCHANGED_ROWS = 1024
+"""With more rows a tile that wastes none of them is worth little: 2 to 5 % by the model at 1000."""
+
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
 CLUSTERED = 128 * 128
 """Elements of the least tile for which a cluster pays where rows are aligned."""
+
+WIDEST = 256
+"""Columns of a wgmma."""
 
 SPLITS = (2, 3, 4, 5, 6, 8, 10, 12)
 """Parts of K. Stream-K is no candidate: on 12 shapes from 256x768x768 to 64x8192x28672 whole tiles
@@ -123,7 +141,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """
     found: list[Candidate] = []
     alike = replace(problem, m=1, n=problem.n % 16 + 16, k=1, batch=1)
-    for tile in TILES:
+    for tile in (*TILES, *_exchanged(problem)):
         for cluster, ways in _launches(alike, tile).items():
             if not _spans(problem, tile, cluster):
                 continue
@@ -132,6 +150,25 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
             if not problem.batch_invariant and (parts := _parted(problem, whole)):
                 found.append(_fastest(problem, parts))
     return tuple(sorted(found, key=lambda c: c.cost.us))
+
+
+def _exchanged(problem: Problem) -> Iterator[Tile]:
+    """Tiles of the transposed product, whose columns are rows of the result: any multiple of 8.
+
+    None for rows that fill tiles of rows as well, multiples of 64 or very many; nor where a row's
+    bits must not depend on their number, for whether a wgmma gives the same bits with its operands
+    exchanged is not known; nor where threads store results or read matrices, which they do element
+    by element and nobody has measured.
+    """
+    by_tma = all(r.bytes == 2 for r in problem.results) and problem.unaligned is None
+    by_tma = by_tma and not problem.matrices
+    fills = problem.m > EXCHANGED_ROWS or problem.m % 64 == 0
+    if problem.batch_invariant or fills or not by_tma:
+        return
+    least = -(-problem.m // WIDEST)
+    even = {-(-problem.m // (8 * parts)) * 8 for parts in range(least, least + 4)}
+    for (m, warpgroups, ping_pong, k), n in product(EXCHANGED, sorted(even)):
+        yield Tile(m, n, warpgroups, ping_pong, k, exchanged=True)
 
 
 @lru_cache(maxsize=4096)
@@ -187,8 +224,8 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     themselves; where that is not enough, they store the results, too.
     """
     by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
-    ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
-    made = (_params(way, tile) for way in ways)
+    ways = [problem, by_threads, replace(by_threads, smem_epilogue=False)]
+    made = (_params(way, tile) for way in ways if way.smem_epilogue or not tile.exchanged)
     return next((params for params in made if params is not None), None)
 
 
@@ -202,10 +239,17 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         batch_invariant=problem.batch_invariant,
         l2_promotions=promotions(problem),
     )
+    if tile.exchanged:
+        # The tiles along few rows of A follow each other: all read the same rows of B.
+        problem = problem.exchanged
+        base = replace(
+            base, exchange_operands=True, grid_traversal_factor=(1, 1),
+            l2_promotions=promotions(problem),
+        )  # fmt: skip
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
-    inputs = problem.inputs or ()
+    inputs = (problem.inputs or ()) if made.loads_epilogue_inputs else ()
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=problem.n_major,
         target=problem.target, counts=(problem.a_count, problem.b_count),
@@ -219,5 +263,6 @@ def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:
     """
     if cluster == ClusterDims(1, 1):
         return True
+    problem = problem.exchanged if tile.exchanged else problem
     fills = problem.m > tile.m * (cluster.m - 1) and problem.n > tile.n * (cluster.n - 1)
     return fills and (asks_dearly(problem) or tile.m * tile.n >= CLUSTERED)
