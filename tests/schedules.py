@@ -3,7 +3,7 @@
 ``SCHEDULES`` has them by name. Each is legal for 16-bit operands and for every result type, so a
 test may combine them freely, but for ``coop_narrow``, whose 24 columns an N-major B cannot have
 (swizzle spans are 16 elements at least); where shared memory does not hold the fp32 epilogue,
-``for_result`` takes fewer stages.
+``for_result`` takes fewer stages, and where stmatrix cannot transpose it none of it.
 """
 
 from __future__ import annotations
@@ -144,6 +144,11 @@ def ping_pong(
     return replace(shared, buffering_loop_level=BufferingLoopLevel.WarpTiles)
 
 
+def exchanged(params: MatmulParams) -> MatmulParams:
+    """The same of the transposed product."""
+    return replace(params, exchange_operands=True)
+
+
 def pipelined(params: MatmulParams) -> MatmulParams:
     """The same without a load warpgroup: the compute warpgroups load ahead of themselves."""
     return replace(
@@ -220,6 +225,16 @@ SCHEDULES: dict[str, MatmulParams] = {
     "dynamic_pingpong": dynamic(ping_pong(128, 128)),
     "dynamic_cluster_pingpong": dynamic(ping_pong(64, 256, cluster=(1, 2), stages=3)),
     "pingpong_in_flight_0": ping_pong(64, 128, stages=3, in_flight=0),
+    "exchanged": exchanged(cooperative(128, 16, stages=8)),
+    "exchanged_boxes": exchanged(cooperative(256, 96, stages=3, epilogue_stages=2)),
+    "exchanged_k128": exchanged(cooperative(64, 32, 128, groups=1, stages=6, registers=None)),
+    "exchanged_cluster": exchanged(cooperative(128, 128, cluster=(1, 2), traversal=(8, 1))),
+    "exchanged_across": exchanged(cooperative(128, 128, across=2, order=_COLUMNS)),
+    "exchanged_pingpong": exchanged(ping_pong(128, 128)),
+    "exchanged_pipelined": exchanged(pipelined(cooperative(128, 64))),
+    "exchanged_dynamic": exchanged(dynamic(cooperative(128, 64))),
+    "exchanged_split": exchanged(split_k(cooperative(128, 64), 3)),
+    "exchanged_stream_k": exchanged(stream_k(cooperative(128, 64))),
     "split_2": split_k(cooperative(128, 128), 2),
     "split_3_traversal": split_k(cooperative(128, 256, traversal=(8, 1)), 3),
     "split_8_1_group": split_k(cooperative(64, 128, groups=1, registers=None), 8),
@@ -250,6 +265,8 @@ def for_result(
     """
     types = DataType[_TYPES[operand]], DataType[_TYPES[result]]
     loaded = tuple(DataType[_TYPES[t]] for t in inputs)
+    if params.exchange_operands and types[1].bytes != 2:
+        params = replace(params, use_smem_epilogue=False)  # stmatrix transposes 16 bits
     stage, epilogue = shared_bytes(params, *types, inputs=loaded, reductions=reductions)
     options = params.circular_buffer_options
     fit = (HOPPER.shared_bytes - BARRIER_BYTES - epilogue) // stage

@@ -33,14 +33,15 @@ class Elements:
     Defines ``row`` and ``col`` of the thread's first element, and its address ``at``; of a tensor
     of more than two dimensions also the coordinates in front of them, ``dim0`` and so on. With a
     ``limit``, ``left`` is how many rows from the thread's first one on count; with an ``index``,
-    ``row`` and ``at`` are those of the row that it counts from.
+    ``row`` and ``at`` are those of the row that it counts from. With ``trans`` the tile's columns
+    are rows of the tensor.
     """
 
     def __init__(
         self, e: Emitter, kind: FragmentType, ref: GmemRef, tensor: GlobalTensor, rows: Rows,
-        *, const: str = "const ",
+        *, const: str = "const ", trans: bool = False,
     ) -> None:  # fmt: skip
-        self.e, self.kind, self.g, self.by = e, kind, tensor, rows.index
+        self.e, self.kind, self.g, self.by, self.trans = e, kind, tensor, rows.index, trans
         first = [e.names.of("global", tensor.name)]
         *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
         self.tests: list[str] = []
@@ -52,9 +53,10 @@ class Elements:
         self.row = ""
         if self.stride:
             row = _thread_row(kind, ref.row) if self.by is None else ref.row
-            self.row = self.index("row", row)
+            self.row = self.index("row", _thread_col(kind, ref.row) if trans else row)
             first.append(f"{self.row} * {self.stride}")
-        self.col = self.index("col", _first_col(kind, ref))
+        own = _thread_row if trans else _thread_col
+        self.col = self.index("col", own(kind, ref.col))
         self.at = e.names.fresh("at")
         text = " + ".join([*first, self.col])
         e.out.line(f"{const}{tensor.dtype.cuda}* {self.at} = {text};")
@@ -62,9 +64,10 @@ class Elements:
         if rows.limit is not None:
             self.left = self.index("left", rows.limit - _thread_row(kind))
         # A row of a tensor that has only one is in bounds, and likewise a column.
-        self.all_rows = tensor.rows == ONE and ref.row == ZERO and kind.rows == 1
+        down, right = (kind.cols, kind.rows) if trans else (kind.rows, kind.cols)
+        self.all_rows = tensor.rows == ONE and ref.row == ZERO and down == 1
         self.all_rows = self.all_rows and self.by is None
-        self.all_cols = tensor.cols == ONE and ref.col == ZERO and kind.cols == 1
+        self.all_cols = tensor.cols == ONE and ref.col == ZERO and right == 1
 
     def index(self, wish: str, value: Expr) -> str:
         """Define a coordinate; its identifier."""
@@ -74,11 +77,25 @@ class Elements:
 
     def place(self, block: int, row: int, col: int) -> tuple[str, str]:
         """Address of an element of group ``r``, and the condition that it is in bounds."""
+        if self.trans:
+            return self._transposed(block, row, col)
         where, tests = self.in_row(block, row)
         right = self.right(col)
         if not self.all_cols:
             tests.append(f"{self.col}{right} < {self.e.expr(self.g.cols)}")
         return where + right, " && ".join(tests) or "true"
+
+    def _transposed(self, block: int, row: int, col: int) -> tuple[str, str]:
+        """The same where the tile's columns are rows of the tensor."""
+        down, right = self.right(col), self.kind.layout.row(0, 0, block, row)
+        below = down and f" + ({down.removeprefix(' + ')}) * {self.stride}"
+        beside = f" + {right}" * (right > 0)
+        tests = list(self.tests)
+        if not self.all_rows:
+            tests.append(f"{self.row}{down} < {self.e.expr(self.g.rows)}")
+        if not self.all_cols:
+            tests.append(f"{self.col}{beside} < {self.e.expr(self.g.cols)}")
+        return self.at + below + beside, " && ".join(tests) or "true"
 
     def right(self, col: int) -> str:
         """What leads from the first column to column ``col`` of group ``r``."""
@@ -109,8 +126,9 @@ def _thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:
     return found
 
 
-def _first_col(kind: FragmentType, ref: GmemRef) -> Expr:
+def _thread_col(kind: FragmentType, start: Expr) -> Expr:
+    """Its first column, likewise."""
     if kind.cols == 1:
-        return ref.col
-    found: Expr = kind.layout.column(Special("lane"), 0, 0, ref.col)
+        return start
+    found: Expr = kind.layout.column(Special("lane"), 0, 0, start)
     return found

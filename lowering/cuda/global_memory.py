@@ -44,7 +44,7 @@ def _load_global(e: Emitter, s: FragLoadGlobal) -> None:
     tensor = _tensor(e, s.OP, s.out, s.src)
     e.declare(s.out)
     with e.out.block(""):
-        loads = _Loads(e, s.out, s.src, tensor, Rows(s.limit, s.index))
+        loads = _Loads(e, s.out, s.src, tensor, Rows(s.limit, s.index), s.trans)
         for block in range(s.out.type.blocks):
             with e.groups(s.out.type.groups):
                 loads.group(block)
@@ -58,7 +58,7 @@ def _store_global(e: Emitter, s: FragStoreGlobal | FragRedGlobal) -> None:
             e.functions[f"red_global_{s.op}_f32"] = red_function(s.op)
             stores = _Stores(e, s.value, s.dst, tensor, rows, f"red_global_{s.op}")
         else:
-            stores = _Stores(e, s.value, s.dst, tensor, rows)
+            stores = _Stores(e, s.value, s.dst, tensor, rows, trans=s.trans)
         for block in range(s.value.type.blocks):
             with e.groups(s.value.type.groups):
                 stores.group(block)
@@ -89,9 +89,9 @@ class _Loads(Elements):
     """The loads of one group of 8 columns in one block of 64 rows."""
 
     def __init__(
-        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows
+        self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows, trans: bool
     ) -> None:
-        super().__init__(e, value.type, ref, tensor, rows)
+        super().__init__(e, value.type, ref, tensor, rows, trans=trans)
         self.value = value
 
     def group(self, block: int) -> None:
@@ -99,7 +99,7 @@ class _Loads(Elements):
         e, out = self.e, self.value
         rows, cols = out.type.group
         form = moved(out.type.dtype)
-        if cols == 2 and self.g.pairs and form != "s32":
+        if cols == 2 and self.g.pairs and not self.trans and form != "s32":
             for row in range(rows):
                 self.pair(block, row)
         elif form != "b16":
@@ -147,11 +147,12 @@ class _Stores(Elements):
 
     def __init__(
         self, e: Emitter, value: Frag, ref: GmemRef, tensor: GlobalTensor, rows: Rows,
-        function: str = "ptx::st_global",
+        function: str = "ptx::st_global", trans: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(e, value.type, ref, tensor, rows, const="")
+        super().__init__(e, value.type, ref, tensor, rows, const="", trans=trans)
         self.value, self.function = value, function
         self.pairs = tensor.pairs and value.type.group[1] == 2 and function.startswith("ptx")
+        self.pairs = self.pairs and not trans
         self.tests += _owner(e, value.type)
 
     def group(self, block: int) -> None:

@@ -113,6 +113,9 @@ class FragLoadGlobal(Stmt):
     where that is negative, it is zero. Ordinary loads (``ld.global``) of what no kernel writes
     meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
     even. ``out`` has the tensor's dtype.
+
+    With ``trans`` element ``[r, c]`` of ``out`` is the one ``c`` rows and ``r`` columns behind
+    ``src``; one element at a time, of all rows.
     """
 
     OP: ClassVar[str] = "frag.load_global"
@@ -121,6 +124,7 @@ class FragLoadGlobal(Stmt):
     src: GmemRef
     limit: Expr | None = None
     index: Frag | None = None
+    trans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

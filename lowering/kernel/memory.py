@@ -77,6 +77,9 @@ class FragStoreGlobal(Stmt):
     that many rows behind ``dst`` as ``index`` says at ``r``, nowhere where that is negative. Two
     columns at a time where the tensor's ``align`` allows it, and then ``dst.col`` is even.
     ``value`` has the tensor's dtype. No thread of the kernel reads what is stored.
+
+    With ``trans`` element ``[r, c]`` of ``value`` goes ``c`` rows and ``r`` columns behind ``dst``;
+    one element at a time, of all rows.
     """
 
     OP: ClassVar[str] = "frag.store_global"
@@ -85,6 +88,7 @@ class FragStoreGlobal(Stmt):
     value: Frag
     limit: Expr | None = None
     index: Frag | None = None
+    trans: bool = False
 
 
 @dataclass(frozen=True, slots=True)

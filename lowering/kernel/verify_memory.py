@@ -32,6 +32,8 @@ def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         wanted = FragmentType(DType.S32, tile.type.rows, 1)
         if index.type != wanted:
             yield f"{index.name} is {index.type}, an index of {tile.type.rows} rows is {wanted}"
+    if getattr(stmt, "trans", False) and (limit is not None or index is not None):
+        yield f"{stmt.OP}, transposed, of rows up to a limit or by index"
     if isinstance(stmt, FragStoreGlobal) and stmt.value.type.dtype is DType.S32:
         yield f"{stmt.value.name} is s32, threads store 16-bit types and f32"
 

@@ -139,7 +139,8 @@ def _place(
     A row from the limit on or with a negative index is -1. It raises FaultError where two columns
     would be accessed at once from an odd one on.
     """
-    single = type_.cols == 1 or isinstance(stmt, FragRedGlobal)
+    trans = not isinstance(stmt, FragRedGlobal) and stmt.trans
+    single = type_.cols == 1 or isinstance(stmt, FragRedGlobal) or trans
     pairs = program.kernel.global_tensor(ref.map).pairs and not single
     where = tensor_place(stmt.OP, ref, program)
     behind = rows_of(stmt.limit, stmt.index, type_, program)
@@ -148,7 +149,9 @@ def _place(
         matrix, row, col = where(warp)
         if pairs and col % 2:
             raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
-        _, cols = element_index(type_, warp.index % 4)
+        own, cols = element_index(type_, warp.index % 4)
+        if trans:
+            return matrix, cols + row, own + col
         rows = behind(warp)
         return matrix, np.where(rows < 0, -1, rows + row), cols + col
 

@@ -100,7 +100,7 @@ class Place:
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return
-        sizes = [n for d, n in zip(t.stored, self.tile.sizes, strict=True) if not repeats(d)]
+        sizes = [n for d, n in zip(self.tile.order, self.tile.sizes, strict=True) if not repeats(d)]
         names = " and ".join(dict.fromkeys(str(d.parallel) for d in dims)) or "no box"
         what = f"{t.name} = {self.expr} of {' x '.join(map(str, sizes))} [{names}]"
         if ParallelType.Mma not in kinds:
@@ -130,7 +130,7 @@ class Place:
 
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""
-        dims = zip(self.tensor.stored, self.tile.sizes, strict=True)
+        dims = zip(self.tile.order, self.tile.sizes, strict=True)
         *_, rows, cols = (1 if repeats(d) else n for d, n in dims)
         return Frag(self.namer.new(self.tensor.name.lower()), FragmentType(dtype, rows, cols))
 
@@ -138,12 +138,15 @@ class Place:
         """The tensor is in registers from here on."""
         self.registers.hold(self.tile, value)
 
-    def operand(self, name: str, sizes: tuple[int, int] | None = None) -> Frag:
+    def operand(
+        self, name: str, sizes: tuple[int, int] | None = None, *, any_order: bool = False
+    ) -> Frag:
         """What the statement needs of a tensor in registers, cut out of what is held of it.
 
         Args:
             name: of the tensor.
             sizes: rows and columns of it; by default those that are made.
+            any_order: whether the statement may have its rows as columns.
         """
         made = f"{self.tensor.name} = {self.expr}"
         held = self.registers.held.get(name)
@@ -154,9 +157,14 @@ class Place:
         if at is None:
             supported = f"loops of {self.tensor.name} that were split as those of {name}"
             raise self.refuse(f"{made} of an unknown part of {name}", supported)
-        kind = held.value.type
-        parts = zip((kind.rows, kind.cols), sizes or self.tile.sizes[-2:], strict=True)
-        rows, cols = (min(whole, part) for whole, part in parts)
+        kind, wanted = held.value.type, self.tile.size_by_axis
+        if sizes is None:
+            if not any_order and held.tile.axes != self.tile.axes:
+                supported = f"loops of {self.tensor.name} in the order of those of {name}"
+                raise self.refuse(f"{made} with rows that are columns of {name}", supported)
+            *_, row, col = held.tile.axes
+            sizes = wanted[row], wanted[col]
+        rows, cols = (min(x) for x in zip((kind.rows, kind.cols), sizes, strict=True))
         value, cut = self.registers.part(name, at, rows, cols)
         self.emit(*cut)
         return value

@@ -45,15 +45,51 @@ class Tile:
         return prod(constant(d.extent, f"{self.tensor.name}: {d.label}") for d in found)
 
     @property
+    def order(self) -> tuple[IterDomain, ...]:
+        """The dimensions that are stored in the order of the box's loops, each by its fastest one;
+        those that it has one index of stay where they are. Of a fragment the last two are rows and
+        columns.
+        """
+        loops = [d.id for d in self.tensor.loop]
+        dims = zip(self.tensor.logical, self.dims, strict=True)
+        fastest = {d.id: loops.index(found[-1].id) for d, found in dims if found}
+        moved = [d for d in self.tensor.stored if d.id in fastest]
+        turn = iter(sorted(moved, key=lambda d: fastest[d.id]))
+        return tuple(next(turn) if d.id in fastest else d for d in self.tensor.stored)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Of each of ``order`` its position among the dimensions that are stored."""
+        return tuple(self.tensor.stored.index(d) for d in self.order)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the rows of a fragment are the columns of the tensor.
+
+        Raises:
+            UnsupportedError: it has another matrix than the two last dimensions.
+        """
+        *outer, row, col = self.axes if len(self.axes) > 1 else (0, 1)
+        if outer != list(range(len(outer))):
+            loops = [x for found in self.dims for x in found]
+            raise _refused(self.tensor, loops, "rows and columns of the last two dimensions")
+        return row > col
+
+    @property
     def sizes(self) -> tuple[int, ...]:
-        """Elements along each dimension that is stored."""
-        return tuple(self.size(d) for d in self.tensor.stored)
+        """Elements along each of ``order``."""
+        return tuple(self.size(d) for d in self.order)
+
+    @property
+    def size_by_axis(self) -> dict[int, int]:
+        """The same by the positions of the dimensions among those that are stored."""
+        return dict(zip(self.axes, self.sizes, strict=True))
 
     def offsets(
         self, graph: TransformGraph, found: Mapping[Group, Expr]
     ) -> tuple[Expr, ...] | None:
-        """Where in the box an element lies, along each dimension that is stored; 0 along those in
-        which the tensor is repeated.
+        """Where in the box an element lies, along each of ``order``; 0 along those in which the
+        tensor is repeated.
 
         Args:
             graph: the transform graph.
@@ -63,7 +99,7 @@ class Tile:
             None if the indices do not say.
         """
         result = []
-        for d in self.tensor.stored:
+        for d in self.order:
             at: Expr = ZERO
             loops = self.dims[self.tensor.logical.index(d)]
             for loop in () if repeats(d) else loops:

@@ -53,7 +53,7 @@ def test_a_new_shape_compiles_nothing() -> None:
 
 
 def test_shapes_of_one_class_share_the_kernel_that_the_heuristic_chose() -> None:
-    kernels = {id(wsched.compile(definition(), inputs(m, n, 64))) for m in (8, 64) for n in (8, 16)}
+    kernels = {id(wsched.compile(definition(), inputs(m, n, 64))) for m in (3, 8) for n in (8, 16)}
     assert len(kernels) == 1
 
 

@@ -18,7 +18,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_matmul
 
-STREAM_K = [name for name in SCHEDULES if name.startswith("stream_k")]
+STREAM_K = [name for name, params in SCHEDULES.items() if params.stream_k]
 
 
 def scheduled(params: MatmulParams, text: str) -> Fusion:

@@ -241,6 +241,11 @@ REFUSED = [
         "EvictNormal",
     ),
     (
+        replace(COOPERATIVE, exchange_operands=True, use_smem_epilogue=False),
+        "exchange_operands=True",
+        "False: its tiles are those of the product as it is written",
+    ),
+    (
         replace(COOPERATIVE, promote_prologue_smem_reuse=True),
         "promote_prologue_smem_reuse=True",
         "False: it sets that itself where it is needed",

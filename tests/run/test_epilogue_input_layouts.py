@@ -90,7 +90,8 @@ def test_the_heuristic_makes_room() -> None:
     assert choose_params(replace(plain, inputs=None)).epilogue_input_stages == 0
     for problem in (plain, loading):
         for _, params in ranked(problem):
-            stage, epilogue_bytes = shared_bytes(params, bf16, bf16, inputs=problem.inputs)
+            inputs = (problem.inputs or ()) if params.loads_epilogue_inputs else ()
+            stage, epilogue_bytes = shared_bytes(params, bf16, bf16, inputs=inputs)
             stages = params.circular_buffer_options.smem_circular_buffer_stage
             assert stages >= 3 and stages * stage + epilogue_bytes <= 226 * 1024
     wide = replace(plain, results=(DataType.Float,) * 6, inputs=(DataType.Float,) * 3)

@@ -22,7 +22,8 @@ from tests.sass_loops import innermost_loops
 from tests.schedules import SCHEDULES, for_result
 from wsched.fusion import DataType, the_matmul
 from wsched.run.compiled import CompiledFusion
-from wsched.schedule.matmul.limits import chunk_columns, shared_bytes
+from wsched.schedule.matmul.chunks import chunk_columns
+from wsched.schedule.matmul.limits import shared_bytes
 from wsched.schedule.matmul.params import CachePolicies, CachePolicy, MatmulParams
 
 DIVISION = {"MUFU", "I2F", "F2I", "CALL"}
@@ -109,7 +110,8 @@ def test_instructions(bf16: CompiledFusion, sass: str) -> None:
     places = 1 if bf16.params.warp_specialized else 2
     boxes = sum(-(-size // TMA_BOX_MAX) for size in (tile.m, tile.n))
     assert counts["UTMALDG"] == places * boxes * max(tile.k // 64, 1)
-    assert counts["UTMASTG"] == warp.warp_tile.n // chunk
+    blocks = warp.warp_tile.m // 64 if bf16.params.exchange_operands else 1
+    assert counts["UTMASTG"] == warp.warp_tile.n // chunk * blocks
     assert counts["STSM"] == warp.warp_tile.m // 64 * warp.warp_tile.n // min(chunk, 16)
     assert not {"LDL", "STL", "CALL"} & set(counts)
     # A prefetch of each descriptor; a wait for earlier grids in each role, and its trigger.

@@ -23,13 +23,14 @@ FACTORS = {
     "way": ((1, False), (2, False), (3, False), (2, False, 2), (4, False, 2), (2, True)),
     "cluster": ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4)),
     "in_flight": (1, 0, 2),
+    "exchanged": (False, True),
     "operand": ("BFloat16", "Half"),
     "a": ("K", "M"),
     "b": ("K", "N"),
     "result": ("BFloat16", "Half", "Float"),
     "epilogue": ("none", "gelu", "residual", "two results"),
 }
-TILE = ("m", "n", "k", "way")
+TILE = ("m", "n", "k", "way", "exchanged")
 """What decides on legality together; the first value of any other factor refuses nothing."""
 
 PARTS = 12
@@ -70,7 +71,11 @@ def fusion_of(row: Row) -> Fusion:
 
 
 def choice_of(row: Row) -> TileChoice:
-    base = MatmulParams(cluster_dims=ClusterDims(*row["cluster"]), wgmma_in_flight=row["in_flight"])
+    base = MatmulParams(
+        cluster_dims=ClusterDims(*row["cluster"]),
+        wgmma_in_flight=row["in_flight"],
+        exchange_operands=row["exchanged"],
+    )
     return tile_choice(fusion_of(row), base, GemmTile(row["m"], row["n"], row["k"]), *row["way"])
 
 
@@ -103,8 +108,7 @@ IMPOSSIBLE = {
     *((("n", n), ("way", (groups, False, 2))) for n in (8, 24) for groups in (2, 4)),
     # warp tiles of whole wgmmas, side by side
     (("n", 8), ("cluster", (4, 1))), (("n", 24), ("cluster", (4, 1))),  # slices of whole swizzles
-    (("n", 8), ("b", "N")), (("n", 24), ("b", "N")),  # the narrowest swizzle
-    (("n", 320), ("b", "N")),  # swizzle spans of one warp tile
+    (("exchanged", True), ("result", "Float")),  # stmatrix transposes 16 bits
 }  # fmt: skip
 
 

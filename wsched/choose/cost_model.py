@@ -158,6 +158,7 @@ class Cost:
 
 def cost(problem: Problem, params: MatmulParams) -> Cost:
     """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
     ctas = cluster.m * cluster.n
     tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import gcd, prod
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
@@ -200,6 +200,14 @@ class Problem:
     def reductions(self) -> Reductions:
         """The results that are reductions."""
         return Reductions(self.over_rows, self.over_columns)
+
+    @property
+    def exchanged(self) -> Problem:
+        """The transposed product, ``Dᵀ[n, m] = B[n, k] · A[m, k]ᵀ``."""
+        return replace(
+            self, m=self.n, n=self.m, m_major=self.n_major, n_major=self.m_major,
+            a_count=self.b_count, b_count=self.a_count, align_a=self.align_b, align_b=self.align_a,
+        )  # fmt: skip
 
     @property
     def unaligned(self) -> DataType | None:

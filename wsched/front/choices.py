@@ -17,11 +17,12 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
     """Every parameter that the heuristic decides, and why; of the tile ``why`` says it."""
     params, trials = kernel.params, kernel.trials
     tile, options = params.output_tile, params.circular_buffer_options
-    tiles = problem.batch * -(-problem.m // tile.m) * -(-problem.n // tile.n)
+    computed = problem.exchanged if params.exchange_operands else problem
+    tiles = problem.batch * -(-computed.m // tile.m) * -(-computed.n // tile.n)
     stage, epilogue = shared_bytes(
         params, problem.operand, *problem.results,
         inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
-        n_major=problem.n_major, counts=(problem.a_count, problem.b_count),
+        n_major=computed.n_major, counts=(computed.a_count, computed.b_count),
         reductions=problem.reductions,
     )  # fmt: skip
     stages = options.smem_circular_buffer_stage
@@ -59,10 +60,8 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
                if params.cluster_dims.m * params.cluster_dims.n > 1
                else "each CTA loads its operands itself"),
     ]  # fmt: skip
-    found += [*_load_choices(params, problem), *_store_choices(params, problem)]
-    if params.batch_invariant:
-        why = "K is summed in one fixed order, so that a row's bits do not depend on M"
-        found.append(Choice("batch_invariant", "True", why))
+    found += _product_choices(params, problem)
+    found += [*_load_choices(params, computed), *_store_choices(params, problem)]
     if params.register_pair is not None:
         load, compute = params.register_pair
         tried = f"; compiled: {', '.join(trials)}" if trials else ""
@@ -82,6 +81,18 @@ def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     return [Choice("l2_promotions", str(params.l2_promotions), why)]
 
 
+def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
+    """What is said of the whole product."""
+    found = []
+    if params.exchange_operands:
+        why = f"the {problem.m} rows of the result are columns of tiles, of which there are any 8"
+        found.append(Choice("exchange_operands", "True", why))
+    if params.batch_invariant:
+        why = "K is summed in one fixed order, so that a row's bits do not depend on M"
+        found.append(Choice("batch_invariant", "True", why))
+    return found
+
+
 def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     """Why threads access what TMA accesses as a rule, and why one element at a time."""
     found = []
@@ -90,6 +101,8 @@ def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
         why = "TMA loads them ahead of the epilogue" if by_tma else "threads read them: TMA cannot"
         if problem.inputs and not by_tma:
             why = "threads read them: their buffers leave no shared memory for the operands"
+        if params.exchange_operands:
+            why = "threads read them, transposed as the tiles are"
         found.append(Choice("epilogue_input_stages", str(params.epilogue_input_stages),
                             f"matrices of the epilogue: {why}"))  # fmt: skip
     if not params.use_smem_epilogue:

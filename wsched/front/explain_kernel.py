@@ -118,4 +118,5 @@ def _short(params: MatmulParams) -> str:
     m, n = params.cluster_dims.m, params.cluster_dims.n
     cluster = f", cluster {m}x{n}" if m * n > 1 else ""
     parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
-    return f"{way} {params.output_tile}{groups}{cluster}{parts}"
+    exchanged = ", operands exchanged" if params.exchange_operands else ""
+    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}"

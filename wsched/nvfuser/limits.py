@@ -181,6 +181,8 @@ def _own(params: MatmulParams) -> _Refusals:
         yield f"num_registers={pair}", f'{supported}; or "auto"'
     if params.cache_policies != CachePolicies():
         yield f"cache_policies=({params.cache_policies})", "EvictNormal"
+    if params.exchange_operands:
+        yield "exchange_operands=True", "False: its tiles are those of the product as it is written"
     if params.promote_prologue_smem_reuse:
         yield "promote_prologue_smem_reuse=True", "False: it sets that itself where it is needed"
     first, second = params.grid_traversal_factor

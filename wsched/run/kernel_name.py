@@ -14,17 +14,17 @@ from wsched.schedule.options import KernelOptions
 __all__ = ["kernel_name", "schedule_name"]
 
 
-_OUTSIDE = frozenset({"batch_invariant", "l2_promotions"})
-"""Parameters that the kernel's code does not show."""
+_OUTSIDE = frozenset({"batch_invariant", "exchange_operands", "l2_promotions"})
+"""Parameters that the kernel's code does not show, or that have a word of their own."""
 
 
 def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     """A C identifier that says what the kernel does and how.
 
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
-    six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``:
-    the one is a promise about the kernel, the other a property of the tensor maps that a launch
-    makes; the kernel is the same without them.
+    six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
+    kernel is the same without (the one is a promise about it, the other a property of the tensor
+    maps that a launch makes), and ``exchange_operands``, which is one of the words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -36,6 +36,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         f"s{buffer.smem_circular_buffer_stage}",
         f"f{params.wgmma_in_flight}",
     ]
+    if params.exchange_operands:
+        words.append("exchanged")
     if not params.warp_specialized:
         words.append("pipelined")
     if not params.use_smem_epilogue:

@@ -16,6 +16,6 @@ def from_global(place: Place) -> None:
     place.require_box(ParallelType.Mma)
     (name,) = inputs_of(place.expr)
     read = view_of(place.fusion, name)
-    out = place.new(place.dtype)
-    place.emit(FragLoadGlobal(out, gmem(read.name, place.coordinates(read.view.stored))))
+    out, at = place.new(place.dtype), place.coordinates(read.view.stored)
+    place.emit(FragLoadGlobal(out, gmem(read.name, at), trans=place.tile.transposed))
     place.hold(out)

@@ -27,10 +27,13 @@ def from_shared(place: Place) -> None:
             f"{t.name} = {e} of an unknown part of {name}",
             f"loops of {t.name} that were split as those of {name}",
         )
-    by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
+    by_dim = dict(zip(stage.tile.order, at, strict=True))
     order = [stage.tile.tensor.stored.index(d) for d in stage.dims]
     if order != sorted(order):
         raise place.refuse(f"{t.name} = {e} of {name}, stored by columns", "tiles stored by rows")
+    if place.tile.transposed:
+        what = f"{t.name} = {e} with rows that are columns of {name}"
+        raise place.refuse(what, f"columns of {t.name} innermost, or {t.name} from global memory")
     place.consume(name)
     sizes = dict(zip(stage.tile.tensor.stored, place.tile.sizes, strict=True))
     *_, rows, cols = (sizes[d] for d in stage.dims)

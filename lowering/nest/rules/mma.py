@@ -20,7 +20,11 @@ __all__ = ["mma"]
 
 
 def mma(place: Place) -> None:
-    """``acc += A · Bᵀ`` over one step of the operands' ring."""
+    """``acc += A · Bᵀ`` over one step of the operands' ring.
+
+    The instruction's A is the operand that has the rows of the fragment: where the loops of the box
+    have N before M that is B, and the fragment is the transposed product.
+    """
     t, e = place.tensor, place.expr
     if not isinstance(e, MmaOp):
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
@@ -30,15 +34,21 @@ def mma(place: Place) -> None:
     depth = prod(place.tile.size(d) for d in product.of(Role.K))
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
+    first, second = (e.b, e.a) if _exchanged(place, product) else (e.a, e.b)
     a: SmemRef | Frag
-    if e.a in shared:
-        a, trans_a = _operand(place, product, e.a)
+    if first in shared:
+        a, trans_a = _operand(place, product, first)
     else:
-        a, trans_a = _in_registers(place, e.a, acc.type.rows, depth), False
-    b, trans_b = _operand(place, product, e.b)
+        a, trans_a = _in_registers(place, first, acc.type.rows, depth), False
+    b, trans_b = _operand(place, product, second)
     after = Frag(place.namer.new("acc_next"), acc.type)
     place.emit(MmaTile(after, acc, a, b, depth, place.again, trans_a, trans_b))
     place.hold(after)
+
+
+def _exchanged(place: Place, product: Product) -> bool:
+    """Whether the fragment has columns of the product as its rows."""
+    return place.tile.order[-2] == product.cols
 
 
 def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
@@ -49,7 +59,7 @@ def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     if at is None:
         wanted = f"loops of {place.tensor.name} that were split as those of {name}"
         raise place.refuse(f"{place.expr} of an unknown part of {name}", wanted)
-    by_dim = dict(zip(stage.tile.tensor.stored, at, strict=True))
+    by_dim = dict(zip(stage.tile.order, at, strict=True))
     inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
     return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
@@ -72,6 +82,8 @@ def _require_shape(place: Place, e: MmaOp) -> None:
     """
     t, tile, product = place.tensor, place.tile, place.plan.product(place.tensor.name)
     rows, cols, summed = product.rows, product.cols, product.of(Role.K)
+    if _exchanged(place, product):
+        rows, cols = cols, rows
     family = place.plan.target.mma
     m, k = family.m, family.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}

@@ -35,9 +35,11 @@ def store_box(place: Place) -> None:
     place.require_box(ParallelType.Bulk)
     (name,) = inputs_of(place.expr)
     held = place.registers.held.get(name)
-    if held is not None and held.tile.sizes != place.tile.sizes:
+    if held is not None and held.tile.size_by_axis != place.tile.size_by_axis:
         box, staged = (" x ".join(map(str, x.sizes)) for x in (place.tile, held.tile))
         what = f"{place.tensor.name} = {place.expr} of {box} where a warpgroup has staged {staged}"
         raise place.refuse(what, "boxes of what one warpgroup stages at once")
-    value = place.operand(name)
-    place.emit(StoreTile(gmem(place.tensor.name, place.coordinates(place.tensor.stored)), value))
+    value = place.operand(name, any_order=True)
+    at = gmem(place.tensor.name, place.coordinates(place.tensor.stored))
+    trans = held is not None and held.tile.transposed
+    place.emit(StoreTile(at, value, trans))

@@ -16,4 +16,5 @@ def to_global(place: Place) -> None:
     (name,) = inputs_of(place.expr)
     value = place.operand(name)
     at = place.coordinates(place.tensor.stored)
-    place.emit(FragStoreGlobal(gmem(place.tensor.name, at), value))
+    trans = place.tile.transposed
+    place.emit(FragStoreGlobal(gmem(place.tensor.name, at), value, trans=trans))

@@ -107,6 +107,33 @@ def test_addresses(dtype: str, align: str, shape: str) -> None:
         }
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("align", ["", " align 16"])
+@pytest.mark.parametrize("shape", ["128x32", "1x32", "128x1"])
+def test_addresses_transposed(dtype: str, align: str, shape: str) -> None:
+    """Rows of the fragment are columns of the tensor; never two at once."""
+    rows, cols = map(int, shape.split("x"))
+    extent = f"[{'M' if cols > 1 else '1'}, {'N' if rows > 1 else '1'}]"
+    first = (136 if cols > 1 else 0, 8 if rows > 1 else 0)
+    ref = f"T[{first[0]}, {first[1]}], trans=true"
+    k = kernel(f"{dtype}, {shape}", f"{dtype}{extent}{align}", ref)
+    for warp, lane in ((0, 0), (1, 5), (3, 31)):
+        wanted = []
+        for block in range(max(rows // 64, 1)):
+            for group in range(max(cols // 8, 1)):
+                for half in (0, 8) if rows > 1 else (0,):
+                    for pair in (0, 1) if cols > 1 else (0,):
+                        r = 64 * block + 16 * warp + lane // 4 + half if rows > 1 else 0
+                        c = 8 * group + lane % 4 * 2 + pair if cols > 1 else 0
+                        row, col = first[0] + c, first[1] + r
+                        inside = (row < ROWS or cols == 1) and (col < COLS or rows == 1)
+                        wanted.append((row * STRIDE + col, inside))
+        found = sorted(loads(k, warp, lane).items())
+        assert [(at, inside) for _, parts in found for _, at, inside in parts] == wanted
+        forms = {form for _, parts in found for form, _, _ in parts}
+        assert forms == {"f32" if dtype == "f32" else "b16"}
+
+
 def test_parameters_stand_between_maps_and_scalars() -> None:
     text = emit_kernel(kernel("f32, 1x8", "f32[1, N]", "T[0, 0]"))
     assert (
@@ -148,7 +175,7 @@ def test_an_unknown_tensor_is_rejected() -> None:
 # --- stores ---------------------------------------------------------------------------------------
 
 
-def storing(dtype: str, shape: str, align: str) -> Kernel:
+def storing(dtype: str, shape: str, align: str, trans: str = "") -> Kernel:
     return parse_kernel(
         f"""
         kernel k threads 128 cluster 1 grid 1 {{
@@ -156,7 +183,7 @@ def storing(dtype: str, shape: str, align: str) -> Kernel:
           param N: i32
           global T: {dtype}[M, N]{align}
           f: frag<{dtype}, {shape}> = frag.fill 1.0
-          frag.store_global T[64, 72], f
+          frag.store_global T[64, 72], f{trans}
         }}
         """
     )
@@ -219,6 +246,25 @@ def test_stores(dtype: str, align: str) -> None:
         forms = {form for form, _, _, _ in stores(k, warp, lane)}
         assert forms == ({"v2_f32" if dtype == "f32" else "b32"} if align else
                          {"f32" if dtype == "f32" else "b16"})  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("align", ["", " align 16"])
+def test_stores_transposed(dtype: str, align: str) -> None:
+    k = storing(dtype, "128x32", align, ", trans=true")
+    for warp, lane in ((0, 0), (1, 5), (3, 31)):
+        got = {places[0]: (at, inside) for _, at, places, inside in stores(k, warp, lane)}
+        wanted = {}
+        for block in range(2):
+            for group in range(4):
+                for half in (0, 1):
+                    for pair in (0, 1):
+                        row = 64 + 8 * group + lane % 4 * 2 + pair
+                        col = 72 + 64 * block + 16 * warp + lane // 4 + 8 * half
+                        index = ((block * 4 + group) * 2 + half) * 2 + pair
+                        place = (index // 2, index % 2) if dtype == "bf16" else (index, 0)
+                        wanted[place] = (row * STRIDE + col, row < ROWS and col < COLS)
+        assert got == wanted and len(stores(k, warp, lane)) == len(wanted)
 
 
 def test_what_is_stored_is_not_const() -> None:

@@ -61,6 +61,10 @@ def test_good() -> None:
         ("limit=n - 1, index", "limit=W, index",
          "limit W is i64, rows are counted in i32, "
          "in: frag.store_global x[0, 0], t, limit=W, index=near"),
+        ("frag.store_global x[0, 0], t, limit=n - 1, index=near",
+         "frag.store_global x[0, 0], t, limit=n, trans=true",
+         "frag.store_global, transposed, of rows up to a limit or by index, "
+         "in: frag.store_global x[0, 0], t, limit=n, trans=true"),
         ("near: frag<s32, 64x1>", "near: frag<s32, 128x1>",
          "near is frag<s32, 128x1>, an index of 64 rows is frag<s32, 64x1>"),
         ("frag.store_global x[0, 0], t, limit=n - 1, index=near",

@@ -92,6 +92,18 @@ def test_residual_by_loads() -> None:
     check(body, lambda t: t["x"] - t["y"])
 
 
+def test_transposed_loads() -> None:
+    """A row read as a column and so on, and a matrix whose rows are columns."""
+    body = "y: frag<bf16, 64x64> = frag.load_global y[c, r], trans=true\n"
+    body += "s: frag<f32, 1x64> = frag.load_global column[c, 0], trans=true\n"
+    body += "b: frag<bf16, 64x1> = frag.load_global row[0, r], trans=true\n"
+    body += chain("o = add acc, y", "p = mul o, s", "out = sub p, b")
+    tensors = inputs(72, 72)
+    got = run_epilogue(epilogue(body), tensors)
+    y, row = floats(tensors["y"]).T, floats(tensors["row"]).T
+    assert np.array_equal(got, (tensors["x"] + y) * tensors["column"].T - row)
+
+
 def test_residual_through_shared_memory() -> None:
     check(LOAD + chain("out = add acc, before"), lambda t: t["x"] + t["old"])
 
@@ -178,16 +190,25 @@ def test_odd_column_of_a_load_of_two() -> None:
     assert error.value.what == "two columns at once of pairs from column 1 on, which is odd"
 
 
-def stored(ref: str, m: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+def stored(ref: str, m: int, n: int, how: str = "") -> tuple[np.ndarray, np.ndarray]:
     """``x`` and ``minus`` after a kernel that stores its negative at ``ref``."""
     tensors = inputs(m, n)
-    run_epilogue(epilogue(chain("out = neg acc") + f"\nfrag.store_global {ref}, out"), tensors)
+    store = f"\nfrag.store_global {ref}, out{how}"
+    run_epilogue(epilogue(chain("out = neg acc") + store), tensors)
     return tensors["x"], tensors["minus"]
 
 
 def test_stores_by_threads() -> None:
     x, z = stored("minus[r, c]", *TAIL)
     assert np.array_equal(z, -x)
+
+
+def test_transposed_stores_by_threads() -> None:
+    """Single elements: an odd column is as good as an even one."""
+    x, z = stored("minus[c, r]", 72, 72, ", trans=true")
+    assert np.array_equal(z, -x.T)
+    x, z = stored("minus[c, r + 1]", 72, 72, ", trans=true")
+    assert np.array_equal(z[:, 1:], -x.T[:, :-1])
 
 
 def test_stores_out_of_bounds_are_dropped() -> None:

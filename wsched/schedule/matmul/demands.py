@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -66,6 +66,11 @@ class Demands:
     def products(self) -> int:
         """Accumulators that a warpgroup has of its tile."""
         return max(self.counts)
+
+    @property
+    def exchanged(self) -> Demands:
+        """Those of the transposed product."""
+        return replace(self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1])
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
         """Types of the matrices that the load warpgroup of a schedule loads."""

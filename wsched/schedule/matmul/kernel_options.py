@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from wsched.fusion import Fusion, the_products
-from wsched.schedule.matmul.params import CachePolicies, L2Promotions, MatmulParams
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
 
 __all__ = ["kernel_options"]
+
+T = TypeVar("T")
 
 
 def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
@@ -14,26 +18,35 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
     return KernelOptions(
         epilogue_stages=params.epilogue_stages,
         programmatic_dependent_launch=params.programmatic_dependent_launch,
-        cache_policies=_cache_policies(fusion, params.cache_policies),
-        l2_promotions=_l2_promotions(fusion, params.l2_promotions),
-        vector=params.supported_vec_size.epilogue,
+        cache_policies=_cache_policies(fusion, params),
+        l2_promotions=_l2_promotions(fusion, params),
+        vector=1 if params.exchange_operands else params.supported_vec_size.epilogue,
     )
 
 
-def _cache_policies(fusion: Fusion, policies: CachePolicies) -> tuple[tuple[str, CachePolicy], ...]:
-    """Each policy that is not the default, by the tensor in global memory, inputs first."""
-    asked = {b.tensor: policies.d for b in fusion.matrices}
+def _asked(fusion: Fusion, params: MatmulParams, a: T, b: T) -> dict[str, T]:
+    """What is asked for A and for B of what is computed, by the tensors in global memory."""
     made = the_products(fusion)
-    asked |= {p.b.name: policies.b for p in made} | {p.a.name: policies.a for p in made}
-    names = [b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor in asked]
+    if params.exchange_operands:
+        a, b = b, a
+    found, first = {p.b.name: b for p in made}, {p.a.name: a for p in made}
+    return first | found if params.exchange_operands else found | first
+
+
+def _cache_policies(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, CachePolicy], ...]:
+    """Each policy that is not the default, by the tensor in global memory, inputs first."""
+    policies = params.cache_policies
+    asked = {x.tensor: policies.d for x in fusion.matrices}
+    asked |= _asked(fusion, params, policies.a, policies.b)
+    names = [x.tensor for x in (*fusion.inputs, *fusion.outputs) if x.tensor in asked]
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
 
 
 def _l2_promotions(
-    fusion: Fusion, asked: L2Promotions
+    fusion: Fusion, params: MatmulParams
 ) -> tuple[tuple[str, TensorMapL2Promotion], ...]:
     """The same of promotions; results are not loaded."""
-    made = the_products(fusion)
-    found = {p.b.name: asked.b for p in made} | {p.a.name: asked.a for p in made}
-    names = [b.tensor for b in fusion.inputs if b.tensor in found]
+    promotions = params.l2_promotions
+    found = _asked(fusion, params, promotions.a, promotions.b)
+    names = [x.tensor for x in fusion.inputs if x.tensor in found]
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

@@ -12,6 +12,7 @@ from lowering.target.mma import MmaFamily
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.k_order import fixed_k_order
@@ -19,7 +20,6 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.shared import (
     BARRIER_BYTES,
-    chunk_columns,
     fitting_stages,
     shared_bytes,
     taken,
@@ -74,6 +74,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
         raise UnsupportedError(
             f"{demands.products} products of which CTAs add up parts", "one, or whole tiles"
         )
+    demands = demands.exchanged if params.exchange_operands else demands
     tiles = params.tile_sizes
     wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
     reasons = check_params(params, target) or _fusion_reasons(demands, params)
@@ -140,12 +141,18 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         )
     reasons += reduction_reasons(demands.reductions, params)
     types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
-    chunks = warp.n // chunk_columns(params, *types)
+    chunks = chunk_turns(params, chunk_columns(params, *types))
     if chunks % params.epilogue_stages:
         reasons.append(
             f"epilogue_stages={params.epilogue_stages}: a tile has {chunks} epilogue chunks, which "
             f"{params.epilogue_stages} buffers cannot take in turn"
         )
+    for wide in [t for t in demands.results if t.bytes != 2]:
+        if params.exchange_operands and params.use_smem_epilogue:
+            reasons.append(
+                f"exchange_operands=True with use_smem_epilogue=True: stmatrix transposes 16-bit "
+                f"elements, a result is {wide}"
+            )
     return reasons
 
 

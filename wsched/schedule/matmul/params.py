@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last eight fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last nine fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -196,6 +196,10 @@ class MatmulParams(Checked):
             operands, ``a`` counts.
         l2_promotions: wsched's own: what the L2 fetches at once; of one tensor that is both
             operands, ``a`` counts.
+        exchange_operands: wsched's own: compute the transposed product, B times A. Then A, B, M
+            and N in all other fields are those of that product, so that tiles have rows of the
+            result as their columns; the results are transposed as they are stored. Threads then
+            access one element at a time, whatever ``supported_vec_size`` allows.
         batch_invariant: wsched's own: the bits of a row of the result do not depend on M: K is
             summed in the one order that all such schedules share.
 
@@ -227,6 +231,7 @@ class MatmulParams(Checked):
     programmatic_dependent_launch: bool = True
     cache_policies: CachePolicies = field(default_factory=CachePolicies)
     l2_promotions: L2Promotions = field(default_factory=L2Promotions)
+    exchange_operands: bool = False
     batch_invariant: bool = False
 
     @property
@@ -262,11 +267,12 @@ class MatmulParams(Checked):
     @property
     def loads_epilogue_inputs(self) -> bool:
         """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
-        a tile are added up, since only one of the CTAs computes the epilogue, and not with
-        warpgroups side by side, since a step of their ring is a chunk of columns for all.
+        a tile are added up, since only one of the CTAs computes the epilogue, not with warpgroups
+        side by side, since a step of their ring is a chunk of columns for all, and not where the
+        fragments are those of the transposed product.
         """
         loads = self.warp_specialized and self.epilogue_input_stages > 0
-        return loads and not self.combines and self.across == 1
+        return loads and not self.combines and self.across == 1 and not self.exchange_operands
 
     @property
     def register_pair(self) -> tuple[int, int] | None:

@@ -55,6 +55,8 @@ def reduction_reasons(found: Reductions, params: MatmulParams) -> Reasons:
             f"{params.across} warpgroups side by side along N: each would have a part of the "
             "columns that a result is reduced over"
         )
+    if found != NO_REDUCTIONS and params.exchange_operands:
+        reasons.append("exchange_operands=True: what is reduced is rows and columns of the result")
     if found != NO_REDUCTIONS and params.batch_invariant:
         reasons.append(
             "batch_invariant=True: a result is reduced tile by tile, and which tiles there are "

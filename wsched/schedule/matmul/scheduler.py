@@ -162,12 +162,15 @@ def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
 
     A batch dimension is outside of the grid of tiles: all tiles of a matrix, then of the next.
 
-    With stream-K ``cta`` is the place in the cluster, and there is none without a cluster.
+    With stream-K ``cta`` is the place in the cluster, and there is none without a cluster. Where
+    the operands are exchanged M is that of the transposed product: N goes to the front.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     b = len(the_products(s.fusion)[0].outer)
     m, n, k = b, b + 1, b + 2
     has_k = len(s.tensor(tv).loop) > k and s.fusion.reduction(tv) is None
+    if params.exchange_operands:
+        s.reorder(tv, {n: m})
     if has_k:
         s.split(tv, k, tile.k, labels=("k", "Ki"))
     if s.axis(tv, "No") < 0:
@@ -318,14 +321,17 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
 def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
     """``[cta, (tile), group, (across), chunk | ...]``: a TMA box, or m64 fragments of registers.
 
-    Of what is reduced, rows or columns, the result has none left.
+    Of what is reduced, rows or columns, the result has none left. What is transposed as it is
+    stored has a box for each m64: its rows are columns of the box.
     """
     _split_tile(s, tv, params)
     if s.axis(tv, "Ni") >= 0:
         _split_columns(s, tv, params)
         s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
-    if not boxed and s.axis(tv, "Mi") >= 0:
+    if (not boxed or params.exchange_operands) and s.axis(tv, "Mi") >= 0:
         s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
+    if boxed and params.exchange_operands:
+        s.reorder(tv, {s.axis(tv, "N"): s.axis(tv, "M")})
     loops = len(s.tensor(tv).loop)
     stored = tv in s.outputs and s.fusion.reduction(tv) is not None
     for axis in range(loops - (1 if stored else 2), loops):
@@ -340,7 +346,7 @@ def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
 
 
 def _inline(s: Schedule, names: _Names) -> None:
-    """The accumulators per tile and warpgroup, fragments per m64, what is stored per chunk."""
+    """The accumulators per tile and warpgroup, fragments per m64, what is stored per box."""
     for tv in reversed(names.epilogue):
         readers = [t.name for t in s.fusion.consumers(tv)]
         if readers:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType
+from wsched.schedule.matmul.chunks import box_rows, chunk_columns
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
@@ -16,16 +15,6 @@ __all__ = ["BARRIER_BYTES", "chunk_columns", "fitting_stages", "shared_bytes", "
 
 BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
-
-
-def chunk_columns(params: MatmulParams, *types: DataType) -> int:
-    """Columns that the epilogue computes at a time: at most 128 bytes of each, dividing the warp
-    tile.
-
-    ``types`` are those of the results, of the inputs that TMA loads for it, and fp32 where it is
-    reduced.
-    """
-    return gcd(params.tile_sizes.warp_tile.n, ptx.WIDEST_SWIZZLE // max(t.bytes for t in types))
 
 
 def shared_bytes(
@@ -40,14 +29,14 @@ def shared_bytes(
     """Bytes of shared memory of (one stage of all operands, all epilogue buffers).
 
     ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
-    whether B is N-major, ``counts`` how many As and Bs there are; ``reductions`` are the results
-    that are such.
+    whether B is N-major, ``counts`` how many As and Bs there are, of the product that is computed;
+    ``reductions`` are the results that are such.
     """
-    tile, warp = params.output_tile, params.tile_sizes.warp_tile
+    tile = params.output_tile
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
     n = ptx.stored_columns(tile.n, operand.bytes) if n_major else tile.n
     stage = (counts[0] * tile.m + counts[1] * n) * tile.k * operand.bytes
-    stored = warp.m * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
+    stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
     buffers += row_bytes(params.warpgroups, columns) * reductions.over_rows

@@ -10,10 +10,10 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
 from wsched.schedule.matmul.limits import (
-    chunk_columns,
     fitting_stages,
     require_legal,
     settled,
@@ -154,6 +154,7 @@ def with_tile(
 def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> MatmulParams:
     """``params`` with the stages that fit, or so many that the error says why none do."""
     demands = Demands.of(fusion, target)
+    demands = demands.exchanged if params.exchange_operands else demands
     least = max(2, params.wgmma_in_flight + 1)
     for wanted, loaded in product((max(least, LEAST_STAGES), least), (True, False)):
         tried = params if loaded else replace(params, epilogue_input_stages=0)
@@ -186,14 +187,12 @@ def fit_stages(
         results: types of the results.
         inputs: types of the matrices that TMA loads for the epilogue.
         least: stages that are worth having; None where fewer fit.
-        n_major: whether B is N-major.
+        n_major: whether B of the product that is computed is N-major.
         target: the GPU that it is for.
         counts: number of As and of Bs.
         reductions: results that are reductions.
     """
-    chunks = params.tile_sizes.warp_tile.n // chunk_columns(
-        params, *results, *inputs, *reductions.types
-    )
+    chunks = chunk_turns(params, chunk_columns(params, *results, *inputs, *reductions.types))
     for buffers in (1,) if chunks % 2 else (2, 1):
         tried = replace(params, epilogue_stages=buffers)
         found = shared_bytes(
