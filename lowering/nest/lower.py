@@ -47,6 +47,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         UnsupportedError: there is no rule for a part of it.
     """
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
+    _require_sizes(plan)
     _require_one_part(plan)
     _require_rings(plan)
     _require_one_row(plan)
@@ -204,6 +205,19 @@ def _require_neighbours(plan: Plan) -> None:
         f"turns on {z.parallel} of those that share it on {y.parallel}",
         f"The nest is:\n{nest_text(t)}",
     )
+
+
+def _require_sizes(plan: Plan) -> None:
+    """Loops depend on what the launch knows.
+
+    Raises:
+        UnsupportedError: one depends on a value from memory.
+    """
+    if plan.assumptions:
+        raise UnsupportedError(
+            f"a loop that depends on {plan.assumptions[0].name}, which only the device knows",
+            "loops that depend on the sizes of tensors and the number of CTAs",
+        )
 
 
 def _require_one_part(plan: Plan) -> None:

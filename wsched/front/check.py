@@ -73,7 +73,9 @@ class Check:
 def check(schedule: Schedule) -> Check:
     """Prove a schedule, then make its kernel; an error is returned, not raised."""
     try:
-        relation = tuple("".join(map(str, schedule.plan().relations)).splitlines())
+        plan = schedule.plan()
+        relation = tuple("".join(map(str, plan.relations)).splitlines())
+        relation += tuple(f"assumed: {u}" for u in plan.assumptions)
     except ScheduleError as e:
         return Check(e)
     try:

@@ -49,6 +49,7 @@ from wsched.fusion.text import (
     type_text,
 )
 from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
+from wsched.fusion.unknown import Unknown
 
 __all__ = [
     "BroadcastOp",
@@ -76,6 +77,7 @@ __all__ = [
     "TensorBinding",
     "TensorView",
     "Transform",
+    "Unknown",
     "WarpSpecialized",
     "buffer_text",
     "call_text",

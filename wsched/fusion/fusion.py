@@ -11,6 +11,7 @@ from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inpu
 from wsched.fusion.record import Record
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
+from wsched.fusion.unknown import Unknown
 
 __all__ = ["Fusion", "TensorBinding"]
 
@@ -46,6 +47,7 @@ class Fusion:
         exprs: in topological order.
         history: the primitives applied so far.
         next_id: the first unused :class:`IterDomain` id.
+        unknowns: what only the device knows and extents of loops may depend on.
     """
 
     inputs: tuple[TensorBinding, ...]
@@ -54,6 +56,7 @@ class Fusion:
     exprs: tuple[FusionExpr, ...]
     next_id: int
     history: tuple[Record, ...] = ()
+    unknowns: tuple[Unknown, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from wsched.schedule.matmul.params import (
 from wsched.schedule.matmul.scheduler import plan_matmul, schedule_matmul
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.plan import Edge, Plan, plan
+from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.circular_buffer import circular_buffer
@@ -71,6 +72,7 @@ __all__ = [
     "TilingStrategy",
     "TransformGraph",
     "Work",
+    "assume",
     "cache_after",
     "cache_before",
     "circular_buffer",

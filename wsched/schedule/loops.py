@@ -45,7 +45,7 @@ def loops_text(fusion: Fusion) -> str:
                 short = replace(d, extent=_in_words(d.extent, words))
                 text = loop_text(short, _note(t, d, ", circular buffer"))
             lines.append("  " * (depth + 1) + text)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_assumed(fusion)]) + "\n"
 
 
 def side_by_side(fusion: Fusion, width: int = 100) -> str:
@@ -80,7 +80,9 @@ def side_by_side(fusion: Fusion, width: int = 100) -> str:
                 inside.update((x.name, None) for x in leaves(node))
             column.append("  " * depth + text)
     nests = _columns(*sides, width)
-    return "\n".join([*nests, "", "extents", *_table(found), *_dealt(graph)]) + "\n"
+    return (
+        "\n".join([*nests, "", "extents", *_table(found), *_dealt(graph), *_assumed(fusion)]) + "\n"
+    )
 
 
 def _columns(left: list[str], right: list[str], width: int) -> list[str]:
@@ -117,6 +119,11 @@ def _dealt(graph: TransformGraph) -> list[str]:
         for step in graph.steps
         if isinstance(step.transform, Split) and step.transform.dynamic
     ]
+
+
+def _assumed(fusion: Fusion) -> list[str]:
+    """A line for each value that only the device knows."""
+    return [f"assumed: {u}" for u in fusion.unknowns]
 
 
 def _words(graph: TransformGraph) -> dict[Expr, Var]:

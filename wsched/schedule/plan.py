@@ -17,7 +17,7 @@ from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, product_of
+from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, Unknown, product_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -38,6 +38,7 @@ from wsched.schedule.proof.placement import (
     check_storage,
 )
 from wsched.schedule.proof.relation import LoadRelation
+from wsched.schedule.proof.unknowns import used_unknowns
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Work
 
@@ -75,6 +76,7 @@ class Plan:
         products: the matrix products that edges lead into, with the roles of their dimensions.
         cluster: dimensions of the cluster, slowest first; empty without one.
         grid: CTAs along x, None for as many as there is place and work for.
+        assumptions: unknowns that loops depend on; the proof holds for all values within them.
     """
 
     fusion: Fusion
@@ -85,6 +87,7 @@ class Plan:
     products: tuple[Product, ...]
     cluster: tuple[Group, ...]
     grid: Expr | None
+    assumptions: tuple[Unknown, ...] = ()
 
     @property
     def operands(self) -> LoadRelation:
@@ -166,7 +169,8 @@ def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = D
         for r in relations
     )
     made = tuple(_products(fusion, relations))
-    return Plan(fusion, target, graph, parts, edges, made, cluster, grid_of(loads))
+    grid, used = grid_of(loads), used_unknowns(fusion)
+    return Plan(fusion, target, graph, parts, edges, made, cluster, grid, used)
 
 
 def _products(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Product]:

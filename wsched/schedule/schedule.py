@@ -26,6 +26,7 @@ from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured
 from wsched.schedule.options import KernelOptions
 from wsched.schedule.plan import Plan, plan
+from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.checks import find
@@ -273,6 +274,10 @@ class Schedule:
             if type.num_registers is not None:
                 require_all(record, "num_registers", type.num_registers, int, 2)
         self._made(circular_buffer(self.fusion, tv, stages, prefetch, type, self.target))
+
+    def assume(self, name: str, least: int, most: int, promise: str) -> None:
+        """Let ``name`` stand in factors; see :func:`~wsched.schedule.primitives.assume.assume`."""
+        self._made(assume(self.fusion, name, least, most, promise))
 
     def configure(self, **options: Any) -> None:
         """Set fields of :class:`~wsched.schedule.options.KernelOptions`.

@@ -1,8 +1,9 @@
 """What a factor may be: a positive number that all threads of all CTAs agree on.
 
 A loop's two sides run in different warps and CTAs, so a factor of a thread's own would give them
-different loops. What is left are numbers, the extents of the definition and the number of CTAs; a
-factor of them has a range, which must not reach 0 for any problem that is launched.
+different loops. What is left are numbers, the extents of the definition, the number of CTAs and
+values from memory of which something is assumed; a factor of them has a range, which must not reach
+0 for any problem that is launched.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
     """All reasons why something is no factor.
 
     Args:
-        fusion: the fusion, for its extents.
+        fusion: the fusion, for its extents and unknowns.
         factor: the expression.
         ctas: least number of CTAs along x; None where the cluster is not known yet, so that
             ``%nctaid.x // 2`` may be the number of clusters.
@@ -103,11 +104,15 @@ def parts_of(e: Expr) -> Iterator[Expr]:
 
 
 def _extents(fusion: Fusion) -> dict[Expr, _Range]:
-    """The extents of the definition; a launch without results is none, but K may be empty."""
+    """The extents of the definition, and what is assumed of the unknowns.
+
+    A launch without results is none, but K may be empty.
+    """
     dims = [d for t in fusion.tensors for d in t.logical]
     summed = {v for d in dims if d.iter_type is IterType.Reduction for v in free_vars(d.extent)}
     every = dict.fromkeys(v for d in dims for v in sorted(free_vars(d.extent), key=str))
-    return {v: _Range(0 if v in summed else 1, LARGEST) for v in every}
+    known: dict[Expr, _Range] = {v: _Range(0 if v in summed else 1, LARGEST) for v in every}
+    return known | {Var(u.name): _Range(u.least, u.most) for u in fusion.unknowns}
 
 
 def _foreign(e: Expr, known: Mapping[Expr, _Range]) -> str | None:

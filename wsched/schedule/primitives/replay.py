@@ -7,6 +7,7 @@ from typing import Any
 
 from lowering.ground.errors import InternalError
 from wsched.fusion import Fusion, Record
+from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.circular_buffer import circular_buffer
@@ -24,6 +25,7 @@ __all__ = ["PRIMITIVES", "replay"]
 PRIMITIVES: dict[str, Callable[..., Any]] = {
     p.__name__: p
     for p in (
+        assume,
         cache_after,
         cache_before,
         circular_buffer,

@@ -29,7 +29,8 @@ def split(
         tv: name of the tensor.
         axis: position of the loop.
         factor: extent of the inner loop: a number, or what is positive in every launch, made of the
-            extents of the definition and the number of CTAs; rule ``factor`` refuses others.
+            extents of the definition, the number of CTAs and what is assumed of values that only
+            the device knows; rule ``factor`` refuses others.
         inner_split: false makes ``factor`` the extent of the outer loop.
         labels: words for the two new loops; by default the old one's with ``o`` and ``i``.
         dynamic: deal the indices out to the inner loop's CTAs at run time, in place of in turn.
