@@ -104,7 +104,7 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     def apart(s: Schedule, tv: str, params: MatmulParams) -> None:
         with monkeypatch.context() as patch:
             if tv in ("T11", "T12"):
-                patch.setattr(matmul, "Special", lambda name: Special("nctaid.y"))
+                patch.setattr(matmul, "Special", lambda name: Special("nctaid.x") * 2)
             tile(s, tv, params)
 
     monkeypatch.setattr(matmul, "_tile", apart)

@@ -37,12 +37,12 @@ def test_a_constant_grid() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["twice_as_many", "a_few_less", "pairs_without_a_cluster", "on_another_axis"]
+    "name", ["twice_as_many", "a_few_more", "pairs_without_a_cluster", "on_another_axis"]
 )
 def test_refused(name: str, golden: object) -> None:
     tilings = {
         "twice_as_many": dealt_to(CTAS * 2),
-        "a_few_less": dealt_to(CTAS - 1),
+        "a_few_more": dealt_to(CTAS + 1),
         "pairs_without_a_cluster": dealt_to(CTAS // 2 * 2),
         "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
     }
