@@ -211,21 +211,6 @@ def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) ->
     assert error.supported == KINDS
 
 
-def test_a_number_of_parts_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    tile = matmul._tile
-
-    def parts(s: Schedule, tv: str, params: MatmulParams) -> None:
-        tile(s, tv, params)
-        k = s.axis(tv, "k")
-        if k > 0:
-            s.split(tv, k, 3, labels=("part", "k"))
-            s.parallelize(tv, k, ParallelType.BIDz)
-
-    error = refusal(monkeypatch, _tile=parts)
-    assert error.what == "loop part ceildiv(ceildiv(K, 64), 3) [BIDz] of T4"
-    assert error.supported == PARTS
-
-
 def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatmulParams, "loads_epilogue_inputs", True)
     params = split_k(cooperative(128, 128), 2)

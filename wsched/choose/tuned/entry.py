@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from math import isfinite
 from typing import Any, get_args, get_type_hints
 
@@ -125,6 +126,12 @@ def _plain(value: Any) -> Any:
     return [t.name for t in value] if isinstance(value, tuple) else value
 
 
+@cache
+def _hints() -> dict[str, Any]:
+    """The types of a problem's fields; a table has dozens of problems."""
+    return get_type_hints(Problem)
+
+
 def problem_from_dict(data: Any) -> Problem:
     """The inverse; what is left out has its default.
 
@@ -134,7 +141,7 @@ def problem_from_dict(data: Any) -> Problem:
     """
     if not isinstance(data, dict):
         raise EntryError(f"problem is {data!r}, not a dict")
-    hints = get_type_hints(Problem)
+    hints = _hints()
     for name in data:
         if name not in hints:
             raise EntryError(f"a problem has no {name!r}")
