@@ -15,6 +15,10 @@ from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS, WHERE, epilogue, tensor
 from tests.front.test_execute import integers, product
 from tests.run.test_layouts import arranged
 from tests.schedules import LAYOUTS, cooperative, definition, exchanged, ping_pong
+from wsched.front.choices import choices_of
+from wsched.front.known import import_fusion
+from wsched.front.sizes import Extents
+from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import CachePolicies, CachePolicy, L2Promotions, MatmulParams
 from wsched.schedule.options import TensorMapL2Promotion
 
@@ -136,15 +140,17 @@ def test_stmatrix_transposes_16_bits() -> None:
     )
 
 
-# --- who chooses them -----------------------------------------------------------------------------
+# --- what is said of them -------------------------------------------------------------------------
 
 
-def test_rows_that_fill_no_tile_are_columns() -> None:
+def test_what_explain_says() -> None:
     """150 rows are three tiles of 64, or one of 152 columns."""
-    inputs = [torch.empty(rows, 4096, dtype=torch.bfloat16) for rows in (150, 4096)]
-    found = wsched.explain(definition(), inputs, gpu="H200")
-    (said,) = (c for c in found.choices if c.name == "exchange_operands")
+    fusion, params = import_fusion(definition()), exchanged(cooperative(128, 152))
+    problem = Extents(150, 4096, 4096).problem(fusion, 132)
+    kernel = compile_fusion(fusion, params)
+    found = choices_of(kernel, problem, "are given", 32)
+    (said,) = (c for c in found if c.name == "exchange_operands")
     assert (said.value, said.reason) == (
         "True", "the 150 rows of the result are columns of tiles, of which there are any 8"
     )  # fmt: skip
-    assert "_exchanged_" in str(found).splitlines()[0]
+    assert "_exchanged_" in kernel.kernel.name
