@@ -15,13 +15,13 @@ from typing import Any
 
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
-from wsched.bench.gemm.worker import Write, serve
+from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
-from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell, measure_shape
 from wsched.bench.method.problem import Problem, definition_text
 from wsched.bench.peers.systems import REFERENCE
-from wsched.bench.schedules.ranking import Ranked, problem_for
-from wsched.bench.schedules.worker import DescribedGpu
+from wsched.bench.schedules.ranking import Ranked
+from wsched.bench.schedules.worker import DescribedGpu, planned_on, staged
 from wsched.choose.tuned.entry import problem_to_dict
 
 __all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "main", "measure_drawn", "run_drawn_job"]
@@ -65,13 +65,13 @@ def measure_drawn(
         short = replace(
             plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0
         )
-        first = measure_shape(gpu, problem, systems, short, sampler, _staged(tell, "all"), seed)
+        first = measure_shape(gpu, problem, systems, short, sampler, staged(tell, "all"), seed)
         _keep(records, first, "first_us")
         times = {n: r["first_us"] for n, r in records.items() if "first_us" in r}
         best = sorted(times.keys() - {REFERENCE}, key=times.__getitem__)[:FINALISTS]
         again = {n: p for n, p in systems.items() if n in {REFERENCE, found[0].name, *best}}
         again = {n: p for n, p in again.items() if n in times}
-    last = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
+    last = measure_shape(gpu, problem, again, plan, sampler, staged(tell, "best"), seed)
     _keep(records, last, "times_us")
     for r in found:
         if r.name in records:
@@ -90,13 +90,6 @@ def _keep(records: dict[str, dict[str, Any]], stage: dict[str, Any], name: str) 
             records[system][name] = times if name == "times_us" else median(times)
 
 
-def _staged(tell: Tell, stage: str) -> Tell:
-    def say(system: str, step: str, seconds: float = 0.0) -> None:
-        tell(system, f"{stage}: {step}", seconds)
-
-    return say
-
-
 def run_drawn_job(
     job: dict[str, Any], first: int, gpu: DescribedGpu, sampler: Sampler, write: Write
 ) -> None:
@@ -109,32 +102,19 @@ def run_drawn_job(
         sampler: of clocks and power.
         write: takes the events.
     """
-    device, plan = gpu.describe(), Plan(**job["plan"])
-    at = {"shape": "", "system": ""}
+    plan, seed, planned_for = Plan(**job["plan"]), job["seed"], planned_on(gpu)
 
-    def tell(system: str, step: str, seconds: float = 0.0) -> None:
-        at["system"] = system
-        write({"event": "step", **at, "step": step, "seconds": seconds})
-
-    for sizes in job["shapes"]:
-        drawn = Drawn(*sizes)
-        at["shape"] = str(drawn)
-        tell("", "inputs")
-        text = definition_text(drawn.problem)
-        planned = problem_for(
-            text, drawn.problem.shape, int(device["sms"]), gpu.l2_bytes, device["name"]
-        )
+    def ready(drawn: Drawn, excluded: Collection[str], tell: Tell) -> Measure:
+        problem = drawn.problem
+        text = definition_text(problem)
+        planned = planned_for(text, problem.shape)
         found = schedules_for(text, planned, first)
-        excluded = job["excluded"].get(str(drawn), ())
-        try:
-            result = measure_drawn(
-                gpu, drawn.problem, found, excluded, plan, sampler, tell, job["seed"]
-            )
-        except (Broken, RuntimeError) as error:
-            write({"event": "broken", **at, "reason": str(error)})
-            return
-        result["problem"] = problem_to_dict(planned)
-        write({"event": "shape", "shape": str(drawn), "result": result})
+        return lambda: {
+            **measure_drawn(gpu, problem, found, excluded, plan, sampler, tell, seed),
+            "problem": problem_to_dict(planned),
+        }
+
+    measure_each(job, write, Drawn, ready)
 
 
 def main() -> None:

@@ -16,19 +16,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 from wsched.bench.method.clocks import ClockSampler
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
-from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, measure_shape
+from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
 from wsched.bench.method.problem import Problem, Shape
 from wsched.bench.peers.nvfuser import ENVIRONMENT
 
-__all__ = ["Run", "Write", "main", "run_job", "serve"]
+__all__ = ["Measure", "Run", "Write", "main", "measure_each", "run_job", "serve"]
 
 Write = Callable[[dict[str, Any]], None]
+
+Measure = Callable[[], dict[str, Any]]
+"""Measures what has been prepared; the result of a shape."""
+
+Item = TypeVar("Item")
 
 Run = Callable[[dict[str, Any], CudaGpu, Sampler, Write], None]
 
@@ -45,6 +50,30 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
         write: takes the events.
     """
     plan = Plan(**job["plan"])
+
+    def ready(shape: Shape, excluded: Collection[str], tell: Tell) -> Measure:
+        problem = Problem(shape, job["dtype"], job["layout"])
+        systems = {n: p for n, p in job["systems"].items() if n not in excluded}
+        return lambda: measure_shape(gpu, problem, systems, plan, sampler, tell, job["seed"])
+
+    measure_each(job, write, Shape, ready)
+
+
+def measure_each(
+    job: dict[str, Any],
+    write: Write,
+    made: Callable[..., Item],
+    ready: Callable[[Item, Collection[str], Tell], Measure],
+) -> None:
+    """Go through a job's shapes and write what happens.
+
+    Args:
+        job: as :func:`run_job` takes it.
+        write: takes the events.
+        made: what is measured, from an entry of ``shapes``; its text is what results stand under.
+        ready: prepares it, given the systems that are left out and whom to tell about steps; what
+            it returns measures.
+    """
     at = {"shape": "", "system": ""}
 
     def tell(system: str, step: str, seconds: float = 0.0) -> None:
@@ -52,19 +81,17 @@ def run_job(job: dict[str, Any], gpu: Gpu, sampler: Sampler, write: Write) -> No
         write({"event": "step", **at, "step": step, "seconds": seconds})
 
     for sizes in job["shapes"]:
-        shape = Shape(*sizes)
-        problem = Problem(shape, job["dtype"], job["layout"])
-        excluded = job["excluded"].get(str(shape), ())
-        systems = {n: p for n, p in job["systems"].items() if n not in excluded}
-        at["shape"] = str(shape)
+        item = made(*sizes)
+        at["shape"] = shape = str(item)
         tell("", "inputs")
+        measure = ready(item, job["excluded"].get(shape, ()), tell)
         try:
-            result = measure_shape(gpu, problem, systems, plan, sampler, tell, job["seed"])
+            result = measure()
         except (Broken, RuntimeError) as error:
             # An error after the capture is CUDA's: what the systems queued has failed.
             write({"event": "broken", **at, "reason": str(error)})
             return
-        write({"event": "shape", "shape": str(shape), "result": result})
+        write({"event": "shape", "shape": shape, "result": result})
 
 
 def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:

@@ -12,16 +12,16 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
 
-from wsched.bench.gemm.worker import Write, serve
+from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
-from wsched.bench.method.measure import Broken, Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell, measure_shape
 from wsched.bench.method.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import Ranked, problem_for, taken_first
 from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import problem_to_dict
 
 __all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
-           "run_ranking_job"]  # fmt: skip
+           "planned_on", "run_ranking_job", "staged"]  # fmt: skip
 
 FIRST_ROUNDS, FIRST_SHARE = 2, 0.2
 """Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
@@ -85,7 +85,7 @@ def measure_ranking(
     """
     measured = {r.name: r.params.to_dict() for r in found if r.name not in excluded}
     short = replace(plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0)
-    first = measure_shape(gpu, problem, measured, short, sampler, _staged(tell, "all"), seed)
+    first = measure_shape(gpu, problem, measured, short, sampler, staged(tell, "all"), seed)
     first_us = {
         name: median(record["times_us"])
         for name, record in first["systems"].items()
@@ -94,7 +94,7 @@ def measure_ranking(
     best = sorted(first_us, key=first_us.__getitem__)[:finalists]
     last = [r.name for r in found if r.name in first_us and (r.name in best or r is found[0])]
     again = {name: measured[name] for name in last}
-    second = measure_shape(gpu, problem, again, plan, sampler, _staged(tell, "best"), seed)
+    second = measure_shape(gpu, problem, again, plan, sampler, staged(tell, "best"), seed)
     records = {
         r.name: {"rank": rank, "predicted_us": r.us, **_record(r.name, first, first_us, second)}
         for rank, r in enumerate(found, 1)
@@ -118,7 +118,9 @@ def _record(
     return {**outcome, "details": details}
 
 
-def _staged(tell: Tell, stage: str) -> Tell:
+def staged(tell: Tell, stage: str) -> Tell:
+    """The same, for the steps of one of two stages."""
+
     def say(system: str, step: str, seconds: float = 0.0) -> None:
         tell(system, f"{stage}: {step}", seconds)
 
@@ -150,30 +152,26 @@ def run_ranking_job(
         finalists: schedules that run again.
         listed: what is measured, from the text, the planned problem and ``top``.
     """
-    device, plan = gpu.describe(), Plan(**job["plan"])
-    at = {"shape": "", "system": ""}
+    plan, seed, planned_for = Plan(**job["plan"]), job["seed"], planned_on(gpu)
 
-    def tell(system: str, step: str, seconds: float = 0.0) -> None:
-        at["system"] = system
-        write({"event": "step", **at, "step": step, "seconds": seconds})
-
-    for sizes in job["shapes"]:
-        problem = Problem(Shape(*sizes), job["dtype"], job["layout"])
-        at["shape"] = shape = str(problem.shape)
-        tell("", "inputs")
-        text, sms = definition(problem), int(device["sms"])
-        planned = problem_for(text, problem.shape, sms, gpu.l2_bytes, device["name"])
+    def ready(shape: Shape, excluded: Collection[str], tell: Tell) -> Measure:
+        problem = Problem(shape, job["dtype"], job["layout"])
+        text = definition(problem)
+        planned = planned_for(text, shape)
         found = listed(text, planned, top)
-        excluded = job["excluded"].get(shape, ())
-        try:
-            result = measure_ranking(
-                gpu, problem, found, excluded, plan, sampler, tell, job["seed"], finalists
-            )
-        except (Broken, RuntimeError) as error:
-            write({"event": "broken", **at, "reason": str(error)})
-            return
-        result["problem"] = problem_to_dict(planned)
-        write({"event": "shape", "shape": shape, "result": result})
+        return lambda: {
+            **measure_ranking(gpu, problem, found, excluded, plan, sampler, tell, seed, finalists),
+            "problem": problem_to_dict(planned),
+        }
+
+    measure_each(job, write, Shape, ready)
+
+
+def planned_on(gpu: DescribedGpu) -> Callable[[str, Shape], Planned]:
+    """What the model is asked about a definition and a shape on this device."""
+    device = gpu.describe()
+    sms, name = int(device["sms"]), device["name"]
+    return lambda definition, shape: problem_for(definition, shape, sms, gpu.l2_bytes, name)
 
 
 def main() -> None:
