@@ -12,6 +12,7 @@ from lowering.cuda.launch_memory import Allocate, Needs
 from lowering.cuda.pointers import pointer_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.kernel.kernel import Kernel
+from lowering.target.ptx import GRID_YZ_MAX
 from lowering.target.targets import gpus, require
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ _STREAMS = 64
 
 _INVALID_CONTEXT = 201
 """CUDA_ERROR_INVALID_CONTEXT."""
-
-MOST_ROWS = 65535
-"""CTAs of a grid along y (CUDA C++ Programming Guide, technical specifications)."""
 
 
 def driver_api() -> Any:
@@ -144,10 +142,10 @@ class LoadedKernel:
         places += [_argument(tensors, t.name).data_ptr() for t in self.kernel.traces]
         scalars = [_argument(params, p.name) for p in self.kernel.params]
         self.prepare_device(device)
-        if (rows := self.kernel.rows(params)) > MOST_ROWS:
+        if (rows := self.kernel.rows(params)) > GRID_YZ_MAX:
             what = f"{self.kernel.name} on {grid} x {rows} CTAs"
             hint = "Take larger tiles, or run the loop on BIDx"
-            raise UnsupportedError(what, f"at most {MOST_ROWS} along y", hint)
+            raise UnsupportedError(what, f"at most {GRID_YZ_MAX} along y", hint)
         needs = Needs.of(self.kernel, {**params, "ctas": grid})
 
         def pack(*where: int) -> Arguments:

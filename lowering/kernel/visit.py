@@ -24,6 +24,7 @@ __all__ = [
     "operands",
     "rename",
     "rewrite",
+    "take_name",
     "used",
     "walk",
 ]
@@ -200,6 +201,15 @@ def used(stmt: Stmt) -> set[str]:
     return names
 
 
+def take_name(base: str, taken: set[str]) -> str:
+    """``base``, or ``base`` with the smallest number from 2 on that makes it new; taken then."""
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}{number}", number + 1
+    taken.add(name)
+    return name
+
+
 class Names:
     """New names for a kernel: never one that it defines, never the same twice."""
 
@@ -210,9 +220,5 @@ class Names:
         self._taken |= {stride for g in kernel.globals for stride in g.strides}
 
     def new(self, base: str) -> str:
-        """``base``, or ``base`` with the smallest number from 2 on that makes it new."""
-        name, number = base, 2
-        while name in self._taken:
-            name, number = f"{base}{number}", number + 1
-        self._taken.add(name)
-        return name
+        """A new name like ``base``."""
+        return take_name(base, self._taken)

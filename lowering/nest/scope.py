@@ -18,7 +18,7 @@ from lowering.ground.expr import (
     type_of,
 )
 from lowering.kernel.nodes import Body, Let
-from lowering.kernel.visit import used, walk
+from lowering.kernel.visit import take_name, used, walk
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["Namer", "Scopes", "Shared", "indices"]
@@ -34,11 +34,7 @@ class Namer:
         """A name made from a domain's label: ``tile·k`` becomes ``tile_k``."""
         base = "".join(c if c.isalnum() and c.isascii() else "_" for c in label).strip("_") or "i"
         base = f"i{base}" if base[0].isdigit() else base
-        name, number = base, 2
-        while name in self._taken:
-            name, number = f"{base}{number}", number + 1
-        self._taken.add(name)
-        return name
+        return take_name(base, self._taken)
 
 
 def _needed(lets: list[Let], body: Body) -> list[Let]:

@@ -34,6 +34,9 @@ SWIZZLE_ATOM = 1024
 
 MBARRIER_BYTES = 8
 
+GRID_X_MAX, GRID_YZ_MAX = 2**31 - 1, 65535
+"""CTAs of a grid along x, and along y or z (CUDA C++ Programming Guide, compute capabilities)."""
+
 
 def multicast_slice(rows: int, cols: int, span: int, count: int) -> tuple[int, int] | None:
     """Rows and columns that each of ``count`` CTAs loads of a tile that all of them share.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowering.target.ptx import GRID_YZ_MAX
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
@@ -9,9 +10,6 @@ __all__ = ["grid_reasons"]
 
 MAX_CLUSTER = 8
 """CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
-
-MAX_SPLITS = 65535
-"""CTAs of a grid along z (CUDA C++ Programming Guide, technical specifications)."""
 
 
 def grid_reasons(params: MatmulParams) -> Reasons:
@@ -28,8 +26,8 @@ def grid_reasons(params: MatmulParams) -> Reasons:
     if outer >= (across := params.grid_across):
         reasons.append(f"grid_traversal_factor=({outer}, {inner}): at most {across - 1}, so that "
                        f"{outer} rows of tiles are fewer than 2**31")  # fmt: skip
-    if not 1 <= params.splitk_factor <= MAX_SPLITS:
-        reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {MAX_SPLITS} parts")
+    if not 1 <= params.splitk_factor <= GRID_YZ_MAX:
+        reasons.append(f"splitk_factor={params.splitk_factor}: K has 1 to {GRID_YZ_MAX} parts")
     if params.stream_k and params.splitk_factor > 1:
         reasons.append(
             f"splitk_factor={params.splitk_factor} with DistributeStagesAcrossSMs, which splits K "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr, children
 from lowering.ground.poly import same
+from lowering.target.ptx import GRID_X_MAX, GRID_YZ_MAX
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -18,7 +19,7 @@ from wsched.fusion import (
     call_text,
     nest_text,
 )
-from wsched.schedule.primitives.factor import CTAS, LARGEST, factor_reasons, parts_of
+from wsched.schedule.primitives.factor import CTAS, factor_reasons, parts_of
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.sides import CTA_INDEX
 from wsched.schedule.proof.splits import wrote
@@ -33,8 +34,12 @@ __all__ = [
     "largest_numbers",
 ]
 
-_MOST = {ParallelType.BIDx: LARGEST, ParallelType.BIDy: 65535, ParallelType.BIDz: 65535}
-"""CTAs of a grid along each axis (CUDA C++ Programming Guide, technical specifications)."""
+_MOST = {
+    ParallelType.BIDx: GRID_X_MAX,
+    ParallelType.BIDy: GRID_YZ_MAX,
+    ParallelType.BIDz: GRID_YZ_MAX,
+}
+"""CTAs of a grid along each axis."""
 
 
 def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Group, ...]:
