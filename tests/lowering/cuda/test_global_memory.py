@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,16 @@ def loads(k: Kernel, warp: int, lane: int) -> dict[int, list[tuple[str, int, boo
     return found
 
 
+def held(rows: int, cols: int, warp: int, lane: int) -> Iterator[tuple[int, int]]:
+    """Row and column of each element that a lane has of a fragment, in the order of registers."""
+    for block in range(max(rows // 64, 1)):
+        for group in range(max(cols // 8, 1)):
+            for half in (0, 8) if rows > 1 else (0,):
+                for pair in (0, 1) if cols > 1 else (0,):
+                    row = 64 * block + 16 * warp + lane // 4 + half if rows > 1 else 0
+                    yield row, 8 * group + lane % 4 * 2 + pair if cols > 1 else 0
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
 @pytest.mark.parametrize("align", ["", " align 16"])
 @pytest.mark.parametrize("shape", ["128x32", "1x32", "128x1", "1x1"])
@@ -83,14 +94,7 @@ def test_addresses(dtype: str, align: str, shape: str) -> None:
     k = kernel(f"{dtype}, {shape}", f"{dtype}{extent}{align}", ref)
     first = (64 if rows > 1 else 0, 72 if cols > 1 else 0)
     for warp, lane in ((0, 0), (1, 5), (3, 31)):
-        elements = []
-        for block in range(max(rows // 64, 1)):
-            for group in range(max(cols // 8, 1)):
-                for half in (0, 8) if rows > 1 else (0,):
-                    for pair in (0, 1) if cols > 1 else (0,):
-                        row = 64 * block + 16 * warp + lane // 4 + half if rows > 1 else 0
-                        col = 8 * group + lane % 4 * 2 + pair if cols > 1 else 0
-                        elements.append((first[0] + row, first[1] + col))
+        elements = [(first[0] + r, first[1] + c) for r, c in held(rows, cols, warp, lane)]
         found = loads(k, warp, lane)
         got = []
         for _, parts in sorted(found.items()):
@@ -119,15 +123,10 @@ def test_addresses_transposed(dtype: str, align: str, shape: str) -> None:
     k = kernel(f"{dtype}, {shape}", f"{dtype}{extent}{align}", ref)
     for warp, lane in ((0, 0), (1, 5), (3, 31)):
         wanted = []
-        for block in range(max(rows // 64, 1)):
-            for group in range(max(cols // 8, 1)):
-                for half in (0, 8) if rows > 1 else (0,):
-                    for pair in (0, 1) if cols > 1 else (0,):
-                        r = 64 * block + 16 * warp + lane // 4 + half if rows > 1 else 0
-                        c = 8 * group + lane % 4 * 2 + pair if cols > 1 else 0
-                        row, col = first[0] + c, first[1] + r
-                        inside = (row < ROWS or cols == 1) and (col < COLS or rows == 1)
-                        wanted.append((row * STRIDE + col, inside))
+        for r, c in held(rows, cols, warp, lane):
+            row, col = first[0] + c, first[1] + r
+            inside = (row < ROWS or cols == 1) and (col < COLS or rows == 1)
+            wanted.append((row * STRIDE + col, inside))
         found = sorted(loads(k, warp, lane).items())
         assert [(at, inside) for _, parts in found for _, at, inside in parts] == wanted
         forms = {form for _, parts in found for form, _, _ in parts}

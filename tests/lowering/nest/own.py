@@ -79,6 +79,14 @@ class Draft:
         order.insert(at, label)
         c.reorder(order)
 
+    def part(self, count: int, interleaved: bool = False) -> None:
+        """K in parts for CTAs along z: slices that lie together, or every ``count``-th one."""
+        labels = ("k", "part") if interleaved else ("part", "k")
+        for t in self.sums:
+            c = self.s[t].split("k", count, inner_split=interleaved, labels=labels)
+            c.parallelize("part", P.BIDz)
+            self.move(t, "part", 1 if t in self.loads else 2)
+
     def multiply(self) -> None:
         """The accumulator: wgmmas inside the loops over k."""
         c = self.s[self.acc].split("Ki", 16, labels=("k16", "K16"))
@@ -247,9 +255,7 @@ def interleaved_parts() -> Schedule:
     draft = Draft()
     draft.tile(64, 128, 64)
     draft.deal()
-    for t in draft.sums:
-        draft.s[t].split("k", 2, labels=("k", "part")).parallelize("part", P.BIDz)
-        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.part(2, interleaved=True)
     draft.fill("tile", "k")
     draft.multiply()
     draft.store("tile")
@@ -262,10 +268,7 @@ def parts_of_a_row_of_tiles() -> Schedule:
     draft.tile(64, 64, 64)
     for t in (*draft.sums, *draft.after):
         draft.s[t].parallelize("Mo", P.BIDx)
-    for t in draft.sums:
-        draft.s[t].split("k", 2, inner_split=False, labels=("part", "k"))
-        draft.s[t].parallelize("part", P.BIDz)
-        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.part(2)
     draft.fill("No", "k")
     draft.multiply()
     draft.store("No")

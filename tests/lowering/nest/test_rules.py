@@ -276,9 +276,7 @@ def test_a_store_outside_of_the_branch_that_completes_a_tile() -> None:
     draft = Draft()
     draft.tile(64, 64, 64)
     draft.deal()
-    for t in draft.sums:
-        draft.s[t].split("k", 2, labels=("k", "part")).parallelize("part", ParallelType.BIDz)
-        draft.move(t, "part", 1 if t in draft.loads else 2)
+    draft.part(2, interleaved=True)
     draft.fill("tile", "k")
     draft.share("Ni", 32, "column", ParallelType.TIDy, 2)
     draft.multiply()
