@@ -80,6 +80,10 @@ class Node:
         """A named argument."""
         return dict(self.kwargs).get(name, default)
 
+    def argument(self, name: str, position: int) -> Value:
+        """An argument by name, else by position; None if neither is there."""
+        return self.get(name, self.operands[position] if len(self.operands) > position else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:

@@ -92,8 +92,7 @@ def result_layout(moves: Sequence[Node], axes: Axes = (ROWS, COLS)) -> Result:
 
 def _argument(node: Node) -> Value:
     """The permutation or stride order of an operation."""
-    positional = node.operands[1] if len(node.operands) > 1 else None
-    return node.get("dims" if node.op == "permute" else "stride_order", positional)
+    return node.argument("dims" if node.op == "permute" else "stride_order", 1)
 
 
 def _ordered(axes: Axes, order: Value, what: str) -> Axes:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 
 from lowering.ground.expr import Const, Expr
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
-from wsched.front.cut.tensors import Dim, Tensors
+from wsched.front.cut.tensors import Dim, Tensors, numbers_of
 from wsched.importer import Definition, Node
-from wsched.importer.definition import Value
 from wsched.importer.ops import arity_of
 
-__all__ = ["Dimensions", "argument", "regroup"]
+__all__ = ["Dimensions", "regroup"]
 
 _REDUCTIONS = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 _MAKES = ("full", "iota", "normal", "uniform")
@@ -26,12 +25,6 @@ _ALIKE = (
     "randn_like", "set", "slice", "stride_order", "triu",
 )  # fmt: skip
 """One operand, place by place; where an extent changes, so does the dimension."""
-
-
-def argument(node: Node, name: str, position: int) -> Value:
-    """An argument by name, else by position; None if neither is there."""
-    at = node.operands[position] if len(node.operands) > position else None
-    return node.get(name, at)
 
 
 def regroup(
@@ -194,11 +187,11 @@ class Dimensions:
         if source is None or dims is None:
             return None
         if node.op == "broadcast":
-            flags = argument(node, "is_broadcast_dim", 1)
+            flags = node.argument("is_broadcast_dim", 1)
             news = flags if isinstance(flags, tuple) else ()
-            into = [at for at, new in enumerate(news) if not new]
+            into = tuple(at for at, new in enumerate(news) if not new)
         else:
-            into = _places(argument(node, "broadcast_dims", 2))
+            into = numbers_of(node.argument("broadcast_dims", 2))
         by_place = dict(zip(into, source[1], strict=False))
         return tuple(by_place[at] if at in by_place else self._new() for at in range(len(dims)))
 
@@ -206,13 +199,13 @@ class Dimensions:
         source = self._operand(node)
         if source is None:
             return None
-        return tuple(source[1][at] for at in _places(argument(node, "dims", 1)))
+        return tuple(source[1][at] for at in numbers_of(node.argument("dims", 1)))
 
     def _squeeze(self, node: Node) -> tuple[int, ...] | None:
         source = self._operand(node)
         if source is None:
             return None
-        gone = {at % len(source[1]) for at in _places(argument(node, "dims", 1))}
+        gone = {at % len(source[1]) for at in numbers_of(node.argument("dims", 1))}
         return tuple(number for at, number in enumerate(source[1]) if at not in gone)
 
     def _reshape(self, node: Node) -> tuple[int, ...] | None:
@@ -230,7 +223,7 @@ class Dimensions:
         return tuple(found[at] if at in found else self._new() for at in range(len(after)))
 
     def _cat(self, node: Node) -> tuple[int, ...] | None:
-        dims, along = self.dims(node.results[0]), argument(node, "dim", 1)
+        dims, along = self.dims(node.results[0]), node.argument("dim", 1)
         if dims is None or not isinstance(along, int):
             return None
         if node.get("manual_padding"):  # of operands that have been padded to the whole
@@ -242,9 +235,9 @@ class Dimensions:
         if source is None:
             return []
         ids = source[1]
-        along = argument(node, "dims", 1)
+        along = node.argument("dims", 1)
         along = node.get("dim") if along is None else along
-        places = range(len(ids)) if along is None else _places(along)
+        places = range(len(ids)) if along is None else numbers_of(along)
         gone = {at % len(ids) for at in places}
         self.reduced |= dict.fromkeys(node.results, tuple(ids[at] for at in gone))
         if node.get("keepdim"):
@@ -299,11 +292,6 @@ class Dimensions:
 def _is_flat(dim: Dim) -> bool:
     """Whether nvFuser takes a dimension for a broadcast one."""
     return dim.is_one or dim.repeated
-
-
-def _places(value: Value) -> list[int]:
-    """The numbers of an argument, one or a list."""
-    return [at for at in (value if isinstance(value, tuple) else (value,)) if isinstance(at, int)]
 
 
 _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {

@@ -14,9 +14,8 @@ from functools import reduce
 from operator import mul
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import ONE, Const, Expr
-from wsched.front.cut.dimensions import argument
-from wsched.front.cut.tensors import Dim, TensorType
+from lowering.ground.expr import ONE, Expr
+from wsched.front.cut.tensors import Dim, TensorType, dense_input
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
 
@@ -208,21 +207,21 @@ class _Writer:
             return [(n, places[-1:]) for n in names[2:]]  # the bias
         match node.op:
             case "broadcast":
-                flags = argument(node, "is_broadcast_dim", 1)
+                flags = node.argument("is_broadcast_dim", 1)
                 new = flags if isinstance(flags, tuple) else ()
                 return [(names[0], tuple(p for p, n in zip(places, new, strict=True) if not n))]
             case "broadcast_in_dim":
-                into = argument(node, "broadcast_dims", 2)
+                into = node.argument("broadcast_dims", 2)
                 at = [p for p in into if isinstance(p, int)] if isinstance(into, tuple) else []
                 return [(names[0], tuple(places[p] for p in at))]
             case "squeeze":
                 rank = len(self._extents(names[0]))
-                said = argument(node, "dims", 1)
+                said = node.argument("dims", 1)
                 dims = said if isinstance(said, tuple) else ()
                 gone = {d % rank for d in dims if isinstance(d, int)}
                 left = iter(places)
                 return [(names[0], tuple(None if d in gone else next(left) for d in range(rank)))]
-            case "stride_order" if argument(node, "stride_order", 1) != _rows_of(len(places)):
+            case "stride_order" if node.argument("stride_order", 1) != _rows_of(len(places)):
                 raise UnsupportedError(f"{node.results[0]} in another stride order", "row by row")
             case "permute" | "reshape":
                 raise UnsupportedError(f"fd.ops.{node.op} in an epilogue", "pointwise operations")
@@ -343,13 +342,6 @@ def _rows_of(rank: int) -> tuple[int, ...]:
 
 def _declared(node: Node, extents: tuple[Expr, ...], by_columns: bool = False) -> Node:
     """An input in another shape, dense."""
-    shape: Value = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
-    contiguity: Value = tuple(None if e == ONE else True for e in extents)
-    kwargs: list[tuple[str, Value]] = [
-        ("shape", shape), ("contiguity", contiguity), ("dtype", node.get("dtype")),
-        ("is_cpu", False),
-    ]  # fmt: skip
-    if by_columns:
-        rows = _rows_of(len(extents))
-        kwargs.append(("stride_order", (*rows[:-2], *rows[:-3:-1])))
-    return replace(node, operands=(), kwargs=tuple(kwargs))
+    rows = _rows_of(len(extents))
+    order = [("stride_order", (*rows[:-2], *rows[:-3:-1]))] if by_columns else []
+    return dense_input(node.results[0], extents, node.get("dtype"), node.line, *order)

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowering.ground.expr import Const, Expr
-from wsched.front.cut.dimensions import argument
+from lowering.ground.expr import Expr
 from wsched.front.cut.order import Orders
-from wsched.front.cut.tensors import TensorType, sizes_of
+from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
 
@@ -72,8 +71,8 @@ def move_of(node: Node, types: Mapping[str, TensorType]) -> Move | None:
         return None
     if node.op not in ("permute", "slice"):
         return Move("reshape", (), extents)
-    first = _numbers(argument(node, "dims" if node.op == "permute" else "start_indices", 1))
-    steps = _numbers(argument(node, "strides", 3)) if node.op == "slice" else ()
+    first = _numbers(node.argument("dims" if node.op == "permute" else "start_indices", 1))
+    steps = _numbers(node.argument("strides", 3)) if node.op == "slice" else ()
     if first is None or len(first) != len(extents) or steps is None or set(steps) - {1}:
         return None
     return Move(node.op, first, extents)
@@ -152,7 +151,7 @@ def _look(definition: Definition, types: Mapping[str, TensorType], name: str) ->
 
 def _exchanges(node: Node) -> bool:
     """Whether a permutation exchanges the last two dimensions, which a kernel does itself."""
-    order = _numbers(argument(node, "dims", 1)) or ()
+    order = _numbers(node.argument("dims", 1)) or ()
     rows = tuple(range(len(order)))
     return order == (*rows[:-2], *rows[:-3:-1])
 
@@ -161,13 +160,7 @@ def _declared(definition: Definition, look: Look) -> Node:
     """The view as an input."""
     source, extents = definition.node(look.source), look.moves[-1].extents
     assert source is not None
-    shape = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
-    contiguity = tuple(None if size == 1 else True for size in shape)
-    kwargs: tuple[tuple[str, Value], ...] = (
-        ("shape", shape), ("contiguity", contiguity), ("dtype", source.get("dtype")),
-        ("is_cpu", False),
-    )  # fmt: skip
-    return Node("define_tensor", (look.name,), (), kwargs, source.line)
+    return dense_input(look.name, extents, source.get("dtype"), source.line)
 
 
 def _pruned(definition: Definition) -> Definition:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wsched.front.cut.dimensions import Dimensions, argument, regroup
+from wsched.front.cut.dimensions import Dimensions, regroup
 from wsched.front.cut.tensors import Dim, Tensors
 from wsched.importer import Definition, Node
 
@@ -37,7 +37,7 @@ def declared_order(node: Node) -> Order | None:
     if node.op == "define_tensor":
         said = node.get("stride_order")
     else:
-        said = argument(node, "stride_order", 1)
+        said = node.argument("stride_order", 1)
     if not isinstance(said, tuple) or not all(isinstance(at, int) for at in said):
         return None
     ranks = [int(str(at)) for at in said]
@@ -162,7 +162,7 @@ class Orders:
             return None
         match node.op:
             case "permute":
-                said = argument(node, "dims", 1)
+                said = node.argument("dims", 1)
                 to = list(said) if isinstance(said, tuple) else []
                 return _Layout(tuple(to.index(at) for at in before.order), before.dense)
             case "reshape":
@@ -228,13 +228,13 @@ def _regrouped(before: _Layout, old: tuple[Dim, ...], new: tuple[Dim, ...]) -> _
 def _places_changed(node: Node, before: _Layout, rank: int) -> _Layout:
     """After dimensions of size 1 came or went."""
     if node.op == "broadcast":
-        flags = argument(node, "is_broadcast_dim", 1)
+        flags = node.argument("is_broadcast_dim", 1)
         news = list(flags) if isinstance(flags, tuple) else []
         kept = [at for at in range(rank) if not news[at]]
         ones = [at for at in range(rank) if news[at]]
         order = (*ones, *(kept[at] for at in before.order))
         return _Layout(order, (*(True for _ in ones), *before.dense))
-    said = argument(node, "dims", 1)
+    said = node.argument("dims", 1)
     width = len(before.order)
     gone = {at % width for at in said if isinstance(at, int)} if isinstance(said, tuple) else set()
     left = [at for at in range(width) if at not in gone]

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sized
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Const
 from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import Look, Move, folded
 from wsched.front.cut.order import Order, Orders, by_stride
-from wsched.front.cut.tensors import TensorType
+from wsched.front.cut.tensors import TensorType, dense_input
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
@@ -146,11 +145,4 @@ def _declared(name: str, tensor: TensorType, line: int) -> Node:
         raise UnsupportedError(
             f"{name}, expanded or of an unknown type, between segments", "tensors in memory"
         )
-    shape: tuple[Value, ...] = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
-    kwargs: tuple[tuple[str, Value], ...] = (
-        ("shape", shape),
-        ("contiguity", tuple(None if size == 1 else True for size in shape)),
-        ("dtype", tensor.dtype),
-        ("is_cpu", False),
-    )
-    return Node("define_tensor", (name,), (), kwargs, line)
+    return dense_input(name, extents, tensor.dtype, line)

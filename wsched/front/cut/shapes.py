@@ -12,7 +12,7 @@ from operator import mul
 from typing import Protocol
 
 from lowering.ground.expr import ONE, Const, Expr, ceildiv
-from wsched.front.cut.tensors import Dim
+from wsched.front.cut.tensors import Dim, numbers_of
 from wsched.importer import Node
 from wsched.importer.definition import Value
 
@@ -39,17 +39,6 @@ class Sizes(Protocol):
 
 
 Rule = Callable[[Sizes, Node], Shapes]
-
-
-def _argument(node: Node, name: str, position: int) -> Value:
-    """An argument by its name or its position."""
-    positional = node.operands[position] if len(node.operands) > position else None
-    return node.get(name, positional)
-
-
-def _numbers(value: Value) -> tuple[int, ...]:
-    listed = value if isinstance(value, tuple) else (value,)
-    return tuple(v for v in listed if isinstance(v, int))
 
 
 def aligned(sizes: Sizes, operands: Sequence[Dims]) -> Dims:
@@ -86,7 +75,7 @@ def _stored(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _broadcast(sizes: Sizes, node: Node) -> Shapes:
-    dims, flags = sizes.dims(node.operands[0]), _argument(node, "is_broadcast_dim", 1)
+    dims, flags = sizes.dims(node.operands[0]), node.argument("is_broadcast_dim", 1)
     if dims is None or not isinstance(flags, tuple):
         return [None]
     left = iter(dims)
@@ -103,8 +92,8 @@ def _spread(sizes: Sizes, dim: Dim, to: Expr | None) -> Dim:
 
 
 def _broadcast_in_dim(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(_argument(node, "shape", 1))
-    into = _numbers(_argument(node, "broadcast_dims", 2))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("shape", 1))
+    into = numbers_of(node.argument("broadcast_dims", 2))
     if dims is None or shape is None or len(into) != len(dims):
         return [None]
     by_place = dict(zip(into, dims, strict=True))
@@ -112,7 +101,7 @@ def _broadcast_in_dim(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _expand(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(_argument(node, "shape", 1))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("shape", 1))
     if dims is None or shape is None or len(shape) != len(dims):
         return [None]
     return [tuple(_spread(sizes, d, to) for d, to in zip(dims, shape, strict=True))]
@@ -122,19 +111,19 @@ def _squeeze(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
         return [None]
-    gone = {d % len(dims) for d in _numbers(_argument(node, "dims", 1))}
+    gone = {d % len(dims) for d in numbers_of(node.argument("dims", 1))}
     return [tuple(d for at, d in enumerate(dims) if at not in gone)]
 
 
 def _permute(sizes: Sizes, node: Node) -> Shapes:
-    dims, order = sizes.dims(node.operands[0]), _numbers(_argument(node, "dims", 1))
+    dims, order = sizes.dims(node.operands[0]), numbers_of(node.argument("dims", 1))
     if dims is None or len(order) != len(dims):
         return [None]
     return [tuple(dims[at] for at in order)]
 
 
 def _reshape(sizes: Sizes, node: Node) -> Shapes:
-    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(_argument(node, "new_shape", 1))
+    dims, shape = sizes.dims(node.operands[0]), sizes.sizes(node.argument("new_shape", 1))
     if shape is None:
         return [None]
     found = list(shape)
@@ -151,13 +140,13 @@ def _reshape(sizes: Sizes, node: Node) -> Shapes:
 def _slice(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     starts, ends = (
-        sizes.sizes(_argument(node, name, at))
+        sizes.sizes(node.argument(name, at))
         for at, name in ((1, "start_indices"), (2, "end_indices"))
     )
-    steps = _argument(node, "strides", 3)
+    steps = node.argument("strides", 3)
     if dims is None or starts is None or ends is None:
         return [None]
-    by = _numbers(steps) or (1,) * len(dims)
+    by = numbers_of(steps) or (1,) * len(dims)
     found = []
     for d, start, end, step in zip(dims, starts, ends, by, strict=False):
         if start == Const(0) and end == d.extent and step == 1:
@@ -175,10 +164,10 @@ def _slice(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _cat(sizes: Sizes, node: Node) -> Shapes:
-    listed = _argument(node, "tensors", 0)
+    listed = node.argument("tensors", 0)
     shapes = [sizes.dims(v) for v in listed] if isinstance(listed, tuple) else [None]
     known = [s for s in shapes if s is not None]
-    along = _argument(node, "dim", 1)
+    along = node.argument("dim", 1)
     if len(known) < len(shapes) or not known:
         return [None]
     if node.get("manual_padding"):
@@ -191,7 +180,7 @@ def _cat(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _pad(sizes: Sizes, node: Node) -> Shapes:
-    dims, widths = sizes.dims(node.operands[0]), sizes.sizes(_argument(node, "pad_widths", 1))
+    dims, widths = sizes.dims(node.operands[0]), sizes.sizes(node.argument("pad_widths", 1))
     if dims is None or widths is None:
         return [None]
     found = list(dims)
@@ -205,7 +194,7 @@ def _pad(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _linear(sizes: Sizes, node: Node) -> Shapes:
-    x, w = sizes.dims(node.operands[0]), sizes.dims(_argument(node, "arg2", 1))
+    x, w = sizes.dims(node.operands[0]), sizes.dims(node.argument("arg2", 1))
     if not x or not w:
         return [None]
     sizes.same(x[-1].extent, w[-1].extent)
@@ -214,7 +203,7 @@ def _linear(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _matmul(sizes: Sizes, node: Node) -> Shapes:
-    a, b = sizes.dims(node.operands[0]), sizes.dims(_argument(node, "arg2", 1))
+    a, b = sizes.dims(node.operands[0]), sizes.dims(node.argument("arg2", 1))
     if not a or not b:
         return [None]
     sizes.same(a[-1].extent, b[-2 if len(b) > 1 else 0].extent)
@@ -228,9 +217,10 @@ def _reduction(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
         return [None] * len(node.results)
-    along = _argument(node, "dims", 1)
+    along = node.argument("dims", 1)
     along = node.get("dim") if along is None else along
-    gone = {d % len(dims) for d in _numbers(along)} if along is not None else set(range(len(dims)))
+    named = range(len(dims)) if along is None else numbers_of(along)
+    gone = {d % len(dims) for d in named}
     if node.get("keepdim"):
         kept = tuple(Dim(ONE) if at in gone else d for at, d in enumerate(dims))
     else:
@@ -239,15 +229,15 @@ def _reduction(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _select(sizes: Sizes, node: Node) -> Shapes:
-    dims, along = sizes.dims(node.operands[0]), _argument(node, "dim", 2)
+    dims, along = sizes.dims(node.operands[0]), node.argument("dim", 2)
     if dims is None or not isinstance(along, int):
         return [None]
     return [tuple(d for at, d in enumerate(dims) if at != along % len(dims))]
 
 
 def _index(sizes: Sizes, node: Node) -> Shapes:
-    dims, index = sizes.dims(node.operands[0]), sizes.dims(_argument(node, "index", 1))
-    along = _argument(node, "dim", 2)
+    dims, index = sizes.dims(node.operands[0]), sizes.dims(node.argument("index", 1))
+    along = node.argument("dim", 2)
     if dims is None or index is None or not isinstance(along, int):
         return [None]
     at = along % len(dims)
@@ -256,7 +246,7 @@ def _index(sizes: Sizes, node: Node) -> Shapes:
 
 
 def _embedding(sizes: Sizes, node: Node) -> Shapes:
-    index, table = sizes.dims(node.operands[0]), sizes.dims(_argument(node, "weight", 1))
+    index, table = sizes.dims(node.operands[0]), sizes.dims(node.argument("weight", 1))
     return [None if index is None or not table else (*map(_own, index), _own(table[-1]))]
 
 
@@ -279,12 +269,12 @@ def _attention_gradients(sizes: Sizes, node: Node) -> Shapes:
 
 def _made(sizes: Sizes, node: Node) -> Shapes:
     at = 2 if node.op in ("normal", "uniform") else 0
-    shape = sizes.sizes(_argument(node, "shape", at))
+    shape = sizes.sizes(node.argument("shape", at))
     return [None if shape is None else tuple(map(Dim, shape))]
 
 
 def _iota(sizes: Sizes, node: Node) -> Shapes:
-    return [(Dim(sizes.number(_argument(node, "length", 0))),)]
+    return [(Dim(sizes.number(node.argument("length", 0))),)]
 
 
 def _unknown(sizes: Sizes, node: Node) -> Shapes:

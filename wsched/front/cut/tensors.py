@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const, Expr, evaluate, free_vars
 from wsched.fusion import DataType
+from wsched.importer import Node
+from wsched.importer.definition import Value
 
-__all__ = ["Dim", "TensorType", "Tensors", "sizes_of"]
+__all__ = ["Dim", "TensorType", "Tensors", "dense_input", "numbers_of", "sizes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,34 @@ class Dim:
     def is_one(self) -> bool:
         """Whether its extent is known to be 1."""
         return self.extent == Const(1)
+
+
+def numbers_of(value: Value) -> tuple[int, ...]:
+    """The numbers of an argument, one or a list."""
+    listed = value if isinstance(value, tuple) else (value,)
+    return tuple(v for v in listed if isinstance(v, int))
+
+
+def dense_input(
+    name: str, extents: Sequence[Expr], dtype: Value, line: int, *named: tuple[str, Value]
+) -> Node:
+    """An input that lies in memory whole.
+
+    Args:
+        name: of the tensor.
+        extents: of its dimensions; those that are no numbers are left open.
+        dtype: of its elements.
+        line: of the text.
+        named: further arguments.
+    """
+    shape = tuple(e.value if isinstance(e, Const) else -1 for e in extents)
+    kwargs: tuple[tuple[str, Value], ...] = (
+        ("shape", shape),
+        ("contiguity", tuple(None if size == 1 else True for size in shape)),
+        ("dtype", dtype),
+        ("is_cpu", False),
+    )
+    return Node("define_tensor", (name,), (), (*kwargs, *named), line)
 
 
 def sizes_of(extents: Sequence[Expr | None], sizes: Mapping[str, int]) -> tuple[int, ...]:
