@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Const
 from lowering.ground.types import FragmentType
 from lowering.nest.domains import summed
+from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import ParallelType, TensorView, nest_text
+from wsched.fusion import ParallelType, TensorView
 from wsched.schedule.nest import BOX
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
@@ -50,10 +50,10 @@ class Accumulator:
         for d in t.loop:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
             if d.parallel not in _HANDLED:
-                raise _refused(t, what, _KINDS)
+                raise refused(t, what, _KINDS)
             one_each = summed(t, d) and d.extent == Const(relation.work.splits)
             if d.parallel is ParallelType.BIDz and not one_each:
-                raise _refused(t, what, _PARTS)
+                raise refused(t, what, _PARTS)
         stepping = {graph.group(s.domain) for s in relation.steps}
         outside = (*CTA_INDEX, *ROLES)
         inside = [d for d in t.loop if graph.group(d) not in stepping and d.parallel not in outside]
@@ -76,17 +76,13 @@ class Accumulator:
         first = next((p for p, over_k in serial if over_k), len(t.loop))
         for p, over_k in serial:
             if not over_k and p > first:
-                raise _refused(t, f"loop {t.loop[p].label} of {t.name} inside its k slices",
+                raise refused(t, f"loop {t.loop[p].label} of {t.name} inside its k slices",
                                "loops over k slices innermost")  # fmt: skip
             if not over_k and p >= t.compute_at:
                 while first and t.loop[first - 1].parallel in CTA_INDEX:
                     first -= 1  # parts of K on other CTAs, which are added up
-                raise _refused(t, f"{t.name} inlined at {t.compute_at}",
+                raise refused(t, f"{t.name} inlined at {t.compute_at}",
                                f"{first}: accumulated over the k slices of a tile")  # fmt: skip
         if first < t.compute_at:
-            raise _refused(t, f"{t.name} inlined at {t.compute_at}",
+            raise refused(t, f"{t.name} inlined at {t.compute_at}",
                            f"{first}: accumulated over the k slices of a tile")  # fmt: skip
-
-
-def _refused(t: TensorView, what: str, supported: str) -> UnsupportedError:
-    return UnsupportedError(what, supported, f"The nest is:\n{nest_text(t)}")

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
-from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
@@ -22,6 +21,7 @@ from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
+from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
@@ -33,7 +33,6 @@ from wsched.fusion import (
     ParallelType,
     ReductionOp,
     TensorView,
-    nest_text,
 )
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Part, Plan
@@ -140,7 +139,7 @@ class _Walk:
                 what = (
                     f"a step of {', '.join(relation.loads)} read by {names} in loops of their own"
                 )
-                raise _refused(t, what, "readers in the same loops")
+                raise refused(t, what, "readers in the same loops")
 
     def on_warpgroup(self, d: IterDomain) -> Expr:
         """Index of a loop that runs on warpgroups."""
@@ -173,7 +172,7 @@ class _Walk:
         tile, piece = self.work.ordinal(self.known), ZERO + 0
         if tile is None:
             why = "tiles that the loops around their parts do not count"
-            raise _refused(self.accumulator.tensor, why, "loops that count the load loop's tiles")
+            raise refused(self.accumulator.tensor, why, "loops that count the load loop's tiles")
         for d in self.accumulator.tensor.loop:
             sharing = d.parallel in ROLES and self.graph.group(d) not in self.counters
             if sharing and d.extent != ONE:
@@ -203,7 +202,7 @@ class _Walk:
                 self.known[counter.loop.group] = self._turn(counter)
         elif d.parallel is not ParallelType.Serial:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
-            raise _refused(node.tensor, what, "BIDx, BIDy, BIDz, TIDy, TIDz and serial loops")
+            raise refused(node.tensor, what, "BIDx, BIDy, BIDz, TIDy, TIDz and serial loops")
         elif counter is not None:
             if counter.loop.group not in self.counted:
                 return self.counting(node, counter, depth)
@@ -261,7 +260,7 @@ class _Walk:
                 for d in t.loop:
                     if d.iter_type is IterType.Reduction and self.graph.group(d) in counted:
                         what = f"{t.name} reduced over loop {d.label}, which steps through a ring"
-                        raise _refused(t, what, "reductions within a tile: rfactor")
+                        raise refused(t, what, "reductions within a tile: rfactor")
 
     def _require_perfect(self, node: Loop, counter: Counter) -> None:
         """Between loops that are one loop of the kernel nothing is computed."""
@@ -273,7 +272,7 @@ class _Walk:
                 names = ", ".join(s.domain.label for s in counter.serial)
                 others = ", ".join(t.name for n in inner.body for t in leaves(n))
                 what = f"{others} between the loops {names}"
-                raise _refused(node.tensor, what, "nothing between loops that end together")
+                raise refused(node.tensor, what, "nothing between loops that end together")
             inner = inner.body[0]
 
     def unrolled(self, node: Loop, depth: int) -> Body:
@@ -281,7 +280,7 @@ class _Walk:
         d, inside = node.domain, list(leaves(node))
         for t in (a.tensor for a in self.accumulators if a.tensor in inside):
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
-            raise _refused(t, what, "loops that step through a ring, or repeat an instruction")
+            raise refused(t, what, "loops that step through a ring, or repeat an instruction")
         count = constant(d.extent, f"{node.tensor.name}: {d.label}")
         var = Var(self.namer.new(d.label))
         self.known[self.graph.group(d)] = var
@@ -378,8 +377,4 @@ class _Walk:
         ]  # fmt: skip
         if self.plan.fusion.uses(t.name) and loops and loops[-1] >= t.compute_at:
             what = f"{t.name} inlined at {t.compute_at}"
-            raise _refused(t, what, f"at least {loops[-1] + 1}: read in the loops around it")
-
-
-def _refused(t: TensorView, what: str, supported: str) -> UnsupportedError:
-    return UnsupportedError(what, supported, f"The nest is:\n{nest_text(t)}")
+            raise refused(t, what, f"at least {loops[-1] + 1}: read in the loops around it")

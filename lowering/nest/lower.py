@@ -18,11 +18,12 @@ from lowering.nest.loops_from_queue import LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.partials import partial_results
+from lowering.nest.refusal import refused
 from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import Fusion, MemoryType, ParallelType, inputs_of, nest_text
+from wsched.fusion import Fusion, MemoryType, ParallelType, inputs_of
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
@@ -99,27 +100,27 @@ def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
     relation, fusion = plan.operands, plan.fusion
     sums = [[t for t in map(fusion.tensor, r.readers) if t.sums] for r in plan.relations]
     if plan.work.slots is not None and len(sums[0]) > 1:
-        raise UnsupportedError(
+        raise refused(
+            sums[0][1],
             f"{' and '.join(t.name for t in sums[0])} of which CTAs add up parts",
             "one accumulator where they do",
-            f"The nest is:\n{nest_text(sums[0][1])}",
         )
     for t in (t for found in sums[1:] for t in found):
-        raise UnsupportedError(
+        raise refused(
+            t,
             f"{t.name} = {fusion.definition(t.name)} over the steps of another ring than "
             f"{', '.join(relation.loads)}",
             "sums over the steps of one ring",
-            f"The nest is:\n{nest_text(t)}",
         )
     for t in sums[0]:
         e = fusion.definition(t.name)
         read = () if e is None else inputs_of(e)
         in_registers = {n for n in read[:1] if fusion.tensor(n).memory is MemoryType.Local}
         for name in (n for n in read if n not in {*relation.loads, *in_registers}):
-            raise UnsupportedError(
+            raise refused(
+                t,
                 f"{t.name} = {e} of {name}, which fills no ring",
                 "products of what TMA loads into a circular buffer",
-                f"The nest is:\n{nest_text(t)}",
             )
     return tuple(Accumulator.of(t, relation, plan.graph) for t in sums[0])
 
@@ -181,10 +182,10 @@ def _require_one_row(plan: Plan) -> None:
     t = plan.fusion.tensor(plan.operands.compute)
     row = t.axis_on(ParallelType.BIDy)
     if row is not None and plan.work.slots is not None:
-        raise UnsupportedError(
+        raise refused(
+            t,
             f"loop {row.label} {row.extent} [{row.parallel}] of {t.name} with K in parts",
             "all loops over tiles on BIDx there",
-            f"The nest is:\n{nest_text(t)}",
         )
 
 
@@ -199,11 +200,11 @@ def _require_neighbours(plan: Plan) -> None:
     y, z = (t.axis_on(p) for p in (ParallelType.TIDy, ParallelType.TIDz))
     if y is None or z is None or y.id not in turns or z.id in turns or ONE in (y.extent, z.extent):
         return
-    raise UnsupportedError(
+    raise refused(
+        t,
         f"turns on loop {y.label} [{y.parallel}] of {t.name} by warpgroups that share a tile on "
         f"{z.label} [{z.parallel}]",
         f"turns on {z.parallel} of those that share it on {y.parallel}",
-        f"The nest is:\n{nest_text(t)}",
     )
 
 
@@ -244,10 +245,10 @@ def _require_rings(plan: Plan) -> None:
     operands, *others = plan.relations
     fetching = plan.work.fetching_warps
     if fetching and not operands.warp_specialized:
-        raise UnsupportedError(
+        raise refused(
+            plan.fusion.tensor(operands.compute),
             "tiles that are dealt out at run time with Pipelined loads",
             "WarpSpecialized: a warp of the load warpgroup fetches tiles",
-            f"The nest is:\n{nest_text(plan.fusion.tensor(operands.compute))}",
         )
     most = LOAD_WARPS - 1 - fetching
     if len(others) > most:
@@ -256,12 +257,11 @@ def _require_rings(plan: Plan) -> None:
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         staged = plan.fusion.tensor(other.loads[0])
-        where = f"The nest is:\n{nest_text(staged)}"
         if plan.work.slots is not None:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
-            raise UnsupportedError(what, supported, where)
+            raise refused(staged, what, supported)
         if not other.warp_specialized or other.buffer.type != operands.buffer.type:
             what = f"{staged.name} loaded by {other.buffer.type} and the operands by "
             supported = "WarpSpecialized alike"
-            raise UnsupportedError(f"{what}{operands.buffer.type}", supported, where)
+            raise refused(staged, f"{what}{operands.buffer.type}", supported)

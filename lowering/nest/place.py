@@ -13,11 +13,12 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Consume, Frag, Stmt
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
+from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView, nest_text
+from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
 from wsched.schedule.nest import BOX
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -114,7 +115,7 @@ class Place:
 
     def refuse(self, what: str, supported: str) -> UnsupportedError:
         """The error that says what no rule covers; the caller raises it."""
-        return UnsupportedError(what, supported, f"The nest is:\n{nest_text(self.tensor)}")
+        return refused(self.tensor, what, supported)
 
     def index(self, d: IterDomain) -> Expr:
         """Index of a domain."""

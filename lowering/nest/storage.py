@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import Ring, SharedBuffer, TensorMap
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
+from lowering.nest.refusal import refused
 from lowering.nest.stage import stage_of
 from lowering.nest.views import thread_views
-from wsched.fusion import Fusion, TensorView, nest_text
+from wsched.fusion import Fusion, TensorView
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.proof.graph import TransformGraph
 
@@ -61,9 +61,9 @@ def _share(plan: Plan, t: TensorView) -> tuple[int, int]:
         stride *= extent
     if len(shared) > 1:
         along = " and ".join(f"{label} {extent}" for label, extent, _ in shared)
-        raise UnsupportedError(
+        raise refused(
+            t,
             f"{t.name} shared along {along} of a cluster",
             "one dimension of the cluster for each tensor that its CTAs share",
-            f"The nest is:\n{nest_text(t)}",
         )
     return next(((extent, stride) for _, extent, stride in shared), (1, 1))

@@ -16,7 +16,8 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ZERO, Const, Expr
 from lowering.nest.cluster import constant
 from lowering.nest.domains import repeats
-from wsched.fusion import IterDomain, Split, TensorView, nest_text
+from lowering.nest.refusal import refused
+from wsched.fusion import IterDomain, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["Tile", "tile_of"]
@@ -136,7 +137,7 @@ def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:
     for s in t.transforms:
         if isinstance(s, Split) and s.input.id not in whole and _leaves_a_tail(s):
             wanted = f"a factor of {s.input.extent} for {s.input.label}"
-            raise UnsupportedError(f"{s} of {t.name}", wanted, _nest(t))
+            raise refused(t, f"{s} of {t.name}", wanted)
     return Tile(t, tuple(dims))
 
 
@@ -156,12 +157,8 @@ def _leaves_a_tail(s: Split) -> bool:
 
 
 def _refused(t: TensorView, loops: Sequence[IterDomain], supported: str) -> UnsupportedError:
-    return UnsupportedError(f"a tile of {t.name} over {_names(loops)}", supported, _nest(t))
+    return refused(t, f"a tile of {t.name} over {_names(loops)}", supported)
 
 
 def _names(loops: Sequence[IterDomain]) -> str:
     return ", ".join(f"{d.label} [{d.parallel}]" for d in loops) or "no loop"
-
-
-def _nest(t: TensorView) -> str:
-    return f"The nest is:\n{nest_text(t)}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.ground.errors import UnsupportedError
 from lowering.nest.place import Place
+from lowering.nest.refusal import refused
 from lowering.nest.rules.copies import copy
 from lowering.nest.rules.from_global import from_global
 from lowering.nest.rules.from_shared import from_shared
@@ -30,7 +30,6 @@ from wsched.fusion import (
     ReductionOp,
     TensorView,
     inputs_of,
-    nest_text,
 )
 
 __all__ = ["RULES", "Rule", "rule_for"]
@@ -71,8 +70,7 @@ def rule_for(fusion: Fusion, t: TensorView) -> Rule:
     key = _kind(e), tuple(m for m in MemoryType if m in found), t.memory
     if key not in RULES:
         rules = "; ".join(_text(k) for k in RULES)
-        where = f"The nest is:\n{nest_text(t)}"
-        raise UnsupportedError(f"{t.name} = {e}, {_text(key)},", rules, where)
+        raise refused(t, f"{t.name} = {e}, {_text(key)},", rules)
     return RULES[key]
 
 
