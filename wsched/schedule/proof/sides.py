@@ -14,7 +14,7 @@ from wsched.fusion import (
     IterDomain,
     Merge,
     ParallelType,
-    Record,
+    PrimitiveCall,
     TensorView,
     inputs_of,
     nest_text,
@@ -184,7 +184,7 @@ def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
     if len(set(buffers)) != 1:
         why = "the operands of one mma are circular-buffered alike, these are not"
         b = buffers[0]
-        call = Record("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
+        call = PrimitiveCall("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
         raise ScheduleError("ring", _calls(fusion), why, (str(call),), where)
     return buffers[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lowering.ground.expr import Binary, Const, Special, Var
 
-__all__ = ["Record", "call_text"]
+__all__ = ["PrimitiveCall", "call_text"]
 
 
 _INFIX = ("+", "-", "*", "//", "%", "<<", "^", "<", "<=")
@@ -37,7 +37,7 @@ def _python(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PrimitiveCall:
     """A call of the primitive ``op``; the fusion, its first argument, is left out."""
 
     op: str
