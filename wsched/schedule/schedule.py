@@ -25,7 +25,7 @@ from wsched.fusion import (
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured
 from wsched.schedule.options import KernelOptions
-from wsched.schedule.plan import Plan, plan
+from wsched.schedule.plan import Plan, make_plan
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -102,7 +102,7 @@ class Schedule:
             ScheduleError: it is not; the text says why, and what is.
         """
         if self._plan is None or self._plan.fusion is not self.fusion:
-            self._plan = plan(self.fusion, self._transforms(), self.target)
+            self._plan = make_plan(self.fusion, self._transforms(), self.target)
         return self._plan
 
     # --- tensors and loops ---------------------------------------------------------------------
