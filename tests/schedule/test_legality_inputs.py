@@ -92,7 +92,7 @@ def test_it_is_buffered() -> None:
     t = f.tensor("T11")
     error = refused(f.updated((replace(t, circular_buffer=None),)))
     assert (error.rule, error.wrote, error.why) == (
-        "ring", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
+        "ring", "loads T11", "T11 is not circular-buffered",
     )  # fmt: skip
     assert error.where.startswith("T11_s___bfloat")
 
