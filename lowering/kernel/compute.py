@@ -26,6 +26,8 @@ __all__ = [
     "WgmmaWait",
 ]
 
+_WGMMA_GROUP = Traits(threads=Threads.WARPGROUP, synchronizes=True, since="synchronize_wgmma")
+
 
 @dataclass(frozen=True, slots=True)
 class FragFill(Stmt):
@@ -187,11 +189,7 @@ class WgmmaFence(Stmt):
     """``wgmma.fence.sync.aligned``: orders register accesses before the next wgmma."""
 
     OP: ClassVar[str] = "wgmma.fence"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        synchronizes=True,
-        since="synchronize_wgmma",
-    )
+    TRAITS: ClassVar[Traits] = _WGMMA_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +232,7 @@ class WgmmaCommit(Stmt):
     """``wgmma.commit_group.sync.aligned``: the warp's wgmmas since the last commit."""
 
     OP: ClassVar[str] = "wgmma.commit"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        synchronizes=True,
-        since="synchronize_wgmma",
-    )
+    TRAITS: ClassVar[Traits] = _WGMMA_GROUP
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ __all__ = [
 CACHE_POLICIES = ("evict_normal", "evict_first", "evict_last")
 """What the L2 is told of a copy's lines (PTX, ``createpolicy``); the first is the default."""
 
+_BULK_GROUP = Traits(threads=Threads.ONE, synchronizes=True, since="chunk_epilogue")
+
 
 @dataclass(frozen=True, slots=True)
 class PrefetchTensorMap(Stmt):
@@ -141,11 +143,7 @@ class BulkCommit(Stmt):
     """``cp.async.bulk.commit_group``: the executing thread's stores since the last commit."""
 
     OP: ClassVar[str] = "bulk.commit"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.ONE,
-        synchronizes=True,
-        since="chunk_epilogue",
-    )
+    TRAITS: ClassVar[Traits] = _BULK_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +153,7 @@ class BulkWait(Stmt):
     """
 
     OP: ClassVar[str] = "bulk.wait"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.ONE,
-        synchronizes=True,
-        since="chunk_epilogue",
-    )
+    TRAITS: ClassVar[Traits] = _BULK_GROUP
     pending: int
     read: bool = False
 

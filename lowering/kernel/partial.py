@@ -11,6 +11,8 @@ from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = ["Await", "FragAddPartial", "FragStorePartial", "Publish"]
 
+_HANDED = Traits(threads=Threads.WARPGROUP, synchronizes=True, until="synchronize_partials")
+
 
 @dataclass(frozen=True, slots=True)
 class FragStorePartial(Stmt):
@@ -45,11 +47,7 @@ class Publish(Stmt):
     """
 
     OP: ClassVar[str] = "publish"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        synchronizes=True,
-        until="synchronize_partials",
-    )
+    TRAITS: ClassVar[Traits] = _HANDED
     at: PartialRef
 
 
@@ -60,10 +58,6 @@ class Await(Stmt):
     """
 
     OP: ClassVar[str] = "await"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARPGROUP,
-        synchronizes=True,
-        until="synchronize_partials",
-    )
+    TRAITS: ClassVar[Traits] = _HANDED
     at: PartialRef
     count: Expr

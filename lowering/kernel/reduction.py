@@ -34,11 +34,12 @@ WARP_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class FragReduce(Stmt):
-    """``out = op(acc, value)``, where ``acc`` has as many rows and columns as ``value``, or fewer.
+    """``out = op(acc, value)``, where ``acc`` has fewer rows or columns than ``value``, or both.
 
     Rows are all of ``value``'s, or 64: then blocks of 64 rows fall together. Columns are all, or
     those of one group: then groups fall together, in the thread that holds them; or 1: all columns
-    of a row fall together. Other rows and columns keep their places. Consumes ``acc``.
+    of a row fall together. Other rows and columns keep their places; where all do, it is
+    ``frag.update``. Consumes ``acc``.
 
     Order: a thread's elements that fall together from block to block and within each from group
     to group, then from the first neighbouring column to the last; then the sums of four lanes of a

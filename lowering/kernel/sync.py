@@ -26,17 +26,18 @@ __all__ = [
     "WarpSync",
 ]
 
+_BY_ONE = Traits(threads=Threads.ONE, synchronizes=True, since="allocate_mbarriers")
+_BY_EACH = Traits(synchronizes=True, since="allocate_mbarriers")
+_BY_WARPS = Traits(threads=Threads.WARP, synchronizes=True, since="allocate_mbarriers")
+_NAMED = Traits(threads=Threads.WARP, synchronizes=True, since="order_pingpong")
+
 
 @dataclass(frozen=True, slots=True)
 class MBarrierInit(Stmt):
     """``mbarrier.init``: one thread, before any use; phase 0 begins and awaits ``arrivals``."""
 
     OP: ClassVar[str] = "mbarrier.init"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.ONE,
-        synchronizes=True,
-        since="allocate_mbarriers",
-    )
+    TRAITS: ClassVar[Traits] = _BY_ONE
     bar: MBarrierRef
     arrivals: int
 
@@ -52,7 +53,7 @@ class MBarrierArrive(Stmt):
     """
 
     OP: ClassVar[str] = "mbarrier.arrive"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
+    TRAITS: ClassVar[Traits] = _BY_EACH
     bar: MBarrierRef
     cta: Expr | None = None
     order: str = "release.cta"
@@ -88,7 +89,7 @@ class MBarrierWait(Stmt):
     """
 
     OP: ClassVar[str] = "mbarrier.wait"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
+    TRAITS: ClassVar[Traits] = _BY_EACH
     bar: MBarrierRef
     parity: Expr
     order: str = "acquire.cta"
@@ -99,11 +100,7 @@ class MBarrierInval(Stmt):
     """``mbarrier.inval``: one thread, after all threads that used the barrier met in a sync."""
 
     OP: ClassVar[str] = "mbarrier.inval"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.ONE,
-        synchronizes=True,
-        since="allocate_mbarriers",
-    )
+    TRAITS: ClassVar[Traits] = _BY_ONE
     bar: MBarrierRef
 
 
@@ -112,7 +109,7 @@ class FenceMBarrierInit(Stmt):
     """``fence.mbarrier_init.release.cluster``: makes the inits visible to the async proxy."""
 
     OP: ClassVar[str] = "fence.mbarrier_init"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
+    TRAITS: ClassVar[Traits] = _BY_EACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ class FenceProxyAsync(Stmt):
     """
 
     OP: ClassVar[str] = "fence.proxy.async"
-    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, since="allocate_mbarriers")
+    TRAITS: ClassVar[Traits] = _BY_EACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +130,7 @@ class WarpSync(Stmt):
     """
 
     OP: ClassVar[str] = "warp.sync"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
-        synchronizes=True,
-        since="allocate_mbarriers",
-    )
+    TRAITS: ClassVar[Traits] = _BY_WARPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +138,7 @@ class BarSync(Stmt):
     """``bar.sync id, threads``: arrive and wait until ``threads`` threads have arrived."""
 
     OP: ClassVar[str] = "bar.sync"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
-        synchronizes=True,
-        since="order_pingpong",
-    )
+    TRAITS: ClassVar[Traits] = _NAMED
     bar: NamedBarrierRef
 
 
@@ -158,11 +147,7 @@ class BarArrive(Stmt):
     """``bar.arrive id, threads``: arrive without waiting."""
 
     OP: ClassVar[str] = "bar.arrive"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
-        synchronizes=True,
-        since="order_pingpong",
-    )
+    TRAITS: ClassVar[Traits] = _NAMED
     bar: NamedBarrierRef
 
 
@@ -171,11 +156,7 @@ class CtaSync(Stmt):
     """``bar.sync 0``: every thread of the CTA."""
 
     OP: ClassVar[str] = "cta.sync"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
-        synchronizes=True,
-        since="allocate_mbarriers",
-    )
+    TRAITS: ClassVar[Traits] = _BY_WARPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +164,7 @@ class ClusterSync(Stmt):
     """``barrier.cluster.arrive.release`` and ``.wait.acquire``: every thread of the cluster."""
 
     OP: ClassVar[str] = "cluster.sync"
-    TRAITS: ClassVar[Traits] = Traits(
-        threads=Threads.WARP,
-        synchronizes=True,
-        since="allocate_mbarriers",
-    )
+    TRAITS: ClassVar[Traits] = _BY_WARPS
 
 
 @dataclass(frozen=True, slots=True)

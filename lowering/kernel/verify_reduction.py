@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowering.ground.dtypes import DType
 from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS
-from lowering.ground.types import FragmentType, Swizzle
+from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Frag,
@@ -16,6 +16,7 @@ from lowering.kernel.nodes import (
     FragReduceFromShared,
     FragReduceRows,
     FragReduceToShared,
+    FragUpdate,
     SmemRef,
     Stmt,
 )
@@ -32,7 +33,7 @@ def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _mask(value, below)
             yield from _values(out, acc, value)
             yield from _takes_over(out, acc)
-            yield from _folds(value.type, acc.type)
+            yield from _folds(value, acc)
         case FragReduceRows(out, op, acc, value, below):
             yield from _op(stmt.OP, op, REDUCTIONS)
             yield from _mask(value, below)
@@ -98,16 +99,20 @@ def _takes_over(out: Frag, acc: Frag) -> Iterator[str]:
         yield f"{out.name} is {out.type}, it takes over {acc.name}, {acc.type}"
 
 
-def _folds(value: FragmentType, acc: FragmentType) -> Iterator[str]:
+def _folds(value: Frag, acc: Frag) -> Iterator[str]:
     """What falls together within a warp: blocks of rows, groups of columns, all columns."""
-    rows = (value.rows,) if value.rows == 1 else (value.rows, BLOCK_ROWS)
-    cols = (value.cols, 1) if value.cols == 1 else (value.cols, value.layout.columns, 1)
-    if acc.rows not in rows or acc.cols not in cols:
+    of, to = value.type, acc.type
+    rows = (of.rows,) if of.rows == 1 else (of.rows, BLOCK_ROWS)
+    cols = (of.cols, 1) if of.cols == 1 else (of.cols, of.layout.columns, 1)
+    if to.rows not in rows or to.cols not in cols:
         legal = [" or ".join(map(str, dict.fromkeys(n))) for n in (rows, cols)]
         yield (
-            f"a tile of {value.rows}x{value.cols} is reduced to {legal[0]} rows and {legal[1]} "
-            f"columns, not to {acc.rows}x{acc.cols}"
+            f"a tile of {of.rows}x{of.cols} is reduced to {legal[0]} rows and {legal[1]} "
+            f"columns, not to {to.rows}x{to.cols}"
         )
+    elif (to.rows, to.cols) == (of.rows, of.cols):
+        both = f"{value.name} and {acc.name} are both {of.rows}x{of.cols}"
+        yield f"{both}: nothing falls together, that is {FragUpdate.OP}"
 
 
 def _through(kernel: Kernel, ref: SmemRef, rows: int, cols: int) -> Iterator[str]:

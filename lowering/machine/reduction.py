@@ -57,7 +57,7 @@ def _blocks(op: Op, data: Array, down: bool, right: bool) -> Array:
     lanes, blocks, groups, halves, span = data.shape
     if down and right:
         return _chain(op, data.reshape(lanes, 1, blocks * groups, halves, span), 2)
-    return _chain(op, data, 1) if down else _chain(op, data, 2) if right else data
+    return _chain(op, data, 1 if down else 2)
 
 
 def _masked(warp: Warp, stmt: FragReduce | FragReduceToShared) -> Array:

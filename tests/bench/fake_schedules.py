@@ -12,7 +12,7 @@ from tests.bench.fakes import FakeGpu, FakeSampler
 from wsched.bench.method.problem import Problem, definition_text
 from wsched.bench.schedules.ranking import Ranked, ranking
 from wsched.bench.schedules.worker import run_ranking_job
-from wsched.bench.tune.worker import FINALISTS, definition_of
+from wsched.bench.tune.worker import FIRST, definition_of
 
 SMS = 4
 
@@ -59,7 +59,7 @@ def main() -> None:
     gpu = RankedGpu(spec.get("factors", []), places, spec.get("bad", {}))
     write({"event": "start", "environment": {"gpu": gpu.describe()}})
     tuned = sys.argv[3:]
-    how: Any = (lambda p: definition_of(tuned[0], p), FINALISTS) if tuned else ()
+    how: Any = (lambda p: definition_of(tuned[0], p), FIRST) if tuned else ()
     run_ranking_job(job, top, gpu, FakeSampler(), write, *how)
 
 

@@ -16,15 +16,15 @@ from wsched.bench.fused.systems import (
     COMPILE,
     COOPERATIVE,
     OWN,
+    PEERS,
     PING_PONG,
     FusedGpu,
     FusedOperands,
-    parse_peers,
     prepare_fused,
 )
 from wsched.bench.method.measure import Plan, measure_shape
 from wsched.bench.method.problem import LAYOUTS, Problem, Shape
-from wsched.bench.peers.systems import Prepared, Skip
+from wsched.bench.peers.systems import Prepared, Skip, parse_peers
 from wsched.bench.schedules.ranking import ranking
 from wsched.front.known import import_fusion
 from wsched.fusion import the_matmul
@@ -64,9 +64,9 @@ def test_definition(golden: object) -> None:
 
 
 def test_parse_peers() -> None:
-    assert parse_peers("compile, compile") == ("cublas", "compile")
+    assert parse_peers("compile, compile", PEERS) == ("cublas", "compile")
     with pytest.raises(UnsupportedError) as error:
-        parse_peers("triton")
+        parse_peers("triton", PEERS)
     assert str(error.value) == (
         "the peer 'triton' is not supported; supported: cublas, nvfuser, nvfuser-pingpong, compile"
     )

@@ -11,7 +11,7 @@ from tests.bench.fakes import FakeSampler
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Plan
 from wsched.bench.method.problem import Problem, Shape
-from wsched.bench.schedules.worker import FINALISTS, measure_ranking, run_ranking_job
+from wsched.bench.schedules.worker import FIRST, measure_ranking, run_ranking_job
 
 PROBLEM = Problem(Shape(512, 4096, 1024))
 PLAN = Plan(rounds=3, replay_ms=2)
@@ -31,7 +31,7 @@ def measure(gpu: RankedGpu, excluded: tuple[str, ...] = ()) -> tuple[dict[str, A
 
 def test_the_fastest_and_the_choice_run_again() -> None:
     found = ranked_here(PROBLEM)
-    assert len(found) > FINALISTS + 2
+    assert len(found) > FIRST.finalists + 2
     result, told = measure(RankedGpu(FACTORS, {}, {}))
     records = result["systems"]
     assert list(records) == [r.name for r in found]
@@ -39,7 +39,7 @@ def test_the_fastest_and_the_choice_run_again() -> None:
     assert all(r["status"] == "ok" for r in records.values())
     measured = {r.name: r.us * f for r, f in zip(found, FACTORS + [1.0] * 999, strict=False)}
     assert {n: r["first_us"] for n, r in records.items()} == pytest.approx(measured)
-    fastest = sorted(measured, key=measured.__getitem__)[:FINALISTS]
+    fastest = sorted(measured, key=measured.__getitem__)[: FIRST.finalists]
     again = [n for n, r in records.items() if "times_us" in r]
     assert set(again) == {found[0].name, *fastest}
     assert result["choice"] == found[0].name not in fastest

@@ -54,7 +54,7 @@ def test_check_of_an_illegal_schedule(file: Path) -> None:
     file.write_text("".join(x for x in lines if "circular_buffer" not in x))
     result = invoke("check", file)
     assert result.exit_code == 1 and result.stderr == ""
-    assert "ScheduleError[ring]: no circular_buffer: " in result.stdout
+    assert "ScheduleError[ring]: loads T6, T7: every " in result.stdout
     found = json.loads(invoke("check", file, "--json").stdout)
     assert not found["legal"] and found["error"]["rule"] == "ring"
 

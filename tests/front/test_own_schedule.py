@@ -15,7 +15,7 @@ from tests.epilogues import GELU, RESIDUAL  # noqa: E402
 from tests.front.own import cooperative  # noqa: E402
 from tests.schedules import SCHEDULES, definition, for_result  # noqa: E402
 from wsched import ParallelType, Schedule, ScheduleError  # noqa: E402
-from wsched.fusion import Record  # noqa: E402
+from wsched.fusion import PrimitiveCall  # noqa: E402
 from wsched.importer import build_fusion, record_text  # noqa: E402
 from wsched.run.compiled import compile_fusion  # noqa: E402
 from wsched.run.input_error import InputError  # noqa: E402
@@ -115,7 +115,7 @@ def test_undo_takes_back_call_by_call() -> None:
     s.configure(epilogue_stages=1)
     assert [r.op for r in s.history] == ["cache_after", "split", "configure"]
     s.undo(2)
-    assert s.history == (Record("cache_after", ("T2", wsched.LoadStoreOpType.Set)),)
+    assert s.history == (PrimitiveCall("cache_after", ("T2", wsched.LoadStoreOpType.Set)),)
     assert s.options == wsched.KernelOptions() and s[copy].loops == ("M", "N", "K")
     with pytest.raises(ScheduleError) as refused:
         s.undo(2)
@@ -161,7 +161,7 @@ def test_operands_lie_as_the_inputs_do() -> None:
     x, w = operands(k=128)
     columns = w.T.contiguous().T
     s = Schedule.of(definition(), SQUARE, [x, columns])
-    assert s.history[0] == Record("set_allocation_domain", ("T1", (1, 0)))
+    assert s.history[0] == PrimitiveCall("set_allocation_domain", ("T1", (1, 0)))
     again = Schedule.parse(str(s))
     assert again.fusion == s.fusion
     (out,) = wsched.execute(again, [x, columns])

@@ -166,7 +166,7 @@ def test_a_tensor_that_is_not_there() -> None:
         (
             lambda s: s.circular_buffer(s.a, 4, 2, WarpSpecialized(ParallelType.TIDy, _PAIR)),
             "circular_buffer('T2', 4, 2, WarpSpecialized(on=ParallelType.TIDy, "
-            "num_registers=(40, 'x'), stage_slice_position=None)): num_registers takes an int, "
+            "num_registers=(40, 'x'))): num_registers takes an int, "
             "not 'x'",
         ),
         (

@@ -14,7 +14,7 @@ from tests.front.own import cooperative
 from tests.schedules import SCHEDULES, definition
 from wsched import CachePolicy, Schedule, ScheduleError
 from wsched.front.schedule import is_schedule_text
-from wsched.fusion import Record
+from wsched.fusion import PrimitiveCall
 from wsched.importer import build_fusion, record_text
 from wsched.importer.definition import definition_text
 from wsched.schedule.text import calls_text, parse_calls
@@ -81,15 +81,17 @@ def test_a_file_in_another_encoding(tmp_path: Path) -> None:
 def test_arguments_go_there_and_back() -> None:
     m, ctas = Var("M"), Special("nctaid.x")
     history = [
-        Record("split", ("T1", 0, e))
+        PrimitiveCall("split", ("T1", 0, e))
         for e in (
             Const(7), ctas, ctas // 2, m % 3, ceildiv(m, 128) * ctas, (m + 1) * (m - ctas),
             m - (ctas - m), minimum(m, 4), maximum(ctas, m // (m * 2)), Binary("*", m, m // 2),
         )
     ]  # fmt: skip
-    history.append(Record("split", ("T1", 0, 2), (("inner_split", False), ("labels", ("a", "b")))))
-    history.append(Record("reorder", ("T1", {0: 1, 2: 0})))
-    found = [record for _, record in parse_calls(calls_text(history))]
+    history.append(
+        PrimitiveCall("split", ("T1", 0, 2), (("inner_split", False), ("labels", ("a", "b"))))
+    )
+    history.append(PrimitiveCall("reorder", ("T1", {0: 1, 2: 0})))
+    found = [call for _, call in parse_calls(calls_text(history))]
     found[0] = replace(found[0], args=("T1", 0, Const(7)))  # printed as a number
     assert found == history
 

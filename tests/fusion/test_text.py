@@ -7,7 +7,7 @@ import pytest
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Binary, Const, Special, Var
 from tests.schedule.fusions import COOPERATIVE, linear
-from wsched.fusion import Record, fusion_text, history_text, nest_text
+from wsched.fusion import PrimitiveCall, fusion_text, history_text, nest_text
 from wsched.schedule import schedule_matmul
 
 
@@ -37,13 +37,16 @@ def test_nest() -> None:
     )
 
 
-def test_record_is_python() -> None:
+def test_a_call_is_python() -> None:
     ctas = Special("nctaid.x") // 2
-    record = Record("split", ("T3", 0, ctas), (("labels", ("a", "b")),))
-    assert str(record) == "split('T3', 0, Special('nctaid.x') // 2, labels=('a', 'b'))"
+    call = PrimitiveCall("split", ("T3", 0, ctas), (("labels", ("a", "b")),))
+    assert str(call) == "split('T3', 0, Special('nctaid.x') // 2, labels=('a', 'b'))"
     nested = Binary("-", Var("M"), Binary("-", Const(3), Var("N")))
-    assert str(Record("f", (nested,))) == "f(Var('M') - (3 - Var('N')))"
-    assert str(Record("f", (Binary("ceildiv", Var("M"), Const(3)),))) == "f(ceildiv(Var('M'), 3))"
+    assert str(PrimitiveCall("f", (nested,))) == "f(Var('M') - (3 - Var('N')))"
+    assert (
+        str(PrimitiveCall("f", (Binary("ceildiv", Var("M"), Const(3)),)))
+        == "f(ceildiv(Var('M'), 3))"
+    )
 
 
 def test_unknown_tensor_is_a_defect() -> None:

@@ -14,7 +14,7 @@ from wsched.run.compiled import compile_plan
 from wsched.run.input_error import InputError
 from wsched.run.kernel_name import schedule_name
 from wsched.schedule.options import KernelOptions
-from wsched.schedule.plan import Plan, plan
+from wsched.schedule.plan import Plan, make_plan
 
 pytestmark = pytest.mark.gpu
 
@@ -47,7 +47,7 @@ def require_right(made: Plan) -> None:
 
 @pytest.mark.parametrize("name", RUN)
 def test_by_hand(name: str) -> None:
-    require_right(plan(MADE[name]()))
+    require_right(make_plan(MADE[name]()))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -56,7 +56,7 @@ def test_drawn(seed: int) -> None:
     for n in range(DRAWS):
         fusion: Fusion = draw(Random(10_000 + DRAWS * seed + n))
         try:
-            made = plan(fusion)
+            made = make_plan(fusion)
             require_right(made)
             ran += 1
         except (ScheduleError, UnsupportedError, InputError):

@@ -9,7 +9,7 @@ from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import Verdict, judge, tile_of
 from tests.legality.walk import NotJudged
 from wsched.fusion import Fusion
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 
 __all__ = ["Outcome", "outcome"]
 
@@ -67,7 +67,7 @@ def outcome(fusion: Fusion, seed: int = 0) -> Outcome:
     except NotJudged:
         verdict = None
     try:
-        made = plan(fusion)
+        made = make_plan(fusion)
     except ScheduleError as e:
         return Outcome(verdict, e.rule, e.why)
     except Exception as e:

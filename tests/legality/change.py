@@ -10,7 +10,7 @@ from typing import Any
 from lowering.ground.expr import Const, Expr, Special
 from tests.legality.builder import P
 from tests.legality.factors import draw_factor
-from wsched.fusion import Fusion, MemoryType, Pipelined, Record, WarpSpecialized
+from wsched.fusion import Fusion, MemoryType, Pipelined, PrimitiveCall, WarpSpecialized
 
 __all__ = ["change"]
 
@@ -18,7 +18,7 @@ _CTAS = Special("nctaid.x")
 _FACTORS = (Const(1), Const(2), Const(3), Const(4), _CTAS, _CTAS * 2)
 _PARALLEL = (P.Serial, P.Serial, P.BIDx, P.BIDz, P.TIDy, P.TIDz, P.Unroll)
 _LOOPS = ("split", "merge", "reorder", "parallelize")
-History = tuple[Record, ...]
+History = tuple[PrimitiveCall, ...]
 
 
 def change(rng: Random, start: Fusion) -> History:
@@ -95,7 +95,7 @@ def _factor(rng: Random) -> Expr:
     return rng.choice(_FACTORS) if rng.random() < 0.75 else draw_factor(rng)
 
 
-def _split(rng: Random, r: Record) -> Record:
+def _split(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     options = dict(r.kwargs)
     if rng.random() < 0.4:
         labels = options.pop("labels", None)
@@ -108,7 +108,7 @@ def _split(rng: Random, r: Record) -> Record:
     return replace(r, args=(*r.args[:2], factor))
 
 
-def _merge(rng: Random, r: Record) -> Record:
+def _merge(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     options = dict(r.kwargs)
     if rng.random() < 0.5:
         return replace(r, args=(r.args[0], r.args[2], r.args[1]))
@@ -116,22 +116,22 @@ def _merge(rng: Random, r: Record) -> Record:
     return replace(r, kwargs=tuple(options.items()))
 
 
-def _reorder(rng: Random, r: Record) -> Record:
+def _reorder(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     a, b = rng.sample(range(6), 2)
     return replace(r, args=(r.args[0], {a: b}))
 
 
-def _parallelize(rng: Random, r: Record) -> Record:
+def _parallelize(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     if rng.random() < 0.5:
         return replace(r, args=(*r.args[:2], rng.choice(_PARALLEL)))
     return replace(r, args=(r.args[0], max(0, r.args[1] + rng.choice((-1, 1))), r.args[2]))
 
 
-def _inline_at(rng: Random, r: Record) -> Record:
+def _inline_at(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     return replace(r, args=(r.args[0], max(0, r.args[1] + rng.choice((-2, -1, 1)))))
 
 
-def _circular_buffer(rng: Random, r: Record) -> Record:
+def _circular_buffer(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     tv, stages, prefetch, how = r.args
     on = rng.choice((P.TIDx, P.TIDy, P.TIDz))
     how = rng.choice((how, how, WarpSpecialized(on), Pipelined()))
@@ -139,11 +139,11 @@ def _circular_buffer(rng: Random, r: Record) -> Record:
     return replace(r, args=(tv, stages, min(prefetch, stages - 1), how))
 
 
-def _set_memory_type(rng: Random, r: Record) -> Record:
+def _set_memory_type(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     return replace(r, args=(r.args[0], MemoryType.Local))
 
 
-_ALTER: dict[str, Callable[[Random, Record], Record]] = {
+_ALTER: dict[str, Callable[[Random, PrimitiveCall], PrimitiveCall]] = {
     "split": _split,
     "merge": _merge,
     "reorder": _reorder,
@@ -159,7 +159,7 @@ def _add(rng: Random, start: Fusion, history: History) -> History:
     at = _pick(rng, history, ("split", "merge", "reorder"))
     places = _scope(rng, start, history, at)
     calls = _new(rng)
-    found: list[Record] = []
+    found: list[PrimitiveCall] = []
     for p, r in enumerate(history):
         found.append(r)
         if p in places:
@@ -167,19 +167,19 @@ def _add(rng: Random, start: Fusion, history: History) -> History:
     return tuple(found)
 
 
-def _new(rng: Random) -> tuple[Record, ...]:
+def _new(rng: Random) -> tuple[PrimitiveCall, ...]:
     """A split that is taken back or not, a change of order, a merge, a parallel type."""
     axis, factor = rng.randrange(5), _factor(rng)
     options: tuple[tuple[str, Any], ...] = (("inner_split", False),) if rng.random() < 0.3 else ()
-    split = Record("split", ("", axis, factor), options)
+    split = PrimitiveCall("split", ("", axis, factor), options)
     order = (axis, axis + 1) if rng.random() < 0.7 else (axis + 1, axis)
     return rng.choice(
         (
-            (split, Record("merge", ("", *order))),
-            (split, Record("merge", ("", *order))),
+            (split, PrimitiveCall("merge", ("", *order))),
+            (split, PrimitiveCall("merge", ("", *order))),
             (split,),
-            (Record("reorder", ("", {axis: rng.randrange(5)})),),
-            (Record("merge", ("", *order)),),
-            (Record("parallelize", ("", axis, rng.choice(_PARALLEL))),),
+            (PrimitiveCall("reorder", ("", {axis: rng.randrange(5)})),),
+            (PrimitiveCall("merge", ("", *order)),),
+            (PrimitiveCall("parallelize", ("", axis, rng.choice(_PARALLEL))),),
         )
     )

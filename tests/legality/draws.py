@@ -19,7 +19,7 @@ from tests.legality.change import change
 from tests.legality.scratch import from_nothing
 from tests.schedule.gated import gated, scheduled
 from tests.schedules import cooperative, definition, dynamic, ping_pong, pipelined, split_k
-from wsched.fusion import Fusion, Record
+from wsched.fusion import Fusion, PrimitiveCall
 from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
@@ -35,7 +35,7 @@ def unscheduled() -> Fusion:
     return build_fusion(record_text(definition()))
 
 
-def made(history: tuple[Record, ...], of: Fusion | None = None) -> Fusion:
+def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion:
     """The schedule that these calls make.
 
     Args:

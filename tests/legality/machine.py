@@ -15,7 +15,7 @@ from lowering.nest.lower import lower
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
 from wsched.fusion import DataType, Fusion, MmaOp, PointwiseOp, inputs_of
-from wsched.schedule.plan import Plan, plan
+from wsched.schedule.plan import Plan, make_plan
 
 __all__ = ["NUMPY", "Problem", "compiled", "problems", "run_wrong"]
 
@@ -54,7 +54,7 @@ def compiled(scheduled: Plan | Fusion) -> Kernel:
         ScheduleError: it is illegal.
         UnsupportedError: there is no lowering for it.
     """
-    made = plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
+    made = make_plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
     return run_passes(lower(made, "drawn"), LoweringOptions(store_buffers=1))
 
 

@@ -14,7 +14,7 @@ from tests.legality.factors import draw_factor, why_no_factor
 from tests.legality.oracle import judge
 from wsched.fusion import Fusion, nest_text
 from wsched.schedule import split
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 from wsched.schedule.text import parse_calls
 
 M, N, K = map(Var, "MNK")
@@ -199,7 +199,7 @@ def test_no_grid(name: str) -> None:
     make, text = NO_GRID[name]
     fusion = make()
     with pytest.raises(ScheduleError) as error:
-        plan(fusion)
+        make_plan(fusion)
     assert str(error.value).startswith(text)
     assert judge(fusion).why is not None
 
@@ -215,7 +215,7 @@ def test_clusters_where_there_are_none() -> None:
     m.fragments("turn")
     m.inline("turn")
     with pytest.raises(ScheduleError) as error:
-        plan(m.s.fusion)
+        make_plan(m.s.fusion)
     assert str(error.value).startswith(
         "ScheduleError[grid]: split('T4', 1, Special('nctaid.x') // 2, labels=('tile', 'turn')): "
         "the factor %nctaid.x // 2 is not known to be positive: a grid may have 1 CTAs\n"

@@ -10,7 +10,7 @@ from tests.schedules import cooperative, definition, dynamic, stream_k
 from wsched.front.known import import_fusion
 from wsched.run.counts import LARGEST, require_countable
 from wsched.schedule import MatmulParams, Plan, plan_matmul
-from wsched.schedule.plan import plan as prove
+from wsched.schedule.plan import make_plan
 
 SMALL = cooperative(64, 16, 16, groups=1, registers=None)
 LARGE = {"M": 46336, "N": 46336, "K": 46336}
@@ -68,7 +68,7 @@ def by_hand(traversal: int = 0, *, persistent: bool = True) -> Plan:
     m.order(m.compute, last)
     m.fragments(last.split()[-1])
     m.inline(last.split()[-1])
-    return prove(m.s.fusion)
+    return make_plan(m.s.fusion)
 
 
 def test_what_a_traversal_factor_comes_to() -> None:

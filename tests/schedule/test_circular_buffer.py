@@ -39,7 +39,7 @@ def test_missing_merge() -> None:
         tiled().circular_buffer("T6", 4, 2, ON_TIDY)
     assert str(error.value).splitlines()[:3] == [
         "ScheduleError[circular_buffer]: circular_buffer('T6', 4, 2, "
-        "WarpSpecialized(on=ParallelType.TIDy, num_registers=None, stage_slice_position=None)): "
+        "WarpSpecialized(on=ParallelType.TIDy)): "
         "T6 has 2 serial loops left of position 3 (tile, k), a ring of stages is stepped through "
         "by one",
         "  legal here: merge('T6', 1, 2)",

@@ -19,7 +19,7 @@ from wsched.schedule import (
     Schedule,
     load_relations,
     loops_text,
-    plan,
+    make_plan,
     schedule_matmul,
     subdags_text,
 )
@@ -92,7 +92,7 @@ def test_it_is_buffered() -> None:
     t = f.tensor("T11")
     error = refused(f.updated((replace(t, circular_buffer=None),)))
     assert (error.rule, error.wrote, error.why) == (
-        "ring", "CpAsyncBulkTensorTile(T2)", "T11 is not circular-buffered",
+        "ring", "loads T11", "T11 is not circular-buffered",
     )  # fmt: skip
     assert error.where.startswith("T11_s___bfloat")
 
@@ -110,7 +110,7 @@ def test_its_tiles_are_the_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "_tile", apart)
     monkeypatch.setattr(matmul, "_inline", lambda s, names: None)
     with pytest.raises(ScheduleError) as error:
-        plan(scheduled(CLASSES["cooperative"]))
+        make_plan(scheduled(CLASSES["cooperative"]))
     assert (error.value.rule, error.value.why, error.value.legal) == (
         "load-bound",
         "the load steps of T11 and of T9, T10 do not end with the same tile",

@@ -174,8 +174,7 @@ def test_loads_are_buffered_alike() -> None:
         "the operands of one mma are circular-buffered alike, these are not",
     )
     assert error.value.legal == (
-        "circular_buffer('T7', 4, 2, WarpSpecialized(on=ParallelType.TIDy, num_registers=None, "
-        "stage_slice_position=None))",
+        "circular_buffer('T7', 4, 2, WarpSpecialized(on=ParallelType.TIDy))",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, cached, linear
 from tests.schedule.test_legality_inputs import scheduled
 from wsched.fusion import Fusion, MmaOp
-from wsched.schedule import plan, schedule_matmul
+from wsched.schedule import make_plan, schedule_matmul
 from wsched.schedule.loops import side_by_side
 from wsched.schedule.parts import Part, find_parts, titles
 
@@ -27,7 +27,7 @@ def test_a_ring_of_its_own_is_a_part_of_its_own() -> None:
         ("load", ("T11",), "aux"),
         ("compute", (), ""),
     ]
-    assert found == plan(fusion).parts
+    assert found == make_plan(fusion).parts
 
 
 def test_every_tensor_is_in_one_part() -> None:

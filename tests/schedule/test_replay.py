@@ -7,13 +7,20 @@ import pytest
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Special
 from tests.schedule.fusions import CLASSES, linear
-from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType, Pipelined, Record, history_text
+from wsched.fusion import (
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    Pipelined,
+    PrimitiveCall,
+    history_text,
+)
 from wsched.fusion import WarpSpecialized as WarpSpecializedType
 from wsched.schedule import Schedule, replay, schedule_matmul
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_records_give_the_same_schedule(name: str) -> None:
+def test_calls_give_the_same_schedule(name: str) -> None:
     f = schedule_matmul(linear(), CLASSES[name])
     assert replay(linear(), f.history) == f
 
@@ -36,4 +43,4 @@ def test_text_gives_the_same_schedule(name: str) -> None:
 
 def test_unknown_primitive() -> None:
     with pytest.raises(InternalError, match=r"^replay: no primitive swizzle\n"):
-        replay(linear(), (Record("swizzle", ("T4",)),))
+        replay(linear(), (PrimitiveCall("swizzle", ("T4",)),))

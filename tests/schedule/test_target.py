@@ -17,7 +17,7 @@ from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.scheduler import plan_matmul
 from wsched.schedule.matmul.tiles import fit_stages
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 from wsched.schedule.registers import require_registers
 from wsched.schedule.schedule import Schedule
 
@@ -61,7 +61,7 @@ def test_the_proof_asks_the_target() -> None:
     made = plan_matmul(FUSION, PARAMS)
     few = replace(HOPPER, setmaxnreg=(24, 208))
     with pytest.raises(ScheduleError) as e:
-        plan(made.fusion, made.graph, few)
+        make_plan(made.fusion, made.graph, few)
     assert (e.value.rule, e.value.why) == (
         "registers", "setmaxnreg takes multiples of 8 from 24 to 208, not 232"
     )  # fmt: skip

@@ -16,7 +16,7 @@ from tests.epilogues import GELU, RESIDUAL, TWO_OUTPUTS
 from tests.schedule.fusions import linear
 from wsched.fusion import Fusion
 from wsched.importer import build_fusion, record_text
-from wsched.schedule import ClusterDims, GemmTile, MatmulParams, plan
+from wsched.schedule import ClusterDims, GemmTile, MatmulParams, make_plan
 from wsched.schedule.matmul.limits import register_candidates, settled
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.matmul.tiles import (
@@ -60,7 +60,7 @@ def agrees(fusion: Fusion, found: TileChoice) -> None:
     if found.legal:
         scheduled = schedule_matmul(fusion, found.params)
         options = LoweringOptions(found.params.epilogue_stages)
-        run_passes(lower(plan(scheduled), "k"), options)
+        run_passes(lower(make_plan(scheduled), "k"), options)
         return
     with pytest.raises((ScheduleError, UnsupportedError)) as error:
         schedule_matmul(fusion, found.params)

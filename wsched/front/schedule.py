@@ -12,7 +12,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.files import replace_file
 from wsched.front.check import Check, check
 from wsched.front.known import import_fusion, recorded
-from wsched.fusion import Record, nest_text
+from wsched.fusion import PrimitiveCall, nest_text
 from wsched.importer import record_text
 from wsched.importer.definition import definition_text
 from wsched.run.layout import laid_out
@@ -157,21 +157,21 @@ class Schedule(schedule.Schedule):
             raise ScheduleError("text", f"line 1: {first}", why, legal)
         calls = list(parse_calls(text))
         made = cls(record_text(text))
-        for line, record in calls:
-            made._replay(line, record)
+        for line, call in calls:
+            made._replay(line, call)
         return made
 
-    def _replay(self, line: int, record: Record) -> None:
+    def _replay(self, line: int, call: PrimitiveCall) -> None:
         """One call of a text."""
-        method = getattr(self, record.op)
-        wrote = f"line {line}: {record}"
+        method = getattr(self, call.op)
+        wrote = f"line {line}: {call}"
         try:
-            inspect.signature(method).bind(*record.args, **dict(record.kwargs))
+            inspect.signature(method).bind(*call.args, **dict(call.kwargs))
         except TypeError as e:
             names = str(inspect.signature(method)).partition(" ->")[0]
-            raise ScheduleError("text", wrote, str(e), (f"{record.op}{names}",)) from None
+            raise ScheduleError("text", wrote, str(e), (f"{call.op}{names}",)) from None
         try:
-            method(*record.args, **dict(record.kwargs))
+            method(*call.args, **dict(call.kwargs))
         except ScheduleError as e:
             raise ScheduleError(e.rule, wrote, e.why, e.legal, e.where) from None
 

@@ -23,6 +23,7 @@ from wsched.fusion.expr import (
     rewire,
 )
 from wsched.fusion.fusion import Fusion, TensorBinding
+from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
     Product,
     Role,
@@ -32,7 +33,6 @@ from wsched.fusion.product import (
     the_matmul,
     the_products,
 )
-from wsched.fusion.record import Record, call_text
 from wsched.fusion.tensor import (
     CircularBuffer,
     CircularBufferType,
@@ -69,8 +69,8 @@ __all__ = [
     "ParallelType",
     "Pipelined",
     "PointwiseOp",
+    "PrimitiveCall",
     "Product",
-    "Record",
     "ReductionOp",
     "Role",
     "Split",

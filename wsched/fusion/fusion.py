@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lowering.ground.errors import InternalError
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
-from wsched.fusion.record import Record
+from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
 from wsched.fusion.unknown import Unknown
@@ -55,7 +55,7 @@ class Fusion:
     tensors: tuple[TensorView, ...]
     exprs: tuple[FusionExpr, ...]
     next_id: int
-    history: tuple[Record, ...] = ()
+    history: tuple[PrimitiveCall, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
 
     @property
@@ -173,9 +173,9 @@ class Fusion:
             next_id=self.next_id if next_id is None else next_id,
         )
 
-    def recorded(self, record: Record) -> Fusion:
+    def recorded(self, call: PrimitiveCall) -> Fusion:
         """With one more step in the history."""
-        return replace(self, history=(*self.history, record))
+        return replace(self, history=(*self.history, call))
 
     def fresh(self, domains: Iterable[IterDomain]) -> tuple[tuple[IterDomain, ...], int]:
         """Copies of ``domains`` under new ids, and the next unused id after them."""

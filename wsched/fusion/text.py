@@ -53,7 +53,7 @@ def _axes(t: TensorView) -> tuple[str, ...]:
 
 def history_text(f: Fusion) -> str:
     """The schedule as Python, one call a line."""
-    return "".join(f"{record}\n" for record in f.history)
+    return "".join(f"{call}\n" for call in f.history)
 
 
 def loop_text(d: IterDomain, note: str = "") -> str:

@@ -22,7 +22,7 @@ from wsched.schedule.matmul.params import (
 )
 from wsched.schedule.matmul.scheduler import plan_matmul, schedule_matmul
 from wsched.schedule.parts import Part, find_parts
-from wsched.schedule.plan import Edge, Plan, plan
+from wsched.schedule.plan import Edge, Plan, make_plan
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -80,9 +80,9 @@ __all__ = [
     "inline_at",
     "load_relations",
     "loops_text",
+    "make_plan",
     "merge",
     "parallelize",
-    "plan",
     "plan_matmul",
     "reorder",
     "replay",

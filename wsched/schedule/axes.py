@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
-from wsched.fusion import Record, TensorView, nest_text
+from wsched.fusion import PrimitiveCall, TensorView, nest_text
 
 __all__ = ["Axis", "new_order", "position", "require", "require_all"]
 
@@ -16,13 +16,13 @@ Axis = int | str
 """A loop of a tensor: its position from the outside, or its label."""
 
 
-def position(t: TensorView, axis: Axis, record: Record) -> int:
+def position(t: TensorView, axis: Axis, call: PrimitiveCall) -> int:
     """The position of a loop; whether a position exists is left to the primitive.
 
     Args:
         t: the tensor.
         axis: position or label.
-        record: the call, for the error.
+        call: of which it is an argument, for the error.
 
     Raises:
         ScheduleError: rule ``axis``: no loop or several have this label; with those there are.
@@ -38,11 +38,11 @@ def position(t: TensorView, axis: Axis, record: Record) -> int:
         many = f"{labels.count(axis)} loops" if axis in labels else "no loop"
         why = f"{t.name} has {many} labelled {axis!r}"
     legal = [str(p) if labels.count(x) > 1 else repr(x) for p, x in enumerate(labels)]
-    raise ScheduleError("axis", str(record), why, tuple(legal), nest_text(t))
+    raise ScheduleError("axis", str(call), why, tuple(legal), nest_text(t))
 
 
 def new_order(
-    t: TensorView, order: Mapping[Axis, int] | Iterable[Axis], record: Record
+    t: TensorView, order: Mapping[Axis, int] | Iterable[Axis], call: PrimitiveCall
 ) -> dict[int, int]:
     """New positions by old ones, from a mapping, or from the loops in their new order.
 
@@ -53,23 +53,23 @@ def new_order(
     """
     if isinstance(order, Mapping):
         for new in order.values():
-            require(record, "a new position", new, int)
-        return {position(t, old, record): new for old, new in order.items()}
+            require(call, "a new position", new, int)
+        return {position(t, old, call): new for old, new in order.items()}
     if isinstance(order, str) or not isinstance(order, Iterable):
         why = f"{order!r} is no order: a mapping of loops to positions, or a list of loops"
-        raise ScheduleError("axis", str(record), why, (), nest_text(t))
-    places = [position(t, axis, record) for axis in order]
+        raise ScheduleError("axis", str(call), why, (), nest_text(t))
+    places = [position(t, axis, call) for axis in order]
     twice = [p for p in sorted(set(places)) if places.count(p) > 1]
     if twice:
         why = f"loop {t.loop[twice[0]].label} is named {places.count(twice[0])} times"
-        raise ScheduleError("axis", str(record), why, (), nest_text(t))
+        raise ScheduleError("axis", str(call), why, (), nest_text(t))
     stay = 0
     while stay < len(places) and places[stay] == stay:
         stay += 1  # the outermost loops stay where they are without being named
     return {old: new for new, old in enumerate(places) if new >= stay}
 
 
-def require(record: Record, name: str, value: Any, kind: type | tuple[type, ...]) -> None:
+def require(call: PrimitiveCall, name: str, value: Any, kind: type | tuple[type, ...]) -> None:
     """Refuse an argument of another type.
 
     Raises:
@@ -82,13 +82,13 @@ def require(record: Record, name: str, value: Any, kind: type | tuple[type, ...]
     members = [repr(m) for k in kinds if issubclass(k, Enum) for m in k]
     article = "an" if words[0] in "aeiou" else "a"
     why = f"{name} takes {article} {words}, not {value!r}"
-    raise ScheduleError("argument", str(record), why, tuple(members))
+    raise ScheduleError("argument", str(call), why, tuple(members))
 
 
-def require_all(record: Record, name: str, values: Any, kind: type, number: int) -> None:
+def require_all(call: PrimitiveCall, name: str, values: Any, kind: type, number: int) -> None:
     """Refuse what is no tuple of so many values of a type; raises as :func:`require`."""
     if not isinstance(values, tuple | list) or len(values) != number:
         why = f"{name} takes a tuple of {number} {kind.__name__}, not {values!r}"
-        raise ScheduleError("argument", str(record), why)
+        raise ScheduleError("argument", str(call), why)
     for value in values:
-        require(record, name, value, kind)
+        require(call, name, value, kind)

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
-from wsched.fusion import Fusion, MemoryType, Record
+from wsched.fusion import Fusion, MemoryType, PrimitiveCall
 from wsched.schedule.axes import require
 from wsched.schedule.checked import Choice
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
@@ -17,7 +17,7 @@ __all__ = ["configured"]
 _VECTORS = (1, 2)
 
 
-def configured(fusion: Fusion, options: KernelOptions, record: Record) -> KernelOptions:
+def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> KernelOptions:
     """``options`` with those of a call of ``configure``.
 
     Raises:
@@ -25,26 +25,26 @@ def configured(fusion: Fusion, options: KernelOptions, record: Record) -> Kernel
             a value of another type.
     """
     names = tuple(f.name for f in fields(KernelOptions))
-    values = dict(record.kwargs)
+    values = dict(call.kwargs)
     for name, value in values.items():
         match name:
             case "epilogue_stages":
-                require(record, name, value, (int, NoneType))
+                require(call, name, value, (int, NoneType))
                 if value is not None and value < 1:
-                    raise _refused(record, f"{value} buffers hold nothing", ("1 and more", "None"))
+                    raise _refused(call, f"{value} buffers hold nothing", ("1 and more", "None"))
             case "programmatic_dependent_launch":
-                require(record, name, value, bool)
+                require(call, name, value, bool)
             case "vector":
-                require(record, name, value, int)
+                require(call, name, value, int)
                 if value not in _VECTORS:
                     why = f"a thread accesses 1 or 2 columns at once, not {value}"
-                    raise _refused(record, why, tuple(map(str, _VECTORS)))
+                    raise _refused(call, why, tuple(map(str, _VECTORS)))
             case "cache_policies":
-                values[name] = _by_tensor(fusion, record, name, value, CachePolicy)
+                values[name] = _by_tensor(fusion, call, name, value, CachePolicy)
             case "l2_promotions":
-                values[name] = _by_tensor(fusion, record, name, value, TensorMapL2Promotion)
+                values[name] = _by_tensor(fusion, call, name, value, TensorMapL2Promotion)
             case _:
-                raise _refused(record, f"there is no option {name}", names)
+                raise _refused(call, f"there is no option {name}", names)
     return replace(options, **values)
 
 
@@ -52,22 +52,22 @@ _WORDS = {"cache_policies": "policy", "l2_promotions": "promotion"}
 
 
 def _by_tensor(
-    fusion: Fusion, record: Record, name: str, value: Any, kind: type[Choice]
+    fusion: Fusion, call: PrimitiveCall, name: str, value: Any, kind: type[Choice]
 ) -> tuple[tuple[str, Any], ...]:
     """A choice of a kind for each tensor, in the order of the tensors."""
-    require(record, name, value, dict)
+    require(call, name, value, dict)
     there = tuple(
         b.tensor
         for b in (*fusion.inputs, *fusion.outputs)
         if fusion.tensor(b.tensor).memory is MemoryType.Global
     )
     for tensor, chosen in value.items():
-        require(record, f"the {_WORDS[name]} of {tensor}", chosen, kind)
+        require(call, f"the {_WORDS[name]} of {tensor}", chosen, kind)
         if tensor not in there:
             why = f"{tensor} is no tensor of the caller's: the L2 caches those"
-            raise _refused(record, why, there)
+            raise _refused(call, why, there)
     return tuple((n, value[n]) for n in there if n in value)
 
 
-def _refused(record: Record, why: str, legal: tuple[str, ...]) -> ScheduleError:
-    return ScheduleError("configure", str(record), why, legal)
+def _refused(call: PrimitiveCall, why: str, legal: tuple[str, ...]) -> ScheduleError:
+    return ScheduleError("configure", str(call), why, legal)

@@ -4,7 +4,7 @@ The fusion is cut into parts, each with loops and warps of its own (see ``parts`
 *edge*: the tensors that cross it fill one ring together, and a relation says which of the
 producer's steps an iteration of the consumer needs.
 
-A plan is made once for a schedule, by :func:`plan`; everything below the scheduler takes the plan
+A plan is made once for a schedule, by :func:`make_plan`; everything below the scheduler takes it
 and asks nothing again.
 """
 
@@ -42,7 +42,7 @@ from wsched.schedule.proof.unknowns import used_unknowns
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Work
 
-__all__ = ["Edge", "Part", "Plan", "plan"]
+__all__ = ["Edge", "Part", "Plan", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ class Plan:
         return tuple(self.fusion.tensor(name) for name in part.tensors)
 
 
-def plan(fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT) -> Plan:
+def make_plan(
+    fusion: Fusion, graph: TransformGraph | None = None, target: Target = DEFAULT
+) -> Plan:
     """Cut a complete schedule into parts and prove every edge.
 
     Args:

@@ -17,7 +17,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     Pipelined,
-    Record,
+    PrimitiveCall,
     TensorView,
     WarpSpecialized,
     the_matmul,
@@ -25,7 +25,7 @@ from wsched.fusion import (
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
 from wsched.schedule.configure import configured
 from wsched.schedule.options import KernelOptions
-from wsched.schedule.plan import Plan, plan
+from wsched.schedule.plan import Plan, make_plan
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -65,7 +65,7 @@ class Schedule:
     ) -> None:
         self.target = target
         self._states = [(fusion, options or KernelOptions())]
-        self._calls: list[Record] = []
+        self._calls: list[PrimitiveCall] = []
         self._plan: Plan | None = None
         self._graph: TransformGraph | None = None
 
@@ -80,7 +80,7 @@ class Schedule:
         return self._states[-1][1]
 
     @property
-    def history(self) -> tuple[Record, ...]:
+    def history(self) -> tuple[PrimitiveCall, ...]:
         """All calls, oldest first."""
         return (*self._states[0][0].history, *self._calls)
 
@@ -102,7 +102,7 @@ class Schedule:
             ScheduleError: it is not; the text says why, and what is.
         """
         if self._plan is None or self._plan.fusion is not self.fusion:
-            self._plan = plan(self.fusion, self._transforms(), self.target)
+            self._plan = make_plan(self.fusion, self._transforms(), self.target)
         return self._plan
 
     # --- tensors and loops ---------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Schedule:
         Raises:
             ScheduleError: rule ``tensor``: there is none of this name.
         """
-        return find(self.fusion, tv, Record("tensor", (tv,)))
+        return find(self.fusion, tv, PrimitiveCall("tensor", (tv,)))
 
     def axis(self, tv: str, label: str) -> int:
         """Position of the loop with this label; -1 if there is none."""
@@ -149,26 +149,26 @@ class Schedule:
 
     def cache_after(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
         """See :func:`~wsched.schedule.primitives.cache_after.cache_after`; the name of the copy."""
-        require(Record("cache_after", (tv, op)), "op", op, LoadStoreOpType)
+        require(PrimitiveCall("cache_after", (tv, op)), "op", op, LoadStoreOpType)
         fusion, name = cache_after(self.fusion, tv, op)
         self._made(fusion)
         return name
 
     def cache_before(self, tv: str, op: LoadStoreOpType = LoadStoreOpType.Set) -> str:
         """See :mod:`wsched.schedule.primitives.cache_before`; the name of the new tensor."""
-        require(Record("cache_before", (tv, op)), "op", op, LoadStoreOpType)
+        require(PrimitiveCall("cache_before", (tv, op)), "op", op, LoadStoreOpType)
         fusion, name = cache_before(self.fusion, tv, op)
         self._made(fusion)
         return name
 
     def set_memory_type(self, tv: str, memory: MemoryType) -> None:
         """See :func:`~wsched.schedule.primitives.set_memory_type.set_memory_type`."""
-        require(Record("set_memory_type", (tv, memory)), "memory", memory, MemoryType)
+        require(PrimitiveCall("set_memory_type", (tv, memory)), "memory", memory, MemoryType)
         self._made(set_memory_type(self.fusion, tv, memory))
 
     def set_allocation_domain(self, tv: str, order: Sequence[int]) -> None:
         """See :mod:`wsched.schedule.primitives.set_allocation_domain`."""
-        require(Record("set_allocation_domain", (tv, order)), "order", order, (tuple, list))
+        require(PrimitiveCall("set_allocation_domain", (tv, order)), "order", order, (tuple, list))
         self._made(set_allocation_domain(self.fusion, tv, tuple(order)))
 
     def split(
@@ -182,17 +182,17 @@ class Schedule:
         dynamic: bool = False,
     ) -> None:
         """See :func:`~wsched.schedule.primitives.split.split`."""
-        record = Record("split", (tv, axis, factor))
-        require(record, "factor", factor, (int, Expr))
-        require(record, "inner_split", inner_split, bool)
-        require(record, "dynamic", dynamic, bool)
+        call = PrimitiveCall("split", (tv, axis, factor))
+        require(call, "factor", factor, (int, Expr))
+        require(call, "inner_split", inner_split, bool)
+        require(call, "dynamic", dynamic, bool)
         if labels is not None:
-            require_all(record, "labels", labels, str, 2)
+            require_all(call, "labels", labels, str, 2)
         self._made(
             split(
                 self.fusion,
                 tv,
-                self._position(tv, axis, record),
+                self._position(tv, axis, call),
                 factor,
                 inner_split=inner_split,
                 labels=labels and (labels[0], labels[1]),
@@ -210,11 +210,11 @@ class Schedule:
         label: str | None = None,
     ) -> None:
         """See :func:`~wsched.schedule.primitives.merge.merge`."""
-        record = Record("merge", (tv, axis_o) if axis_i is None else (tv, axis_o, axis_i))
-        require(record, "traversal", traversal, int)
-        require(record, "label", label, (str, NoneType))
-        outer = self._position(tv, axis_o, record)
-        inner = None if axis_i is None else self._position(tv, axis_i, record)
+        call = PrimitiveCall("merge", (tv, axis_o) if axis_i is None else (tv, axis_o, axis_i))
+        require(call, "traversal", traversal, int)
+        require(call, "label", label, (str, NoneType))
+        outer = self._position(tv, axis_o, call)
+        inner = None if axis_i is None else self._position(tv, axis_i, call)
         self._made(merge(self.fusion, tv, outer, inner, traversal=traversal, label=label))
 
     def reorder(self, tv: str, order: Mapping[Axis, int] | Iterable[Axis]) -> None:
@@ -226,26 +226,26 @@ class Schedule:
                 left out following in their old one. It is no call if nothing moves.
         """
         order = order if isinstance(order, Mapping | str) else tuple(order)
-        record = Record("reorder", (tv, order))
-        moved = new_order(find(self.fusion, tv, record), order, record)
+        call = PrimitiveCall("reorder", (tv, order))
+        moved = new_order(find(self.fusion, tv, call), order, call)
         if moved:
             self._made(reorder(self.fusion, tv, moved))
 
     def rfactor(self, tv: str, axis: Axis) -> None:
         """See :func:`~wsched.schedule.primitives.rfactor.rfactor`."""
-        record = Record("rfactor", (tv, axis))
-        self._made(rfactor(self.fusion, tv, self._position(tv, axis, record)))
+        call = PrimitiveCall("rfactor", (tv, axis))
+        self._made(rfactor(self.fusion, tv, self._position(tv, axis, call)))
 
     def parallelize(self, tv: str, axis: Axis | Sequence[Axis], parallel: ParallelType) -> None:
         """See :func:`~wsched.schedule.primitives.parallelize.parallelize`; of each loop in a list.
 
         Where one of several is refused, those before it are done.
         """
-        record = Record("parallelize", (tv, axis, parallel))
-        require(record, "parallel", parallel, ParallelType)
+        call = PrimitiveCall("parallelize", (tv, axis, parallel))
+        require(call, "parallel", parallel, ParallelType)
         axes: Sequence[Any] = axis if isinstance(axis, list | tuple) else (axis,)
         for a in axes:
-            at = self._position(tv, a, record)
+            at = self._position(tv, a, call)
             self._made(parallelize(self.fusion, tv, at, parallel))
 
     def inline_at(self, tv: str, inside: Axis) -> None:
@@ -256,23 +256,23 @@ class Schedule:
             inside: number of outer loops that it shares with its consumers, or the label of the
                 innermost of them.
         """
-        record = Record("inline_at", (tv, inside))
-        at = self._position(tv, inside, record) + isinstance(inside, str)
+        call = PrimitiveCall("inline_at", (tv, inside))
+        at = self._position(tv, inside, call) + isinstance(inside, str)
         self._made(inline_at(self.fusion, tv, at, self._transforms()))
 
     def circular_buffer(
         self, tv: str, stages: int, prefetch: int, type: CircularBufferType
     ) -> None:
         """See :func:`~wsched.schedule.primitives.circular_buffer.circular_buffer`."""
-        record = Record("circular_buffer", (tv, stages, prefetch, type))
-        require(record, "stages", stages, int)
-        require(record, "prefetch", prefetch, int)
-        require(record, "type", type, (WarpSpecialized, Pipelined))
+        call = PrimitiveCall("circular_buffer", (tv, stages, prefetch, type))
+        require(call, "stages", stages, int)
+        require(call, "prefetch", prefetch, int)
+        require(call, "type", type, (WarpSpecialized, Pipelined))
         if isinstance(type, WarpSpecialized):
-            require(record, "on", type.on, ParallelType)
-            require(record, "stage_slice_position", type.stage_slice_position, (int, NoneType))
+            require(call, "on", type.on, ParallelType)
+            require(call, "stage_slice_position", type.stage_slice_position, (int, NoneType))
             if type.num_registers is not None:
-                require_all(record, "num_registers", type.num_registers, int, 2)
+                require_all(call, "num_registers", type.num_registers, int, 2)
         self._made(circular_buffer(self.fusion, tv, stages, prefetch, type, self.target))
 
     def assume(self, name: str, least: int, most: int, promise: str) -> None:
@@ -287,10 +287,10 @@ class Schedule:
         Raises:
             ScheduleError: rule ``configure``: no such option, tensor or value.
         """
-        record = Record("configure", (), tuple(options.items()))
-        changed = configured(self.fusion, self.options, record)
+        call = PrimitiveCall("configure", (), tuple(options.items()))
+        changed = configured(self.fusion, self.options, call)
         self._states.append((self.fusion, changed))
-        self._calls.append(record)
+        self._calls.append(call)
 
     def _transforms(self) -> TransformGraph:
         """The transform graph; most calls behind the last split or merge leave it as it is."""
@@ -298,8 +298,8 @@ class Schedule:
             self._graph = TransformGraph(self.fusion)
         return self._graph
 
-    def _position(self, tv: str, axis: Axis, record: Record) -> int:
-        return axis if type(axis) is int else position(find(self.fusion, tv, record), axis, record)
+    def _position(self, tv: str, axis: Axis, call: PrimitiveCall) -> int:
+        return axis if type(axis) is int else position(find(self.fusion, tv, call), axis, call)
 
     def _made(self, fusion: Fusion) -> None:
         self._states.append((fusion, self.options))

@@ -24,7 +24,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     Pipelined,
-    Record,
+    PrimitiveCall,
     WarpSpecialized,
 )
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
@@ -36,7 +36,7 @@ _ENUMS = {
     e.__name__: e
     for e in (CachePolicy, LoadStoreOpType, MemoryType, ParallelType, TensorMapL2Promotion)
 }
-_RECORDS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
+_LOADERS = {"WarpSpecialized": WarpSpecialized, "Pipelined": Pipelined}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 _FUNCTIONS = {"ceildiv": "ceildiv", "minimum": "min", "maximum": "max", "min": "min", "max": "max"}
 _CALLS = ("configure", *PRIMITIVES)
@@ -49,13 +49,13 @@ _VALUES = (
 )  # fmt: skip
 
 
-def calls_text(history: Iterable[Record]) -> str:
+def calls_text(history: Iterable[PrimitiveCall]) -> str:
     """The calls as a function ``schedule``, ending with a newline."""
-    lines = [f"    s.{record}\n" for record in history] or ["    pass\n"]
+    lines = [f"    s.{call}\n" for call in history] or ["    pass\n"]
     return "".join(["def schedule(s : Schedule) -> None :\n", *lines])
 
 
-def parse_calls(text: str) -> Iterator[tuple[int, Record]]:
+def parse_calls(text: str) -> Iterator[tuple[int, PrimitiveCall]]:
     """The calls of the one function ``schedule`` in a text, each with its line, from 1.
 
     Raises:
@@ -83,13 +83,13 @@ class _Reader:
     def __init__(self, lines: list[str], name: str) -> None:
         self.lines, self.name = lines, name
 
-    def call(self, s: ast.stmt) -> Record:
+    def call(self, s: ast.stmt) -> PrimitiveCall:
         """``s.primitive(...)``."""
         match s:
             case ast.Expr(ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=op)) as call):
                 if name == self.name and op in _CALLS:
                     args = tuple(map(self.value, call.args))
-                    return Record(op, args, self.keywords(call))
+                    return PrimitiveCall(op, args, self.keywords(call))
         calls = tuple(f"{self.name}.{op}(...)" for op in _CALLS)
         raise self.refuse(s, "this is no call of the schedule", calls)
 
@@ -103,7 +103,7 @@ class _Reader:
         return tuple(found)
 
     def value(self, e: ast.expr) -> Any:
-        """A literal, a container, an enum's member, a record or an extent."""
+        """A literal, a container, an enum's member, who loads, or an extent."""
         match e:
             case ast.Constant(value=bool() | int() | str() | None as literal):
                 return literal
@@ -120,8 +120,8 @@ class _Reader:
             case ast.Attribute(value=ast.Name(id=enum), attr=member) if enum in _ENUMS:
                 if member in _ENUMS[enum].__members__:
                     return _ENUMS[enum][member]
-            case ast.Call(func=ast.Name(id=name)) if name in _RECORDS:
-                return self.record(e, name)
+            case ast.Call(func=ast.Name(id=name)) if name in _LOADERS:
+                return self.who_loads(e, name)
             case ast.Call() | ast.BinOp():
                 return self.extent(e)
         raise self.refuse(e, f"{ast.unparse(e)} is no argument of a call", _VALUES)
@@ -132,11 +132,11 @@ class _Reader:
             return e.value
         raise self.refuse(e, f"{ast.unparse(e)} is no key of a dict", ("numbers", "strings"))
 
-    def record(self, call: ast.Call, name: str) -> Any:
+    def who_loads(self, call: ast.Call, name: str) -> Any:
         """Who loads: ``WarpSpecialized(on=ParallelType.TIDy, ...)`` or ``Pipelined()``."""
         args = tuple(map(self.value, call.args))
         try:
-            return _RECORDS[name](*args, **dict(self.keywords(call)))
+            return _LOADERS[name](*args, **dict(self.keywords(call)))
         except TypeError:
             legal = ("WarpSpecialized(on, num_registers, stage_slice_position)", "Pipelined()")
             raise self.refuse(call, f"{name} takes other arguments", legal) from None

@@ -66,6 +66,8 @@ FOLDS = "a tile of 128x64 is reduced to 128 or 64 rows and 64 or 8 or 1 columns,
          "column is frag<f32, 64x8>, it takes over zero, frag<f32, 64x1>"),
         (COLUMN, taken("column", "128x16"), f"{FOLDS} 128x16"),
         (COLUMN, taken("column", "1x64"), f"{FOLDS} 1x64"),
+        (COLUMN, taken("column", "128x64"),
+         "t and start are both 128x64: nothing falls together, that is frag.update"),
         (COLUMN, "start: frag<f32, 64x1> = frag.fill 0.0 "
          "column: frag<f32, 64x1> = frag.reduce sum, start, line",
          "a tile of 1x64 is reduced to 1 rows and 64 or 8 or 1 columns, not to 64x1"),

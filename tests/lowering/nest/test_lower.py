@@ -15,7 +15,7 @@ from tests.lowering.nest.kernels import CLUSTER_2X1, SMALL, tile_level
 from tests.passes.evaluator import execute
 from tests.schedule.fusions import COOPERATIVE, linear
 from tests.schedules import dynamic
-from wsched.schedule import plan, plan_matmul, schedule_matmul
+from wsched.schedule import make_plan, plan_matmul, schedule_matmul
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.schedule import Schedule
 
@@ -29,11 +29,11 @@ def test_tile_level(name: str, golden: object) -> None:
 def test_results_from_registers(golden: object) -> None:
     """Each chunk of the columns goes to a plain tensor, written by pairs or single elements."""
     scheduled = schedule_matmul(linear(), replace(SMALL["cooperative"], use_smem_epilogue=False))
-    kernel = lower(plan(scheduled), "registers")
+    kernel = lower(make_plan(scheduled), "registers")
     assert verify(kernel) == []
     assert [t.name for t in kernel.tensor_maps] == ["T0", "T1"]
     assert [g.align for g in kernel.globals] == [4]
-    assert [g.align for g in lower(plan(scheduled), "registers", vector=1).globals] == [1]
+    assert [g.align for g in lower(make_plan(scheduled), "registers", vector=1).globals] == [1]
     compute = next(s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
     assert print_body(compute.body) == golden
 
@@ -89,7 +89,7 @@ def test_a_stage_in_another_order_than_its_source() -> None:
     a = fusion.tensor("T0")
     turned = fusion.updated((replace(a, allocation=a.logical[::-1]),))
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(turned), "turned")
+        lower(make_plan(turned), "turned")
     assert str(error.value) == (
         "a stage of T6 in the order [M, K] from T0, which is in memory as [K, M], is not "
         "supported; supported: the order of memory, contiguous dimension last. "
@@ -118,4 +118,4 @@ def test_a_load_loop_that_is_merged_otherwise(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(matmul, "_step_through", other)
     scheduled = schedule_matmul(linear(), params)
     assert scheduled.tensor("T6").loop[1].label == "tile·group·k"
-    assert print_body(lower(plan(scheduled), "k").body) == expected
+    assert print_body(lower(make_plan(scheduled), "k").body) == expected

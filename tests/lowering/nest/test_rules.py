@@ -17,7 +17,7 @@ from tests.lowering.nest.own import Draft
 from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
-from wsched.schedule import plan
+from wsched.schedule import make_plan
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.matmul.params import MatmulParams, TilingStrategy
 from wsched.schedule.schedule import Schedule
@@ -33,7 +33,7 @@ def refusal(
         monkeypatch.setattr(matmul, name, value)
     scheduled = matmul.schedule_matmul(import_fusion(definition()), params or MatmulParams())
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
+        lower(make_plan(scheduled), "k")
     assert "The nest is:\n" in error.value.hint
     return error.value
 
@@ -153,7 +153,7 @@ def test_rows_of_ctas_that_add_up_parts() -> None:
     m.fragments("No", 32)
     m.inline("No")
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(m.s.fusion), "k")
+        lower(make_plan(m.s.fusion), "k")
     assert error.value.what == "loop No ceildiv(N, 64) [BIDy] of T4 with K in parts"
     assert error.value.supported == "all loops over tiles on BIDx there"
 
@@ -171,7 +171,7 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
     m.fragments("row", 32)
     m.inline("row")
     with pytest.raises(ScheduleError) as error:
-        plan(m.s.fusion)
+        make_plan(m.s.fusion)
     assert error.value.rule == "load-bound"
     assert error.value.why == (
         "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
@@ -192,7 +192,7 @@ def test_turns_of_warpgroups_that_are_no_neighbours() -> None:
     m.fragments("row", 16)
     m.inline("row")
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(m.s.fusion), "k")
+        lower(make_plan(m.s.fusion), "k")
     assert error.value.what == (
         "turns on loop turn [TIDy] of T4 by warpgroups that share a tile on row [TIDz]"
     )
@@ -216,7 +216,7 @@ def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) 
     params = split_k(cooperative(128, 128), 2)
     scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), params)
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
+        lower(make_plan(scheduled), "k")
     assert error.value.what == "T11 circular-buffered where CTAs add up parts of a tile"
     assert error.value.supported == "matrices of the epilogue read from global memory there"
 

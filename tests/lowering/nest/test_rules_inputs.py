@@ -12,7 +12,7 @@ from tests.epilogues import RESIDUAL, epilogue
 from tests.schedules import cooperative, dynamic
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType
-from wsched.schedule import plan
+from wsched.schedule import make_plan
 from wsched.schedule.matmul import epilogue_inputs
 from wsched.schedule.matmul import scheduler as matmul
 from wsched.schedule.matmul.params import MatmulParams
@@ -27,7 +27,7 @@ def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> Unsuppo
         monkeypatch.setattr(matmul, name, value)
     scheduled = matmul.schedule_matmul(import_fusion(RESIDUAL), cooperative(128, 128))
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
+        lower(make_plan(scheduled), "k")
     return error.value
 
 
@@ -91,7 +91,7 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(scheduled), "k")
+        lower(make_plan(scheduled), "k")
     assert str(error.value) == (
         "4 circular buffers for the epilogue is not supported; supported: 3: each has a warp of "
         "the load warpgroup"

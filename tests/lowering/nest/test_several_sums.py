@@ -12,7 +12,7 @@ from lowering.nest.lower import lower
 from tests.schedule import chain
 from tests.schedule.gated import gated, scheduled, two_results
 from tests.schedule.proof.test_readers import read_twice
-from wsched.schedule import InTurn, Plan, plan
+from wsched.schedule import InTurn, Plan, make_plan
 
 
 def refused(p: Plan) -> UnsupportedError:
@@ -28,7 +28,7 @@ def test_two_sums(golden: object) -> None:
 
 def test_a_step_is_waited_for_once() -> None:
     """By the first of the copies that read it; both have the same part of the matrix."""
-    lines = print_kernel(lower(plan(read_twice(joined=True)), "twice")).splitlines()
+    lines = print_kernel(lower(make_plan(read_twice(joined=True)), "twice")).splitlines()
     at = next(n for n, s in enumerate(lines) if "consume aux" in s)
     assert [s.split("= ")[-1] for s in lines[at + 1 : at + 3]] == [
         "ldmatrix T11[0, group * 64, 0]",

@@ -8,7 +8,7 @@ from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS
 from tests.schedule.whole import EPILOGUE, Tiling, whole
 from wsched.fusion import ParallelType
-from wsched.schedule import Schedule, plan
+from wsched.schedule import Schedule, make_plan
 
 
 def one_each(s: Schedule, tv: str) -> None:
@@ -41,7 +41,7 @@ TILINGS = {
 def test_refused(name: str, golden: object) -> None:
     s = whole(TILINGS[name])
     with pytest.raises(ScheduleError) as error:
-        plan(s.fusion)
+        make_plan(s.fusion)
     assert str(error.value) == golden
 
 
@@ -51,4 +51,4 @@ def test_what_ends_with_the_tensor_may_be_cut() -> None:
     assert [str(s.tensor(tv).loop[0].extent) for tv in EPILOGUE] == [
         "ceildiv(M, 64) * ceildiv(N, 64)"
     ] * 3
-    plan(s.fusion)
+    make_plan(s.fusion)

@@ -11,7 +11,7 @@ from lowering.ground.expr import ExprLike, Special
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, linear
 from tests.schedule.whole import Tiling, result, whole
 from wsched.fusion import ParallelType
-from wsched.schedule import ClusterDims, MatmulParams, Schedule, plan, plan_matmul
+from wsched.schedule import ClusterDims, MatmulParams, Schedule, make_plan, plan_matmul
 
 CTAS = Special("nctaid.x")
 
@@ -29,7 +29,7 @@ def dealt_to(ctas: ExprLike, parallel: ParallelType = ParallelType.BIDx) -> Tili
 
 
 def test_a_constant_grid() -> None:
-    p = plan(whole(dealt_to(4)).fusion)
+    p = make_plan(whole(dealt_to(4)).fusion)
     assert (str(p.grid), p.cluster) == ("4", ())
     for m in (100, 128 * 7):
         got, wanted = result(p, m, 72, 72, sms=2)
@@ -47,7 +47,7 @@ def test_refused(name: str, golden: object) -> None:
         "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
     }
     with pytest.raises(ScheduleError) as error:
-        plan(whole(tilings[name]).fusion)
+        make_plan(whole(tilings[name]).fusion)
     assert str(error.value) == golden
 
 
@@ -80,5 +80,7 @@ def test_neighbours_that_share_nothing_are_no_cluster() -> None:
         s.merge(tv, 0, label="cta")
         s.parallelize(tv, 0, ParallelType.BIDx)
 
-    p = plan(whole(Tiling(tiles, lambda s, tv: None, size=(128, 64, 64), rows=64, inline=2)).fusion)
+    p = make_plan(
+        whole(Tiling(tiles, lambda s, tv: None, size=(128, 64, 64), rows=64, inline=2)).fusion
+    )
     assert p.cluster == ()

@@ -9,7 +9,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from tests.schedule.fusions import LOADS, NON_PERSISTENT, PING_PONG, linear
 from wsched.fusion import MemoryType, ParallelType
-from wsched.schedule import MatmulParams, Schedule, plan, schedule_matmul
+from wsched.schedule import MatmulParams, Schedule, make_plan, schedule_matmul
 
 
 def schedule(params: MatmulParams = PING_PONG) -> Schedule:
@@ -60,10 +60,10 @@ REFUSED: dict[str, Callable[[Schedule], None]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, golden: object) -> None:
     s = schedule()
-    plan(s.fusion)
+    make_plan(s.fusion)
     REFUSED[name](s)
     with pytest.raises(ScheduleError) as error:
-        plan(s.fusion)
+        make_plan(s.fusion)
     assert str(error.value) == golden
 
 
@@ -72,4 +72,4 @@ def test_one_tile_needs_no_inlining() -> None:
     s = schedule(NON_PERSISTENT)
     for tv in ("T4", "T9", "T8"):
         s.inline_at(tv, 0)
-    assert plan(s.fusion).operands.outside == 0
+    assert make_plan(s.fusion).operands.outside == 0

@@ -11,13 +11,13 @@ from tests.schedule.gated import chained, gated, scheduled, two_results
 from tests.schedule.test_legality_inputs import CLASSES
 from tests.schedule.test_legality_inputs import scheduled as with_residual
 from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType, ParallelType, PointwiseOp
-from wsched.schedule import Schedule, load_relations, plan
+from wsched.schedule import Schedule, load_relations, make_plan
 from wsched.schedule.cursor import Cursor
 
 
 def refused(f: Fusion) -> ScheduleError:
     with pytest.raises(ScheduleError) as error:
-        plan(f)
+        make_plan(f)
     return error.value
 
 

@@ -15,7 +15,7 @@ from wsched.bench.drawn.build import build
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA, Line, append, line_of, read, table, totals
 from wsched.bench.drawn.schedules import FIRST, schedules_for
-from wsched.bench.drawn.worker import FINALISTS, FIRST_ROUNDS, FIRST_SHARE
+from wsched.bench.drawn.worker import FIRST as STAGE
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
@@ -31,9 +31,8 @@ COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
 """The worker; how many schedules follows."""
 
 _ABOUT = (
-    f" A problem is measured twice: all schedules and cuBLAS in {FIRST_ROUNDS} rounds of "
-    f"{FIRST_SHARE:g} of the time, then cuBLAS, what is taken and the fastest {FINALISTS} as "
-    "described."
+    f" A problem is measured twice: all schedules and cuBLAS in {STAGE}, then cuBLAS, what is "
+    f"taken and the fastest {STAGE.finalists} as described."
 )
 
 

@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
-from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell
 from wsched.bench.method.problem import Problem, definition_text
+from wsched.bench.method.stages import FirstStage, measure_in_stages
 from wsched.bench.peers.systems import REFERENCE
 from wsched.bench.schedules.ranking import Ranked
-from wsched.bench.schedules.worker import DescribedGpu, planned_on, staged
+from wsched.bench.schedules.worker import DescribedGpu, planned_on
 from wsched.choose.tuned.entry import problem_to_dict
 
-__all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "main", "measure_drawn", "run_drawn_job"]
+__all__ = ["FIRST", "main", "measure_drawn", "run_drawn_job"]
 
-FIRST_ROUNDS, FIRST_SHARE = 3, 0.15
-"""Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
-
-FINALISTS = 5
-"""Schedules of the first stage that are measured again, the fastest ones."""
+FIRST = FirstStage(rounds=3, share=0.15, finalists=5)
 
 
 def measure_drawn(
@@ -59,35 +54,26 @@ def measure_drawn(
     systems: dict[str, dict[str, Any] | None] = {REFERENCE: None}
     systems |= {r.name: r.params.to_dict() for r in found}
     systems = {n: p for n, p in systems.items() if n not in excluded}
-    records: dict[str, dict[str, Any]] = {n: {} for n in systems}
-    again = systems
-    if len(found) > 1:
-        short = replace(
-            plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0
-        )
-        first = measure_shape(gpu, problem, systems, short, sampler, staged(tell, "all"), seed)
-        _keep(records, first, "first_us")
-        times = {n: r["first_us"] for n, r in records.items() if "first_us" in r}
-        best = sorted(times.keys() - {REFERENCE}, key=times.__getitem__)[:FINALISTS]
-        again = {n: p for n, p in systems.items() if n in {REFERENCE, found[0].name, *best}}
-        again = {n: p for n, p in again.items() if n in times}
-    last = measure_shape(gpu, problem, again, plan, sampler, staged(tell, "best"), seed)
-    _keep(records, last, "times_us")
+    choice = found[0].name
+    stages = measure_in_stages(
+        gpu, problem, systems, {REFERENCE, choice}, {REFERENCE}, FIRST if len(found) > 1 else None,
+        plan, sampler, tell, seed,
+    )  # fmt: skip
+    records = {n: _brief(r) for n, r in stages.records.items()}
     for r in found:
         if r.name in records:
             records[r.name] |= {"predicted_us": round(r.us, 3), "params": r.params.to_dict()}
-    return {
-        "sets": last["sets"], "choice": found[0].name, "systems": records, "clocks": last["clocks"]
-    }  # fmt: skip
+    return {"sets": stages.sets, "choice": choice, "systems": records, "clocks": stages.clocks}
 
 
-def _keep(records: dict[str, dict[str, Any]], stage: dict[str, Any], name: str) -> None:
-    """Fold a stage's outcomes in: all times of the second, the median of the first."""
-    for system, outcome in stage["systems"].items():
-        records[system] |= {k: outcome[k] for k in ("status", "reason", "error") if outcome.get(k)}
-        if outcome["status"] == "ok":
-            times = [round(us, 3) for us in outcome["times_us"]]
-            records[system][name] = times if name == "times_us" else median(times)
+def _brief(record: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of one of thousands: how it went, and times to a nanosecond."""
+    kept = {k: record[k] for k in ("status", "reason", "error") if record.get(k)}
+    if "first_us" in record:
+        kept["first_us"] = round(record["first_us"], 3)
+    if record["status"] == "ok" and "times_us" in record:
+        kept["times_us"] = [round(us, 3) for us in record["times_us"]]
+    return kept
 
 
 def run_drawn_job(

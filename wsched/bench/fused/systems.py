@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.measure import Accuracy
@@ -20,7 +19,7 @@ from wsched.bench.schedules.ranking import ranking
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["CHOICE", "COMPILE", "COOPERATIVE", "OWN", "PEERS", "PING_PONG", "FusedGpu",
-           "FusedOperands", "parse_peers", "prepare_fused"]  # fmt: skip
+           "FusedOperands", "prepare_fused"]  # fmt: skip
 
 COOPERATIVE, PING_PONG, CHOICE = "cooperative", "ping-pong", "wsched"
 OWN = (COOPERATIVE, PING_PONG, CHOICE)
@@ -36,19 +35,6 @@ _ROUNDED = 3
 as well, and where a residual cancels the product, half a unit of the product is more than one of
 the sum. At |product| = 4 deviations, beyond which 1 in 10^9 lies with a sum near 0, that is
 2^-8 · 4 = 1.6e-2; three times 4e-3 · sqrt(2) is 1.7e-2."""
-
-
-def parse_peers(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of :data:`PEERS`; cuBLAS is always one.
-
-    Raises:
-        UnsupportedError: another name.
-    """
-    words = [w.strip() for w in text.split(",") if w.strip()]
-    for word in words:
-        if word not in PEERS:
-            raise UnsupportedError(f"the peer {word!r}", ", ".join(PEERS))
-    return tuple(dict.fromkeys([REFERENCE, *words]))
 
 
 class FusedOperands(Operands):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,16 +78,16 @@ def _not_installed(package: str, error: ImportError) -> bool:
     return isinstance(error, ModuleNotFoundError) and error.name == package
 
 
-def parse_peers(text: str) -> tuple[str, ...]:
+def parse_peers(text: str, known: Collection[str] = PEERS.keys()) -> tuple[str, ...]:
     """Parse a comma-separated list of peers; cuBLAS is always one, the ratios refer to it.
 
     Raises:
-        UnsupportedError: a name that is not in :data:`PEERS`.
+        UnsupportedError: a name that is not in ``known``.
     """
     words = [w.strip() for w in text.split(",") if w.strip()]
     for word in words:
-        if word not in PEERS:
-            raise UnsupportedError(f"the peer {word!r}", ", ".join(PEERS))
+        if word not in known:
+            raise UnsupportedError(f"the peer {word!r}", ", ".join(known))
     return tuple(dict.fromkeys([REFERENCE, *words]))
 
 

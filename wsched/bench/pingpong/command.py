@@ -13,12 +13,13 @@ import typer
 from rich.console import Console
 
 from wsched.bench.fused.epilogue import EPILOGUES, parse_epilogues
-from wsched.bench.fused.systems import OWN, PEERS, parse_peers
+from wsched.bench.fused.systems import OWN, PEERS
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.watch import Job, run_process
+from wsched.bench.peers.systems import parse_peers
 from wsched.bench.pingpong.plot import plot
 from wsched.bench.pingpong.results import Row, notes, rows_of, table, to_json
 
@@ -63,7 +64,7 @@ def pingpong(
     wsched or cuBLAS failed or was wrong, 130 after Ctrl-C.
     """
     names = parse_epilogues(epilogues)
-    systems = (*OWN, *parse_peers(peers))
+    systems = (*OWN, *parse_peers(peers, PEERS))
     plan = Plan(rounds, replay_ms)
     wanted = sweep_shapes(shapes)
     job = Job(wanted, "bf16", "tn", dict.fromkeys(systems), asdict(plan), seed)

@@ -18,7 +18,7 @@ from wsched.bench.method.watch import Job
 from wsched.bench.schedules.layers import drawn_shapes
 from wsched.bench.schedules.plot import plot
 from wsched.bench.schedules.results import Row, Totals, notes, read, rows_of, table, to_json
-from wsched.bench.schedules.worker import FINALISTS, FIRST_ROUNDS, FIRST_SHARE
+from wsched.bench.schedules.worker import FIRST
 
 __all__ = ["COMMAND", "schedules", "shapes_of"]
 
@@ -28,8 +28,8 @@ COMMAND = (sys.executable, "-m", "wsched.bench.schedules.worker")
 LAYERS_WORD = "layers"
 
 _ABOUT = (
-    f" A shape is measured twice: all schedules in {FIRST_ROUNDS} rounds of {FIRST_SHARE:g} of the "
-    f"time, then the fastest {FINALISTS} and the heuristic's choice as described."
+    f" A shape is measured twice: all schedules in {FIRST}, then the fastest {FIRST.finalists} and "
+    "the heuristic's choice as described."
 )
 
 

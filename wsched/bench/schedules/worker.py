@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from statistics import median
 from typing import Any, Protocol
 
 from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
 from wsched.bench.method.gpu import CudaGpu
-from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell, measure_shape
+from wsched.bench.method.measure import Gpu, Plan, Sampler, Tell
 from wsched.bench.method.problem import Problem, Shape, definition_text
+from wsched.bench.method.stages import FirstStage, measure_in_stages
 from wsched.bench.schedules.ranking import Ranked, problem_for, taken_first
 from wsched.choose.problem import Problem as Planned
 from wsched.choose.tuned.entry import problem_to_dict
 
-__all__ = ["FINALISTS", "FIRST_ROUNDS", "FIRST_SHARE", "DescribedGpu", "main", "measure_ranking",
-           "planned_on", "run_ranking_job", "staged"]  # fmt: skip
+__all__ = ["FIRST", "DescribedGpu", "main", "measure_ranking", "planned_on", "run_ranking_job"]
 
-FIRST_ROUNDS, FIRST_SHARE = 2, 0.2
-"""Rounds of the first stage, and how long a system runs in one, as a share of the second's time."""
-
-FINALISTS = 8
-"""Schedules of the first stage that are measured again, the fastest ones."""
+FIRST = FirstStage(rounds=2, share=0.2, finalists=8)
 
 
 def of_all(definition: str, planned: Planned, top: int) -> list[Ranked]:
@@ -55,7 +49,7 @@ def measure_ranking(
     sampler: Sampler,
     tell: Tell,
     seed: int,
-    finalists: int = FINALISTS,
+    first: FirstStage = FIRST,
 ) -> dict[str, Any]:
     """Measure schedules in two stages.
 
@@ -71,7 +65,7 @@ def measure_ranking(
         sampler: clocks and power beside the rounds.
         tell: see :class:`wsched.bench.method.measure.Tell`.
         seed: of the order in the rounds.
-        finalists: how many of the fastest run again.
+        first: the first stage.
 
     Returns:
         ``{"sets", "choice", "systems": {name: record}, "finalists", "clocks"}``: the clocks of the
@@ -83,48 +77,24 @@ def measure_ranking(
     Raises:
         Broken: the CUDA context is lost.
     """
-    measured = {r.name: r.params.to_dict() for r in found if r.name not in excluded}
-    short = replace(plan, rounds=FIRST_ROUNDS, replay_ms=plan.replay_ms * FIRST_SHARE, energy_s=0)
-    first = measure_shape(gpu, problem, measured, short, sampler, staged(tell, "all"), seed)
-    first_us = {
-        name: median(record["times_us"])
-        for name, record in first["systems"].items()
-        if record["status"] == "ok"
-    }
-    best = sorted(first_us, key=first_us.__getitem__)[:finalists]
-    last = [r.name for r in found if r.name in first_us and (r.name in best or r is found[0])]
-    again = {name: measured[name] for name in last}
-    second = measure_shape(gpu, problem, again, plan, sampler, staged(tell, "best"), seed)
+    systems = {r.name: r.params.to_dict() for r in found if r.name not in excluded}
+    stages = measure_in_stages(
+        gpu, problem, systems, {found[0].name}, (), first, plan, sampler, tell, seed,
+    )  # fmt: skip
     records = {
-        r.name: {"rank": rank, "predicted_us": r.us, **_record(r.name, first, first_us, second)}
+        r.name: {"rank": rank, "predicted_us": r.us, **_without_resources(stages.records[r.name])}
         for rank, r in enumerate(found, 1)
-        if r.name in measured
+        if r.name in systems
     }
     return {
-        "sets": second["sets"], "choice": found[0].name, "systems": records, "finalists": again,
-        "clocks": second["clocks"],
+        "sets": stages.sets, "choice": found[0].name, "systems": records,
+        "finalists": {n: systems[n] for n in stages.again}, "clocks": stages.clocks,
     }  # fmt: skip
 
 
-def _record(
-    name: str, first: dict[str, Any], first_us: dict[str, float], second: dict[str, Any]
-) -> dict[str, Any]:
-    """What both stages found out about a schedule."""
-    outcome = {k: v for k, v in first["systems"][name].items() if k != "times_us"}
-    if name in first_us:
-        outcome["first_us"] = first_us[name]
-    outcome |= second["systems"].get(name, {})
-    details = {k: v for k, v in outcome["details"].items() if k != "resources"}
-    return {**outcome, "details": details}
-
-
-def staged(tell: Tell, stage: str) -> Tell:
-    """The same, for the steps of one of two stages."""
-
-    def say(system: str, step: str, seconds: float = 0.0) -> None:
-        tell(system, f"{stage}: {step}", seconds)
-
-    return say
+def _without_resources(record: dict[str, Any]) -> dict[str, Any]:
+    details = {k: v for k, v in record["details"].items() if k != "resources"}
+    return {**record, "details": details}
 
 
 def run_ranking_job(
@@ -134,7 +104,7 @@ def run_ranking_job(
     sampler: Sampler,
     write: Write,
     definition: Callable[[Problem], str] = definition_text,
-    finalists: int = FINALISTS,
+    first: FirstStage = FIRST,
     listed: Listed = of_all,
 ) -> None:
     """Measure the job's shapes one after another; see :func:`wsched.bench.gemm.worker.run_job`.
@@ -149,7 +119,7 @@ def run_ranking_job(
         sampler: of clocks and power.
         write: takes the events.
         definition: the text of the fusion.
-        finalists: schedules that run again.
+        first: the first stage.
         listed: what is measured, from the text, the planned problem and ``top``.
     """
     plan, seed, planned_for = Plan(**job["plan"]), job["seed"], planned_on(gpu)
@@ -160,7 +130,7 @@ def run_ranking_job(
         planned = planned_for(text, shape)
         found = listed(text, planned, top)
         return lambda: {
-            **measure_ranking(gpu, problem, found, excluded, plan, sampler, tell, seed, finalists),
+            **measure_ranking(gpu, problem, found, excluded, plan, sampler, tell, seed, first),
             "problem": problem_to_dict(planned),
         }
 

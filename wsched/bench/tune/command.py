@@ -23,9 +23,8 @@ from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.command import shapes_of
 from wsched.bench.schedules.ranking import problem_for
-from wsched.bench.schedules.worker import FIRST_ROUNDS, FIRST_SHARE
 from wsched.bench.tune.results import Outcome, notes, outcome_of, shown, to_json
-from wsched.bench.tune.worker import FINALISTS, definition_of
+from wsched.bench.tune.worker import FIRST, definition_of
 from wsched.choose.tuned.entry import Entry, EntryError
 from wsched.choose.tuned.lookup import forget, untrusted, user_table
 from wsched.choose.tuned.table import TableError, add_entries, read_table
@@ -39,9 +38,9 @@ COMMAND = (sys.executable, "-m", "wsched.bench.tune.worker")
 """The worker; how many schedules and what to measure follow."""
 
 _ABOUT = (
-    f" A shape is measured twice: its shortlist in {FIRST_ROUNDS} rounds of {FIRST_SHARE:g} of the "
-    f"time, then the fastest {FINALISTS} and the cost model's choice as described. The choice "
-    "stays unless the lower quartile of the ratios says that another schedule is faster."
+    f" A shape is measured twice: its shortlist in {FIRST}, then the fastest {FIRST.finalists} and "
+    "the cost model's choice as described. The choice stays unless the lower quartile of the "
+    "ratios says that another schedule is faster."
 )
 
 

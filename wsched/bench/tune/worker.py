@@ -8,6 +8,7 @@ TOP is how many of a ranking's first schedules are measured, 0 for all; WHAT is 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from wsched.bench.fused.definition import DefinitionGpu
@@ -17,12 +18,13 @@ from wsched.bench.gemm.worker import serve
 from wsched.bench.method.gpu import CudaGpu
 from wsched.bench.method.problem import Problem
 from wsched.bench.schedules.ranking import shortlist
+from wsched.bench.schedules.worker import FIRST as RANKING
 from wsched.bench.schedules.worker import run_ranking_job
 
-__all__ = ["FINALISTS", "definition_of", "main"]
+__all__ = ["FIRST", "definition_of", "main"]
 
-FINALISTS = 4
-"""Schedules that are measured again beside the cost model's choice: enough, as only one is kept."""
+FIRST = replace(RANKING, finalists=4)
+"""Four beside the cost model's choice are enough, as only one is kept."""
 
 
 def definition_of(what: str, problem: Problem) -> str:
@@ -44,7 +46,7 @@ def main() -> None:
     serve(
         gpu_with,
         lambda job, gpu, sampler, write: run_ranking_job(
-            job, top, gpu, sampler, write, lambda p: definition_of(what, p), FINALISTS, shortlist
+            job, top, gpu, sampler, write, lambda p: definition_of(what, p), FIRST, shortlist
         ),
     )
 

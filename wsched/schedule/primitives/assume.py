@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import free_vars
-from wsched.fusion import Fusion, Record, Unknown
+from wsched.fusion import Fusion, PrimitiveCall, Unknown
 from wsched.schedule.primitives.factor import LARGEST
 
 __all__ = ["assume"]
@@ -26,7 +26,7 @@ def assume(fusion: Fusion, name: str, least: int, most: int, promise: str) -> Fu
     is lowered yet that depends on one. Legal if the name is free and the bounds are a range of
     extents.
     """
-    record = Record("assume", (name, least, most, promise))
+    call = PrimitiveCall("assume", (name, least, most, promise))
     taken = {a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes}
     taken |= {v.name for t in fusion.tensors for d in t.logical for v in free_vars(d.extent)}
     why = ""
@@ -39,6 +39,6 @@ def assume(fusion: Fusion, name: str, least: int, most: int, promise: str) -> Fu
     elif not 0 <= least <= most <= LARGEST:
         why = f"{least} .. {most} is no range within 0 .. {LARGEST}"
     if why:
-        raise ScheduleError("assume", str(record), why)
+        raise ScheduleError("assume", str(call), why)
     unknowns = (*fusion.unknowns, Unknown(name, least, most, promise))
-    return replace(fusion, unknowns=unknowns).recorded(record)
+    return replace(fusion, unknowns=unknowns).recorded(call)

@@ -7,7 +7,7 @@ from wsched.fusion import (
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
-    Record,
+    PrimitiveCall,
     TensorView,
     inputs_of,
     rewire,
@@ -41,11 +41,11 @@ def cache_after(
     after ``cache_after(fusion, "T2", LoadStoreOpType.CpAsyncBulkTensorTile)``:
     ``T5 = CpAsyncBulkTensorTile(T2)``, ``T4 = mma(T5, T3)``
     """
-    record = Record("cache_after", (tv, op))
-    t = find(fusion, tv, record)
-    refuse("cache_after", record, check_cache_after(fusion, t, op), t)
+    call = PrimitiveCall("cache_after", (tv, op))
+    t = find(fusion, tv, call)
+    refuse("cache_after", call, check_cache_after(fusion, t, op), t)
     new, name = _cache_after(fusion, t, op)
-    return new.recorded(record), name
+    return new.recorded(call), name
 
 
 def check_cache_after(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Reasons:

@@ -10,7 +10,7 @@ from wsched.fusion import (
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
-    Record,
+    PrimitiveCall,
     TensorView,
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
@@ -42,11 +42,11 @@ def cache_before(
     after ``cache_before(fusion, "T5", LoadStoreOpType.CpAsyncBulkTensorTile)``:
     ``T6 = cast(T4)``, ``T5 = CpAsyncBulkTensorTile(T6)``
     """
-    record = Record("cache_before", (tv, op))
-    t = find(fusion, tv, record)
-    refuse("cache_before", record, check_cache_before(fusion, t, op), t)
+    call = PrimitiveCall("cache_before", (tv, op))
+    t = find(fusion, tv, call)
+    refuse("cache_before", call, check_cache_before(fusion, t, op), t)
     new, name = _cache_before(fusion, t, op)
-    return new.recorded(record), name
+    return new.recorded(call), name
 
 
 def check_cache_before(fusion: Fusion, t: TensorView, op: LoadStoreOpType) -> Reasons:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from lowering.ground.errors import ScheduleError
-from wsched.fusion import Fusion, ParallelType, Record, TensorView, nest_text
+from wsched.fusion import Fusion, ParallelType, PrimitiveCall, TensorView, nest_text
 
 __all__ = ["Reasons", "axis_reasons", "find", "refuse", "rewrite_reasons"]
 
 Reasons = list[str]
 
 
-def find(fusion: Fusion, tv: str, record: Record) -> TensorView:
+def find(fusion: Fusion, tv: str, call: PrimitiveCall) -> TensorView:
     """The tensor ``tv``; ScheduleError naming those that exist."""
     if not fusion.has(tv):
-        raise ScheduleError("tensor", str(record), f"there is no tensor {tv}", fusion.names)
+        raise ScheduleError("tensor", str(call), f"there is no tensor {tv}", fusion.names)
     return fusion.tensor(tv)
 
 
 def refuse(
-    rule: str, record: Record, reasons: Reasons, t: TensorView, legal: tuple[str, ...] = ()
+    rule: str, call: PrimitiveCall, reasons: Reasons, t: TensorView, legal: tuple[str, ...] = ()
 ) -> None:
     """Raise ScheduleError with all reasons and the loop nest of ``t``; do nothing without any."""
     if reasons:
-        raise ScheduleError(rule, str(record), "; ".join(reasons), legal, nest_text(t))
+        raise ScheduleError(rule, str(call), "; ".join(reasons), legal, nest_text(t))
 
 
 def axis_reasons(t: TensorView, *axes: int) -> Reasons:

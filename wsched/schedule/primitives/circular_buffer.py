@@ -16,7 +16,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     Pipelined,
-    Record,
+    PrimitiveCall,
     Split,
     TensorView,
     WarpSpecialized,
@@ -57,12 +57,12 @@ def circular_buffer(
     after ``circular_buffer(fusion, "T5", 4, 2, WarpSpecialized(ParallelType.TIDy))``:
     ``for tile·k [Serial, circular buffer 4 stages]: T5 = CpAsyncBulkTensorTile(T2)``
     """
-    record = Record("circular_buffer", (tv, stages, prefetch, type))
-    t = find(fusion, tv, record)
+    call = PrimitiveCall("circular_buffer", (tv, stages, prefetch, type))
+    t = find(fusion, tv, call)
     new = replace(t, circular_buffer=CircularBuffer(stages, prefetch, type))
     reasons = check_circular_buffer(fusion, t, new, target)
-    refuse("circular_buffer", record, reasons, t, _legal(new))
-    return fusion.updated((new,)).recorded(record)
+    refuse("circular_buffer", call, reasons, t, _legal(new))
+    return fusion.updated((new,)).recorded(call)
 
 
 def serial_left_of_slice(t: TensorView) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ def _legal(new: TensorView) -> tuple[str, ...]:
     box = _box(new, serial)
     calls: tuple[str, ...] = ()
     if box and len(box) < len(serial):
-        calls = (str(Record("parallelize", (new.name, list(box), ParallelType.Bulk))),)
+        calls = (str(PrimitiveCall("parallelize", (new.name, list(box), ParallelType.Bulk))),)
         serial = serial[: -len(box)]
     adjacent = all(b == a + 1 for a, b in pairwise(serial))
     if len(serial) < 2 or not adjacent:

@@ -24,7 +24,7 @@ from lowering.ground.expr import (
     free_vars,
     maximum,
 )
-from wsched.fusion import Fusion, IterType, Record, TensorView, call_text, nest_text
+from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, call_text, nest_text
 from wsched.schedule.primitives.checks import Reasons
 
 __all__ = ["CTAS", "LARGEST", "check_factor", "check_traversal", "factor_reasons", "parts_of"]
@@ -45,7 +45,7 @@ class _Range:
     high: int
 
 
-def check_factor(fusion: Fusion, record: Record, t: TensorView, factor: Expr) -> None:
+def check_factor(fusion: Fusion, call: PrimitiveCall, t: TensorView, factor: Expr) -> None:
     """Refuse a factor of a split.
 
     Raises:
@@ -54,10 +54,10 @@ def check_factor(fusion: Fusion, record: Record, t: TensorView, factor: Expr) ->
     reasons = factor_reasons(fusion, factor)
     if reasons:
         legal = tuple(_legal(fusion, factor))
-        raise ScheduleError("factor", str(record), "; ".join(reasons), legal, nest_text(t))
+        raise ScheduleError("factor", str(call), "; ".join(reasons), legal, nest_text(t))
 
 
-def check_traversal(record: Record, t: TensorView, traversal: int) -> None:
+def check_traversal(call: PrimitiveCall, t: TensorView, traversal: int) -> None:
     """Refuse a traversal factor of a merge.
 
     Raises:
@@ -68,7 +68,7 @@ def check_traversal(record: Record, t: TensorView, traversal: int) -> None:
             "negative" if traversal < 0 else f"more than {LARGEST}, which a kernel counts to"
         )
         legal = ("0 for row-major", f"1 to {LARGEST}")
-        raise ScheduleError("factor", str(record), why, legal, nest_text(t))
+        raise ScheduleError("factor", str(call), why, legal, nest_text(t))
 
 
 def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Reasons:

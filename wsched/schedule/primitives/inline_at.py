@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, IterType, Record, TensorView, WarpSpecialized
+from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, WarpSpecialized
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.proof.words import labels, words
@@ -30,13 +30,13 @@ def inline_at(
     before: ``for tile: T4 = mma(...)``, ``for tile: T5 = cast(T4)``
     after ``inline_at(fusion, "T4", 1)``: ``for tile: T4 = mma(...); T5 = cast(T4)``
     """
-    record = Record("inline_at", (tv, position))
-    t = find(fusion, tv, record)
+    call = PrimitiveCall("inline_at", (tv, position))
+    t = find(fusion, tv, call)
     graph = graph or TransformGraph(fusion)
     reasons = check_inline_at(fusion, t, position, graph)
     deepest = () if not reasons else deepest_inlining(fusion, t, graph)
-    refuse("inline", record, reasons, t, deepest)
-    return fusion.updated((replace(t, compute_at=position),)).recorded(record)
+    refuse("inline", call, reasons, t, deepest)
+    return fusion.updated((replace(t, compute_at=position),)).recorded(call)
 
 
 def check_inline_at(fusion: Fusion, t: TensorView, position: int, graph: TransformGraph) -> Reasons:
@@ -81,5 +81,5 @@ def deepest_inlining(fusion: Fusion, t: TensorView, graph: TransformGraph) -> tu
     """The call with the largest legal position, if there is one."""
     for position in range(len(t.loop), -1, -1):
         if not check_inline_at(fusion, t, position, graph):
-            return (str(Record("inline_at", (t.name, position))),)
+            return (str(PrimitiveCall("inline_at", (t.name, position))),)
     return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, Record, TensorView
+from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_traversal
 
@@ -43,11 +43,11 @@ def merge(
     options: tuple[tuple[str, object], ...] = ()
     options += () if not traversal else (("traversal", traversal),)
     options += () if label is None else (("label", label),)
-    record = Record("merge", (tv, axis_o, inner), options)
-    t = find(fusion, tv, record)
-    refuse("merge", record, check_merge(t, axis_o, inner), t, _legal(fusion, t, record))
-    check_traversal(record, t, traversal)
-    return _merge(fusion, t, axis_o, inner, traversal, label).recorded(record)
+    call = PrimitiveCall("merge", (tv, axis_o, inner), options)
+    t = find(fusion, tv, call)
+    refuse("merge", call, check_merge(t, axis_o, inner), t, _legal(fusion, t, call))
+    check_traversal(call, t, traversal)
+    return _merge(fusion, t, axis_o, inner, traversal, label).recorded(call)
 
 
 def check_merge(t: TensorView, axis_o: int, axis_i: int) -> Reasons:
@@ -68,14 +68,14 @@ def check_merge(t: TensorView, axis_o: int, axis_i: int) -> Reasons:
     return reasons
 
 
-def _legal(fusion: Fusion, t: TensorView, record: Record) -> tuple[str, ...]:
+def _legal(fusion: Fusion, t: TensorView, call: PrimitiveCall) -> tuple[str, ...]:
     """The same call on the TMA cacheAfter tensors, whose loops have no reduction."""
     if t.circular_buffer is not None or not isinstance(fusion.definition(t.name), MmaOp):
         return ()
     return tuple(
-        str(replace(record, args=(x.name, *record.args[1:])))
+        str(replace(call, args=(x.name, *call.args[1:])))
         for x in fusion.loads
-        if not check_merge(x, record.args[1], record.args[2])
+        if not check_merge(x, call.args[1], call.args[2])
     )
 
 

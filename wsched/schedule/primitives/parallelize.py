@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, IterType, ParallelType, Record, TensorView
+from wsched.fusion import Fusion, IterType, ParallelType, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
 __all__ = ["check_parallelize", "parallelize"]
@@ -40,11 +40,11 @@ def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> F
     before: ``for cta [Serial]``
     after ``parallelize(fusion, "T3", 0, ParallelType.BIDx)``: ``for cta [BIDx]``
     """
-    record = Record("parallelize", (tv, axis, parallel))
-    t = find(fusion, tv, record)
-    refuse("parallelize", record, check_parallelize(t, axis, parallel), t)
+    call = PrimitiveCall("parallelize", (tv, axis, parallel))
+    t = find(fusion, tv, call)
+    refuse("parallelize", call, check_parallelize(t, axis, parallel), t)
     loop = (*t.loop[:axis], t.loop[axis].on(parallel), *t.loop[axis + 1 :])
-    return fusion.updated((replace(t, loop=loop),)).recorded(record)
+    return fusion.updated((replace(t, loop=loop),)).recorded(call)
 
 
 def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reasons:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wsched.fusion import Fusion, Record, TensorView
+from wsched.fusion import Fusion, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
 __all__ = ["check_reorder", "reorder"]
@@ -25,10 +25,10 @@ def reorder(fusion: Fusion, tv: str, old2new: Mapping[int, int]) -> Fusion:
     before: ``for Mo``, ``for Mi``, ``for No``, ``for Ni``
     after ``reorder(fusion, "T3", {2: 1})``: ``for Mo``, ``for No``, ``for Mi``, ``for Ni``
     """
-    record = Record("reorder", (tv, dict(old2new)))
-    t = find(fusion, tv, record)
-    refuse("reorder", record, check_reorder(t, old2new), t)
-    return _reorder(fusion, t, old2new).recorded(record)
+    call = PrimitiveCall("reorder", (tv, dict(old2new)))
+    t = find(fusion, tv, call)
+    refuse("reorder", call, check_reorder(t, old2new), t)
+    return _reorder(fusion, t, old2new).recorded(call)
 
 
 def check_reorder(t: TensorView, old2new: Mapping[int, int]) -> Reasons:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lowering.ground.errors import InternalError
-from wsched.fusion import Fusion, Record
+from wsched.fusion import Fusion, PrimitiveCall
 from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
@@ -41,16 +41,16 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
 }
 
 
-def replay(fusion: Fusion, history: Iterable[Record]) -> Fusion:
+def replay(fusion: Fusion, history: Iterable[PrimitiveCall]) -> Fusion:
     """Apply the calls of a history to an unscheduled fusion.
 
     Raises:
         ScheduleError: a call is illegal on this fusion.
-        InternalError: a record of an unknown primitive.
+        InternalError: a call of an unknown primitive.
     """
-    for record in history:
-        if record.op not in PRIMITIVES:
-            raise InternalError("replay", f"no primitive {record.op}")
-        result = PRIMITIVES[record.op](fusion, *record.args, **dict(record.kwargs))
+    for call in history:
+        if call.op not in PRIMITIVES:
+            raise InternalError("replay", f"no primitive {call.op}")
+        result = PRIMITIVES[call.op](fusion, *call.args, **dict(call.kwargs))
         fusion = result[0] if isinstance(result, tuple) else result
     return fusion

@@ -10,7 +10,7 @@ from wsched.fusion import (
     IterDomain,
     IterType,
     LoadStoreOp,
-    Record,
+    PrimitiveCall,
     ReductionOp,
     Split,
     TensorView,
@@ -38,10 +38,10 @@ def rfactor(fusion: Fusion, tv: str, axis: int) -> Fusion:
     before: ``T7[ rMo, rMi, N ] = reduction(T6, op = sum)``, ``T5[ N ] = Set(T7)``
     after ``rfactor(fusion, "T7", 1)``: ``T7[ Mo, rMi, N ]``, ``T5[ Mo, N ] = Set(T7)``
     """
-    record = Record("rfactor", (tv, axis))
-    t = find(fusion, tv, record)
-    refuse("rfactor", record, check_rfactor(fusion, t, axis), t)
-    return _rfactor(fusion, t, axis).recorded(record)
+    call = PrimitiveCall("rfactor", (tv, axis))
+    t = find(fusion, tv, call)
+    refuse("rfactor", call, check_rfactor(fusion, t, axis), t)
+    return _rfactor(fusion, t, axis).recorded(call)
 
 
 def check_rfactor(fusion: Fusion, t: TensorView, axis: int) -> Reasons:

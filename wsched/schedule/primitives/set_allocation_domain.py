@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, Record, TensorView
+from wsched.fusion import Fusion, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
 __all__ = ["check_set_allocation_domain", "set_allocation_domain"]
@@ -24,12 +24,12 @@ def set_allocation_domain(fusion: Fusion, tv: str, order: tuple[int, ...]) -> Fu
     before: ``T0_g___bfloat[ M, K ]``
     after ``set_allocation_domain(fusion, "T0", (1, 0))``: the same with allocation ``K, M``
     """
-    record = Record("set_allocation_domain", (tv, order))
-    t = find(fusion, tv, record)
-    refuse("allocation", record, check_set_allocation_domain(fusion, t, order), t)
+    call = PrimitiveCall("set_allocation_domain", (tv, order))
+    t = find(fusion, tv, call)
+    refuse("allocation", call, check_set_allocation_domain(fusion, t, order), t)
     allocation = tuple(t.logical[p] for p in order)
     new = replace(t, allocation=() if allocation == t.logical else allocation)
-    return fusion.updated((new,)).recorded(record)
+    return fusion.updated((new,)).recorded(call)
 
 
 def check_set_allocation_domain(fusion: Fusion, t: TensorView, order: tuple[int, ...]) -> Reasons:

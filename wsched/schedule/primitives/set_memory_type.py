@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, MemoryType, MmaOp, Record, TensorView
+from wsched.fusion import Fusion, MemoryType, MmaOp, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
 __all__ = ["check_set_memory_type", "set_memory_type"]
@@ -24,10 +24,10 @@ def set_memory_type(fusion: Fusion, tv: str, memory: MemoryType) -> Fusion:
     after ``set_memory_type(fusion, "T5", MemoryType.Shared)``:
     ``T5_s___bfloat = CpAsyncBulkTensorTile(T2)``
     """
-    record = Record("set_memory_type", (tv, memory))
-    t = find(fusion, tv, record)
-    refuse("memory", record, check_set_memory_type(fusion, t, memory), t)
-    return fusion.updated((replace(t, memory=memory),)).recorded(record)
+    call = PrimitiveCall("set_memory_type", (tv, memory))
+    t = find(fusion, tv, call)
+    refuse("memory", call, check_set_memory_type(fusion, t, memory), t)
+    return fusion.updated((replace(t, memory=memory),)).recorded(call)
 
 
 def check_set_memory_type(fusion: Fusion, t: TensorView, memory: MemoryType) -> Reasons:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.expr import Expr, ExprLike, as_expr
-from wsched.fusion import Fusion, IterDomain, Record, Split, TensorView, split_extents
+from wsched.fusion import Fusion, IterDomain, PrimitiveCall, Split, TensorView, split_extents
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_factor
 
@@ -46,11 +46,11 @@ def split(
     options += () if inner_split else (("inner_split", False),)
     options += () if labels is None else (("labels", labels),)
     options += (("dynamic", True),) if dynamic else ()
-    record = Record("split", (tv, axis, factor), options)
-    t = find(fusion, tv, record)
-    refuse("split", record, check_split(t, axis), t)
-    check_factor(fusion, record, t, as_expr(factor))
-    return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(record)
+    call = PrimitiveCall("split", (tv, axis, factor), options)
+    t = find(fusion, tv, call)
+    refuse("split", call, check_split(t, axis), t)
+    check_factor(fusion, call, t, as_expr(factor))
+    return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(call)
 
 
 def check_split(t: TensorView, axis: int) -> Reasons:

@@ -37,7 +37,7 @@ from wsched.schedule.proof.graph import Group, Step, TransformGraph
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
-from wsched.schedule.proof.share import Proved, find_share
+from wsched.schedule.proof.share import Counted, Proved, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
@@ -103,7 +103,7 @@ def _relation(
     found = _step_loops(sides, digits)
     check_bystanders(sides, [t.loop for t in found], share.as_loads)
     _check_order(sides, [t.loop for t in found])
-    below = share.below([t.loop for t in found], cut, digits.tails, above)
+    below = share.below(Counted([t.loop for t in found], cut, digits.tails), above)
     found, entry = trim(graph, found, (*above, *below), digits.lost, sides.refuse)
     loops = tuple(t.loop for t in found)
     outside = _outside(loops) if tiles is None else tiles.outside

@@ -21,7 +21,7 @@ from wsched.fusion import (
     MemoryType,
     MmaOp,
     ParallelType,
-    Record,
+    PrimitiveCall,
     ReductionOp,
     TensorView,
     nest_text,
@@ -58,7 +58,7 @@ def check_memory(fusion: Fusion) -> None:
                     "memory",
                     _wrote(fusion, "set_memory_type", name) or f"{e.output} = {e}",
                     f"{what} {does} {memory} memory, {name} is in {t.memory} memory",
-                    (str(Record("set_memory_type", (name, memory))),),
+                    (str(PrimitiveCall("set_memory_type", (name, memory))),),
                     nest_text(t),
                 )
 
@@ -220,4 +220,4 @@ def _inlinings(fusion: Fusion, t: TensorView, least: int, graph: TransformGraph)
     positions = range(least, len(t.loop) + 1)
     legal = [p for p in positions if not check_inline_at(fusion, t, p, graph)]
     ends = dict.fromkeys((*legal[:1], *legal[-1:]))
-    return tuple(str(Record("inline_at", (t.name, p))) for p in ends)
+    return tuple(str(PrimitiveCall("inline_at", (t.name, p))) for p in ends)

@@ -6,10 +6,10 @@ both sides, which loops run on CTAs, and the work that follows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 from lowering.ground.expr import ONE, Const, Expr
 from wsched.fusion import IterDomain, IterType, ParallelType
@@ -24,7 +24,7 @@ from wsched.schedule.proof.trim import Trimmed, find_tail
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Work
 
-__all__ = ["Proved", "Share", "find_share"]
+__all__ = ["Counted", "Proved", "Share", "find_share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,33 @@ class Proved:
     warpgroups: Warpgroups
 
 
-class Share(Protocol):
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What both sides count.
+
+    Args:
+        digits: compute's loops that take part in the load index.
+        cut: groups that the loads split with a tail.
+        tails: likewise compute.
+    """
+
+    digits: Sequence[StepLoop]
+    cut: Sequence[Group]
+    tails: Sequence[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class Share(ABC):
     """A share, and what has to be proved of it."""
 
+    sides: Sides
+
     @property
+    @abstractmethod
     def whole(self) -> Group:
         """The loop that compute's digits count."""
 
+    @abstractmethod
     def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
         """What ends the loops of the loads; they count ``counted``, slowest first.
 
@@ -64,28 +84,19 @@ class Share(Protocol):
             ScheduleError: ``load-bound``.
         """
 
+    @abstractmethod
     def as_loads(self, d: IterDomain) -> bool:
         """Whether a loop of compute runs on those CTAs that load for it."""
 
-    def below(
-        self,
-        digits: Sequence[StepLoop],
-        cut: Sequence[Group],
-        tails: Sequence[Group],
-        above: Sequence[Guard],
-    ) -> tuple[Guard, ...]:
-        """What else ends compute's loops.
-
-        Args:
-            digits: those that take part in the load index.
-            cut: groups that the loads split with a tail.
-            tails: likewise compute.
-            above: what ends the loops of the loads.
+    @abstractmethod
+    def below(self, counted: Counted, above: Sequence[Guard]) -> tuple[Guard, ...]:
+        """What else ends compute's loops; ``above`` ends those of the loads.
 
         Raises:
             ScheduleError: ``load-cover``, ``load-bound``, ``role``.
         """
 
+    @abstractmethod
     def work(self, proved: Proved) -> Work:
         """Where the CTA's tiles come from.
 
@@ -109,10 +120,8 @@ def find_share(sides: Sides) -> Share:
 
 
 @dataclass(frozen=True, slots=True)
-class _WholeTiles:
+class _WholeTiles(Share):
     """All steps of some tiles, or with split-K the same part of them."""
-
-    sides: Sides
 
     @property
     def whole(self) -> Group:
@@ -130,15 +139,9 @@ class _WholeTiles:
         loops = {(graph.group(x), x.parallel) for x in self.sides.loads[0].loop}
         return d.parallel in CTA_INDEX and (graph.group(d), d.parallel) in loops
 
-    def below(
-        self,
-        digits: Sequence[StepLoop],
-        cut: Sequence[Group],
-        tails: Sequence[Group],
-        above: Sequence[Guard],
-    ) -> tuple[Guard, ...]:
+    def below(self, counted: Counted, above: Sequence[Guard]) -> tuple[Guard, ...]:
         """Splits of compute alone end with what they split."""
-        return guards_below(self.sides.graph, tails, above)
+        return guards_below(self.sides.graph, counted.tails, above)
 
     def work(self, proved: Proved) -> Work:
         """In turn, or from the queue where the split that ends both sides deals its tiles out."""
@@ -181,10 +184,9 @@ def _parts(sides: Sides) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartOfSteps:
+class _PartOfSteps(Share):
     """Stream-K: an interval of the steps of all tiles, with bounds of its own."""
 
-    sides: Sides
     interval: Interval
 
     @property
@@ -200,15 +202,10 @@ class _PartOfSteps:
         """Loops on CTAs are compared in ``below``."""
         return d.parallel in CTA_INDEX
 
-    def below(
-        self,
-        digits: Sequence[StepLoop],
-        cut: Sequence[Group],
-        tails: Sequence[Group],
-        above: Sequence[Guard],
-    ) -> tuple[Guard, ...]:
+    def below(self, counted: Counted, above: Sequence[Guard]) -> tuple[Guard, ...]:
         """Nothing: both sides run the interval."""
-        check_interval(self.sides, self.interval, digits, (*cut, *tails))
+        cut = (*counted.cut, *counted.tails)
+        check_interval(self.sides, self.interval, counted.digits, cut)
         return ()
 
     def work(self, proved: Proved) -> Work:

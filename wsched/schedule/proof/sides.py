@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError
@@ -14,7 +14,7 @@ from wsched.fusion import (
     IterDomain,
     Merge,
     ParallelType,
-    Record,
+    PrimitiveCall,
     TensorView,
     inputs_of,
     nest_text,
@@ -39,6 +39,7 @@ ROLES = (ParallelType.TIDy, ParallelType.TIDz)
 """What counts warpgroups, fastest first as CUDA numbers threads; TIDx counts those of one."""
 
 _LOAD_LOOP = ("merge", "circular_buffer")
+_UNCALLED = "no circular_buffer"
 _NO_LOADS = "no tensor is loaded by TMA: cache_after the operands of the mma"
 
 
@@ -90,16 +91,12 @@ class Sides:
         return found
 
     def refuse(self, rule: str, why: str, legal: tuple[str, ...] = ()) -> ScheduleError:
-        """The error, with both loop nests; the caller raises it."""
-        where = "\n".join(nest_text(t) for t in (self.loads[0], self.compute))
-        return ScheduleError(rule, self.wrote, why, legal, where)
-
-    @property
-    def wrote(self) -> str:
-        """The primitives that made the load loop what it is, those of the first load tensor."""
-        name = self.loads[0].name
-        made = (r for r in self.fusion.history if r.op in _LOAD_LOOP and r.args[0] == name)
-        return "; ".join(map(str, made))
+        """The error, with both loop nests and what made the load loop; the caller raises it."""
+        first, *_ = self.loads
+        wrote = f"loads {', '.join(t.name for t in self.loads)}, compute {self.compute.name}"
+        calls = [c for c in self.fusion.history if c.op in _LOAD_LOOP and c.args[0] == first.name]
+        where = (nest_text(first), nest_text(self.compute), *_listed(calls))
+        return ScheduleError(rule, wrote, why, legal, "\n".join(where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +133,17 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
         for r in _readers(fusion, graph, target, parts, part.fills)
     ]
     if not any(r.sums for r in found):
-        wrote = _calls(fusion) or "no circular_buffer"
-        raise ScheduleError("ring", wrote, _NO_LOADS)
+        calls = [c for c in fusion.history if c.op == "circular_buffer"]
+        wrote = f"circular_buffer of {', '.join(c.args[0] for c in calls)}" if calls else _UNCALLED
+        raise ScheduleError("ring", wrote, _NO_LOADS, (), "\n".join(_listed(calls)))
     return tuple(sorted(found, key=lambda r: not r.sums))
 
 
-def _calls(fusion: Fusion) -> str:
-    return ", ".join(str(r) for r in fusion.history if r.op == "circular_buffer")
+def _listed(calls: Sequence[PrimitiveCall]) -> Iterator[str]:
+    """The calls that a refusal is about, one a line."""
+    if calls:
+        yield "calls:"
+        yield from (f"  {c}" for c in calls)
 
 
 def _readers(
@@ -171,7 +172,6 @@ def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
     """How the tensors of a ring are circular-buffered, all alike."""
     bare = [t.name for t in ring if t.circular_buffer is None]
     buffers = [t.circular_buffer for t in ring if t.circular_buffer is not None]
-    where = "\n".join(map(nest_text, ring))
     if bare:
         why = (
             f"{bare[0]} is not circular-buffered"
@@ -179,14 +179,22 @@ def _buffer(fusion: Fusion, ring: tuple[TensorView, ...]) -> CircularBuffer:
             else f"every TMA cacheAfter tensor is circular-buffered; {', '.join(bare)} "
             f"{'is' if len(bare) == 1 else 'are'} not"
         )
-        wrote = str(fusion.definition(bare[0])) if len(ring) == 1 else _calls(fusion)
-        raise ScheduleError("ring", wrote or "no circular_buffer", why, (), where)
+        raise _refused(fusion, ring, why)
     if len(set(buffers)) != 1:
         why = "the operands of one mma are circular-buffered alike, these are not"
         b = buffers[0]
-        call = Record("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
-        raise ScheduleError("ring", _calls(fusion), why, (str(call),), where)
+        call = PrimitiveCall("circular_buffer", (ring[-1].name, b.stages, b.prefetch, b.type))
+        raise _refused(fusion, ring, why, (str(call),))
     return buffers[0]
+
+
+def _refused(
+    fusion: Fusion, ring: tuple[TensorView, ...], why: str, legal: tuple[str, ...] = ()
+) -> ScheduleError:
+    names = [t.name for t in ring]
+    calls = [c for c in fusion.history if c.op == "circular_buffer" and c.args[0] in names]
+    where = (*map(nest_text, ring), *_listed(calls))
+    return ScheduleError("ring", f"loads {', '.join(names)}", why, legal, "\n".join(where))
 
 
 def _check_alike(sides: Sides) -> None:

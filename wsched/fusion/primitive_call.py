@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from lowering.ground.expr import Binary, Const, Special, Var
 
-__all__ = ["Record", "call_text"]
+__all__ = ["PrimitiveCall", "call_text"]
 
 
 _INFIX = ("+", "-", "*", "//", "%", "<<", "^", "<", "<=")
@@ -21,7 +21,7 @@ def call_text(op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...
 
 
 def _python(value: Any) -> str:
-    """Python that makes ``value``; expressions as the operators that build them."""
+    """Python that makes ``value``: expressions by operators, records without what is default."""
     match value:
         case Special(name) | Var(name):
             return f"{type(value).__name__}({name!r})"
@@ -33,11 +33,15 @@ def _python(value: Any) -> str:
             return f"{outer} {op} {nested}"
         case Binary(op, lhs, rhs):
             return f"{_FUNCTIONS.get(op, op)}({_python(lhs)}, {_python(rhs)})"
+    if is_dataclass(value):
+        named = [(f.name, getattr(value, f.name), f.default) for f in fields(value)]
+        given = tuple((name, v) for name, v, default in named if v != default)
+        return call_text(type(value).__name__, (), given)
     return repr(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PrimitiveCall:
     """A call of the primitive ``op``; the fusion, its first argument, is left out."""
 
     op: str
