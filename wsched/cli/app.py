@@ -295,6 +295,28 @@ def tiles(
 
 
 @app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what of this machine wsched can use and what to do; exit status 1 if something fails."""
+    from wsched.cli.doctor import State, findings, verdict
+
+    found = []
+    for f in findings():
+        found.append(f)
+        if not as_json:
+            typer.echo(f"{f.state.value:>8}  {f.name}: {f.found}")
+            if f.advice:
+                typer.echo(f"{'':>10}{f.advice}")
+    if as_json:
+        plain = {"findings": [f.to_dict() for f in found], "verdict": verdict(found)}
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        typer.echo(f"\n{verdict(found)}")
+    raise typer.Exit(1 if any(f.state is State.FAILS for f in found) else 0)
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
