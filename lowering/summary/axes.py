@@ -15,6 +15,7 @@ from lowering.kernel.nodes import (
     FragReduce,
     FragReduceFromShared,
     FragReduceToShared,
+    FragUpdate,
     If,
     LdShared,
     SmemRef,
@@ -38,6 +39,9 @@ GROUP = Var("group")
 
 MEETING = "meeting"
 """Shared memory in which warps meet."""
+
+_TOGETHER = {"sum": "add", "max": "maximum", "min": "minimum"}
+"""What two parts of a reduction come to, element by element."""
 
 _PAIR = 2
 """Columns of shared memory for one that is needed: a row is of whole pairs."""
@@ -95,7 +99,7 @@ def form_of(axis: Axis, tile: Tile) -> Form:
                 tensor=(FRONT, REDUCED, BEHIND), kept=(FRONT, BEHIND),
                 grid=(ceildiv(BEHIND, tile.columns), FRONT), kept_at=(outer, left),
                 tensor_at=lambda r: (outer, r, left), masked=(tile.rows, 1),
-                carried=(tile.rows, tile.columns), result=(1, tile.columns),
+                carried=(BLOCK_ROWS, tile.columns), result=(1, tile.columns),
                 meeting=(tile.groups * WARP_ROWS, tile.columns),
                 share=_share_rows, join=_join_rows,
             )  # fmt: skip
@@ -148,7 +152,7 @@ def _join_columns(b: Builder, tile: Tile, totals: Totals) -> Totals:
             theirs = b.new(f"{r.name}_theirs", DType.F32, rows, columns)
             b.emit(LdShared(theirs, SmemRef(MEETING, Const(i), (Const(other * rows), ZERO))))
             both = b.new(f"{r.name}_both", DType.F32, rows, columns)
-            b.emit(FragReduce(both, r.op, total, theirs))
+            b.emit(FragUpdate(both, _TOGETHER[r.op], total, (theirs,)))
             total = both
         start = b.filled(f"{r.name}_none", NEUTRAL[r.op], rows, 1)
         made.append(b.new(f"{r.name}_total", DType.F32, rows, 1))

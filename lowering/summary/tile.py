@@ -22,7 +22,7 @@ class Tile:
 
     Args:
         groups: warpgroups of a CTA, which take trips in turn.
-        rows: a multiple of 64.
+        rows: a multiple of 64; where rows are reduced, several blocks of 64.
         columns: a multiple of 8, or 1.
     """
 
@@ -43,7 +43,7 @@ def tile_of(summary: Summary, reduced: int) -> Tile:
         case Axis.ALL:
             return Tile(4, 8 * BLOCK_ROWS, 1)
         case Axis.ROWS:
-            return Tile(4 if reduced > BLOCK_ROWS else 1, BLOCK_ROWS, 32)
+            return Tile(4 if reduced > 2 * BLOCK_ROWS else 1, 2 * BLOCK_ROWS, 32)
     if reduced <= _SHORT:
         return Tile(1, BLOCK_ROWS, 32)
     apart = _BYTES // sum(v.dtype.bytes for v in tensors)

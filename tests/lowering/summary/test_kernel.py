@@ -123,7 +123,7 @@ def test_runs_that_lie_apart() -> None:
     ("reduced", "axis", "tile"),
     [
         (4096, (1,), Tile(4, 64, 128)), (256, (1,), Tile(1, 64, 32)),
-        (4096, (0,), Tile(4, 64, 32)), (64, (0,), Tile(1, 64, 32)),
+        (4096, (0,), Tile(4, 128, 32)), (128, (0,), Tile(1, 128, 32)),
     ],
 )  # fmt: skip
 def test_tiles(reduced: int, axis: tuple[int, ...], tile: Tile) -> None:
