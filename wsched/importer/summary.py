@@ -43,7 +43,7 @@ def import_summary(definition: Definition) -> Summary:
         raise UnsupportedError("reductions over several dimensions", "over the same")
     steps.dims = tuple(f"d{n}" for n in range(rank))
     steps.over = frozenset(steps.dims[n] for n in runs.pop())
-    made = [steps.result(name) for name in definition.outputs]
+    made = [steps.made(name) for name in definition.outputs]
     return _Writer(definition, steps).summary(made)
 
 
@@ -59,7 +59,7 @@ class _Import(EpilogueImport):
         """The dimensions that are left."""
         return tuple(d for d in self.dims if d not in self.over)
 
-    def result(self, name: str) -> tuple[Step, Dims]:
+    def made(self, name: str) -> tuple[Step, Dims]:
         """The step of a result and its dimensions."""
         rank = self.rank(Ref(name))
         dims = {len(self.dims): self.dims, len(self.kept): self.kept}.get(rank)

@@ -204,27 +204,27 @@ class CompiledFusion(Made):
 
     def _kernels(self, front: Program) -> dict[str, Kernel]:
         """What the steps of such a program run."""
-        return {self.kernel.name: self._alone, **kernels_of(front.steps)}
+        return {self.kernel.name: self.alone, **kernels_of(front.steps)}
 
     def _front(self, inputs: Sequence[Any]) -> Program | None:
         """The kernel with the copies that these inputs need in front, and what finishes its
         results behind; None if there are neither.
         """
         positions = unreadable(self.fusion, inputs)
-        if not positions and not self._finishes:
+        if not positions and not self.finishes:
             return None
         extents_of(self.fusion, inputs)  # which refuse what a copy would hide
         device_of(inputs)
         front = in_front(self.plan, self.kernel.name, positions)
-        return finishing(self.plan, front) if self._finishes else front
+        return finishing(self.plan, front) if self.finishes else front
 
     @property
-    def _finishes(self) -> bool:
+    def finishes(self) -> bool:
         """Whether results are stored in parts, which are reduced behind the kernel."""
-        return self._alone is not self
+        return self.alone is not self
 
     @once
-    def _alone(self) -> CompiledFusion:
+    def alone(self) -> CompiledFusion:
         """The kernel with the parts of results as results; itself where there are none."""
         plan = with_parts(self.plan)
         return self if plan is self.plan else replace(self, plan=plan)
@@ -243,8 +243,8 @@ class CompiledFusion(Made):
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
         """
-        if self._finishes:
-            return self._alone.trace(*inputs, out=out)
+        if self.finishes:
+            return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, inputs, out))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
@@ -316,8 +316,8 @@ class CompiledFusion(Made):
         """
         import torch
 
-        if self._finishes:
-            return self._alone.admit(inputs)
+        if self.finishes:
+            return self.alone.admit(inputs)
         arguments = self._arguments(self._copied(inputs))
         outputs = results(self.fusion, replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)

@@ -8,10 +8,10 @@ bits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.ground.expr import evaluate
+from lowering.ground.expr import Var, evaluate, substitute
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.summary import Extent, Result, Summary, Value, staged
 from wsched.program.of_fusion import program_buffers
@@ -21,8 +21,8 @@ from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
 
 __all__ = [
-    "finished", "finished_step", "finishing", "in_parts", "parts_shape", "summary_steps",
-    "with_parts",
+    "Parts", "finish_steps", "finished", "finishing", "in_parts", "in_parts_step", "parts_shape",
+    "summary_steps", "with_parts",
 ]  # fmt: skip
 
 
@@ -62,18 +62,32 @@ def _parts(fusion: Fusion, binding: TensorBinding) -> TensorBinding:
     return TensorBinding(binding.tensor, stored, (None,) * len(stored), DataType.Float)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a kernel stores of a result.
+
+    Args:
+        buffer: the parts, in fp32.
+        op: what puts them together, ``sum``, ``max`` or ``min``.
+        over: the dimensions that it is over.
+    """
+
+    buffer: Buffer
+    op: str
+    over: tuple[int, ...]
+
+
 def finishing(plan: Plan, front: Program) -> Program:
     """A program whose last step is the plan's kernel, with what finishes its results behind it."""
     *before, kernel = front.steps
     assert isinstance(kernel, KernelStep)
-    own, after = finished_step(plan, kernel)
+    own, parts = in_parts_step(plan, kernel)
+    after = finish_steps(plan, kernel, parts)
     return Program(front.inputs, (*before, own, *after), front.outputs)
 
 
-def finished_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, tuple[SummaryStep, ...]]:
-    """A kernel that stores its results in parts, and what puts them together behind it.
-
-    Results whose parts lie alike are put together by one kernel.
+def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int, Parts]]:
+    """A kernel that stores some of its results in parts, and which, by their positions.
 
     Args:
         plan: of the kernel, with the results as they should be.
@@ -81,19 +95,40 @@ def finished_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, tuple[Sum
     """
     fusion, parts = plan.fusion, with_parts(plan)
     _, stored = program_buffers(parts.fusion)
-    writes, alike = list(kernel.writes), dict[tuple[object, ...], list[int]]()
+    sizes = {
+        Var(axis): extent
+        for binding, buffer in zip(fusion.inputs, kernel.reads, strict=True)
+        for axis, extent in zip(binding.axes, buffer.shape, strict=False)
+    }
+    writes, found = list(kernel.writes), dict[int, Parts]()
     for at, binding in enumerate(fusion.outputs):
-        if in_parts(fusion, binding):
-            writes[at] = replace(stored[at], name=f"{kernel.writes[at].name}_parts")
-            key = stored[at].shape, _over(fusion, binding)
-            alike.setdefault(key, []).append(at)
-    own = KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes))
-    after = list[SummaryStep]()
+        e = fusion.reduction(binding.tensor)
+        if e is not None and in_parts(fusion, binding):
+            shape = tuple(substitute(extent, sizes) for extent in stored[at].shape)
+            writes[at] = Buffer(f"{kernel.writes[at].name}_parts", stored[at].dtype, shape)
+            found[at] = Parts(writes[at], e.op, _over(fusion, binding))
+    return KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes)), found
+
+
+def finish_steps(
+    plan: Plan, kernel: KernelStep, parts: Mapping[int, Parts]
+) -> tuple[SummaryStep, ...]:
+    """What puts parts together; those that lie alike by one kernel.
+
+    Args:
+        plan: of the kernel, with the results as they should be.
+        kernel: the step, which writes them.
+        parts: of its results, by their positions.
+    """
+    alike = dict[tuple[object, ...], list[int]]()
+    for at, found in parts.items():
+        alike.setdefault((found.buffer.shape, found.over), []).append(at)
+    steps = list[SummaryStep]()
     for places in alike.values():
-        whole = _finish(fusion, [fusion.outputs[at] for at in places])
-        reads, makes = ([bs[at] for at in places] for bs in (writes, kernel.writes))
-        after += summary_steps(whole, reads, makes)
-    return own, tuple(after)
+        whole = _finish(plan.fusion, [plan.fusion.outputs[at] for at in places])
+        reads = [parts[at].buffer for at in places]
+        steps += summary_steps(whole, reads, [kernel.writes[at] for at in places])
+    return tuple(steps)
 
 
 def summary_steps(
