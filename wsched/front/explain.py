@@ -109,7 +109,7 @@ def _planned_parts(chosen: Chosen, call: Sizes) -> tuple[Part, ...]:
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
-            found.append(Part(rest, segment.definition))
+            found.append(Part(WSCHED if segment.summary else rest, segment.definition))
     return tuple(found)
 
 

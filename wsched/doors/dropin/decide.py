@@ -69,9 +69,7 @@ class Decision:
     def __str__(self) -> str:
         if not self.taken:
             return "; ".join(filter(None, (f"nvFuser runs it: {self.reason}", self.predicted)))
-        parts = "; ".join(
-            f"{'wsched' if s.matmul else 'nvFuser'}: {_ops(s)}" for s in self.segments
-        )
+        parts = "; ".join(f"{'wsched' if s.own else 'nvFuser'}: {_ops(s)}" for s in self.segments)
         return f"{parts}; {self.predicted}"
 
     @property

@@ -8,6 +8,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us
 from wsched.front.cut.segments import Cut, Cutter, Segment
+from wsched.front.cut.summaries import with_summaries
 
 __all__ = ["Chosen", "choose"]
 
@@ -75,13 +76,18 @@ class _Search:
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
 
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
-        """A cut and its price; None where it cannot be run."""
+        """A cut and its price, with summaries where they pay; None where it cannot be run."""
         try:
-            cut = self.cutter.cut(takes)
-            costs = [self._segment(s) for s in cut.segments]
+            whole = self.cutter.cut(takes)
+            apart = with_summaries(self.cutter.graph, whole)
+            found = [self._cost(cut) for cut in dict.fromkeys((whole, apart))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)
             return None
+        return min(found, key=lambda x: x.rank)
+
+    def _cost(self, cut: Cut) -> Chosen:
+        costs = [self._segment(s) for s in cut.segments]
         gpu, host = sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)
         return Chosen(cut, SegmentsCost(gpu, host))
 

@@ -101,8 +101,8 @@ def cut_route(
         if segment.matmul:
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
-        else:
-            parts.append(Part(runs[segment], segment.definition))
+        else:  # a summary that no kernel can take is for others in the end
+            parts.append(Part(runs.get(segment, WSCHED), segment.definition))
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),

@@ -31,15 +31,23 @@ class Segment:
 
     Args:
         definition: with the names of the whole; what other segments make is declared as an input.
-        matmul: whether wsched makes a kernel of it; otherwise it is for others.
+        matmul: whether wsched makes a kernel of it with a matmul.
         looks: its inputs that are views.
         seen: the results that the kernel makes in another shape, with their extents there.
+        summary: whether it is a summary, of which wsched makes a kernel. What is neither is for
+            others.
     """
 
     definition: Definition
     matmul: bool
     looks: tuple[Look, ...] = ()
     seen: Seen = ()
+    summary: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether wsched runs it."""
+        return self.matmul or self.summary
 
     @property
     def inputs(self) -> tuple[str, ...]:
