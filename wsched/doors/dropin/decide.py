@@ -16,23 +16,19 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
-from wsched.front.cut.choose import choose
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.graph import MATMULS
-from wsched.front.cut.predict import Call, SegmentsCost, nvfuser_us
+from wsched.front.cut.predict import Call, SegmentsCost
 from wsched.front.cut.program import Run
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import bind_extents
+from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["GAIN", "Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
-
-GAIN = 0.98
-"""wsched takes what it is predicted to run in at most this part of nvFuser's time, call to call, if
-the GPU is not kept busy longer. A bare matmul of large extents is predicted at 0.967."""
+__all__ = ["Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
 
 _OWN_MATMULS = ("fuse_matmul",), ("matmul_expr_eval",)
 """What ``NVFUSER_ENABLE`` and ``NVFUSER_DISABLE`` name where nvFuser is asked for kernels of its
@@ -189,14 +185,13 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
             return Decision("a dimension of size 0")
         given = dict(zip(known.names, inputs, strict=True))
         call = Call(tensors, sizes, given=given, device=_device(inputs))
-        nvfuser = nvfuser_us(cutter.all(Take.NONE).segments, call)
-        best = choose(cutter, call, may_leave=True)
+        found = verdict(cutter, call)
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e))
-    cost, segments = best.cost, best.cut.segments
-    if cost.us > GAIN * nvfuser.us or cost.gpu_us > nvfuser.gpu_us:
-        return Decision("predicted to be no faster by wsched", cost=cost, nvfuser=nvfuser)
-    return Decision("", segments, cost, nvfuser)
+    cost, nvfuser = found.chosen.cost, found.nvfuser
+    if found.reason:
+        return Decision(found.reason, cost=cost, nvfuser=nvfuser)
+    return Decision("", found.chosen.cut.segments, cost, nvfuser)
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:
