@@ -51,6 +51,8 @@ def part(
         if graph.is_given(i) or i in graph.free:
             nodes[i] = [graph.nodes[i]]
             pending += graph.nodes[i].refs
+        elif name not in graph.types:
+            raise UnsupportedError(f"the number {name} between segments", "numbers of the inputs")
         else:
             nodes.setdefault(i, []).append(_declared(name, graph.types[name], graph.nodes[i].line))
         declared.add(name)

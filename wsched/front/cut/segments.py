@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.asked import asked_of_inputs
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
@@ -103,6 +104,7 @@ class Cutter:
     )
 
     def __post_init__(self) -> None:
+        self.definition = asked_of_inputs(self.definition, infer(self.definition))
         self.graph = Graph(self.definition, infer(self.definition))
         self.graph.check()
         if not self.graph.matmuls:
