@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lowering.ground.expr import Special
     from wsched.doors.dropin import enabled, install, uninstall
     from wsched.doors.dropin.definition import FusionDefinition
+    from wsched.doors.dropin.report import report
     from wsched.front.api import compile, execute, explain
     from wsched.front.legal_tiles import legal_tiles
     from wsched.front.schedule import Schedule
@@ -85,6 +86,7 @@ __all__ = [
     "explain",
     "install",
     "legal_tiles",
+    "report",
     "uninstall",
 ]
 
@@ -103,6 +105,7 @@ _HOME = {
     "legal_tiles": "wsched.front.legal_tiles",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",
+    "report": "wsched.doors.dropin.report",
     "uninstall": "wsched.doors.dropin",
     "FusionDefinition": "wsched.doors.dropin.definition",
     "CompiledFusion": "wsched.run.compiled",

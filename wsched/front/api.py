@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.nvfuser_cost import nvfuser_cost
 from wsched.choose.problem import GPUS
-from wsched.front.cut.route import chosen_cut, cutter_of
-from wsched.front.explain import explain_cut, explain_on, explain_other
+from wsched.front.cut.route import call_of, chosen_cut, cutter_of
+from wsched.front.explain import explain_cut, explain_on, explain_other, under_install
 from wsched.front.explain_kernel import explain_given, explain_kernel
 from wsched.front.explanation import Explanation
 from wsched.front.kernels import compile
@@ -160,11 +161,22 @@ def explain(
         if route.name == CUT:
             cutter = cutter_of(recorded(definition))
             chosen, call = chosen_cut(cutter, inputs)
-            return explain_cut(where, chosen, call, route.parts, cutter, route.refusals)
+            made = explain_cut(where, chosen, call, route.parts, cutter, route.refusals)
+            return replace(made, installed=_installed(definition, inputs, where))
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
     needed = copies(kernel.fusion, inputs)
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
     beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, needed)
-    return explain_kernel(kernel, problem, where, needed, beside)
+    made = explain_kernel(kernel, problem, where, needed, beside)
+    if batch_invariant:  # nobody asks install for that
+        return made
+    return replace(made, installed=_installed(definition, inputs, where))
+
+
+def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:
+    """What ``wsched.install`` does with such a call; empty where it has no GPU."""
+    if where == "cpu":
+        return ""
+    return under_install(definition, lambda cutter: call_of(cutter, inputs))

@@ -16,9 +16,10 @@ from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.fates import fates, why_none
 from wsched.front.cut.predict import Sizes, nvfuser_us
-from wsched.front.cut.route import chosen_cut, cutter_of
+from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import open_extents
+from wsched.front.cut.verdict import verdict
 from wsched.front.explain_kernel import explain_given, explain_kernel
 from wsched.front.explanation import Explanation, PartFacts
 from wsched.front.known import import_fusion, recorded
@@ -33,7 +34,10 @@ from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
-__all__ = ["explain_cut", "explain_definition", "explain_on", "explain_other"]
+__all__ = [
+    "explain_cut", "explain_definition", "explain_on", "explain_other",
+    "under_install",
+]  # fmt: skip
 
 
 def explain_other(
@@ -91,6 +95,20 @@ def explain_cut(
     )
 
 
+def under_install(definition: Any, call_of: Callable[[Cutter], Sizes]) -> str:
+    """What ``wsched.install`` does with a call on a GPU.
+
+    Args:
+        definition: live, or a text.
+        call_of: the call, from the ways to cut the definition.
+    """
+    try:
+        cutter = cutter_of(recorded(definition))
+        return str(verdict(cutter, call_of(cutter)))
+    except (UnsupportedError, ScheduleError) as e:
+        return f"nvFuser runs it all: {e}"
+
+
 def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
     """What nvFuser's own route takes; None where that cannot be told."""
     try:
@@ -109,7 +127,7 @@ def _planned_parts(chosen: Chosen, call: Sizes) -> tuple[Part, ...]:
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
-            found.append(Part(rest, segment.definition))
+            found.append(Part(WSCHED if segment.summary else rest, segment.definition))
     return tuple(found)
 
 
@@ -141,21 +159,27 @@ def explain_definition(
         fusion = import_fusion(definition)
         return explain_given(compile_fusion(fusion, params), problem_of(fusion), device)
     refusals = []
+
+    def sized(cutter: Cutter) -> Sizes:
+        tensors = cutter.graph.types
+        return Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+
     try:
         fusion = import_fusion(definition)
         problem = problem_of(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
         beside = nvfuser_cost(recorded(definition), fusion, problem)
-        return explain_kernel(kernel, problem, device, nvfuser=beside)
+        made = explain_kernel(kernel, problem, device, nvfuser=beside)
+        return replace(made, installed=under_install(definition, sized))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         cutter = cutter_of(recorded(definition))
-        tensors = cutter.graph.types
-        call = Sizes(tensors, open_extents(cutter.definition, tensors), sms)
+        call = sized(cutter)
         chosen = choose(cutter, call, may_leave=False)
         parts = _planned_parts(chosen, call)
-        return explain_cut(device, chosen, call, parts, cutter, tuple(refusals))
+        made = explain_cut(device, chosen, call, parts, cutter, tuple(refusals))
+        return replace(made, installed=under_install(definition, sized))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, device, refusals)
@@ -175,6 +199,9 @@ def explain_on(
         here = problem_of(fusion, inputs, batch_invariant=batch_invariant)
         return replace(here, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
 
+    def installed() -> str:
+        return under_install(definition, lambda cutter: call_of(cutter, inputs, gpu))
+
     if isinstance(definition, Schedule):
         kernel = kernel_of(definition)
         return explain_given(kernel, problem_on(kernel.fusion), str(gpu))
@@ -184,7 +211,8 @@ def explain_on(
         problem = problem_on(fusion)
         kernel, needed = compile_fusion(fusion, choose_params(problem)), copies(fusion, inputs)
         beside = nvfuser_cost(recorded(definition), fusion, problem, needed)
-        return explain_kernel(kernel, problem, str(gpu), needed, beside)
+        made = explain_kernel(kernel, problem, str(gpu), needed, beside)
+        return made if batch_invariant else replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         if batch_invariant:  # there is no other way then
             raise
@@ -193,7 +221,8 @@ def explain_on(
         cutter = cutter_of(recorded(definition))
         chosen, call = chosen_cut(cutter, inputs, gpu)
         parts = _planned_parts(chosen, call)
-        return explain_cut(str(gpu), chosen, call, parts, cutter, tuple(refusals))
+        made = explain_cut(str(gpu), chosen, call, parts, cutter, tuple(refusals))
+        return replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, str(gpu), refusals)

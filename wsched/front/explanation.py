@@ -134,6 +134,8 @@ class Explanation:
         parts: of the route ``cut``, in the order in which they run.
         matmuls: what became of each; of all routes but ``wsched``.
         predicted_us: microseconds of all parts; of the route ``cut`` only.
+        installed: what ``wsched.install`` does with such a call, where a GPU is planned for; empty
+            elsewhere.
     """
 
     route: str
@@ -146,6 +148,7 @@ class Explanation:
     parts: tuple[PartFacts, ...] = ()
     matmuls: tuple[Fate, ...] = ()
     predicted_us: float | None = None
+    installed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the facts of a kernel stand beside the route, None where there is none."""
@@ -170,6 +173,8 @@ class Explanation:
             lines.append(f"all parts: predicted {self.predicted_us:.1f} us")
         if self.nvfuser is not None:
             lines.append(f"nvFuser's route: predicted {self.nvfuser}")
+        if self.installed:
+            lines.append(f"under wsched.install(): {self.installed}")
         if self.parts:
             lines += ["", "parts, in the order in which they run:"]
             lines += [f"  {at}. {part}" for at, part in enumerate(self.parts, 1)]

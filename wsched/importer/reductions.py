@@ -9,7 +9,7 @@ from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.steps import REDUCED, Dims
 
-__all__ = ["Reduced", "reduced_result"]
+__all__ = ["Reduced", "reduced_dims", "reduced_result", "reduction_argument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,30 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     """
     node, to = definition.node(name), None
     if node is not None and node.op == "cast" and isinstance(node.operands[0], Ref):
-        asked = _argument(node, "dtype", 1)
+        asked = reduction_argument(node, "dtype", 1)
         to = asked if isinstance(asked, DataType) else None
         node = definition.node(node.operands[0].name)
     if node is None or node.op not in REDUCED:
         return None
-    over = _dims(node, len(dims))
+    over = reduced_dims(node, len(dims))
     call = f"fd.ops.{node.op}"
     if not {len(dims) - 1, len(dims) - 2} & over:
         what = f"{call} with dims={text_of(tuple(sorted(over)))}"
         raise UnsupportedError(what, "reductions over rows or columns of the result, or both")
-    kept = _argument(node, "keepdim", 2) is True
+    kept = reduction_argument(node, "keepdim", 2) is True
     axes = tuple("1" if p in over else d for p, d in enumerate(dims) if kept or p not in over)
-    dtype = _argument(node, "dtype", 3)
+    dtype = reduction_argument(node, "dtype", 3)
     made = dtype if isinstance(dtype, DataType) else None
     return Reduced(node.op, node.operands[0], frozenset(dims[p] for p in over), axes, made, to)
 
 
-def _dims(node: Node, rank: int) -> set[int]:
-    """The dimensions that are reduced, all by default."""
-    found = _argument(node, "dims", 1)
+def reduced_dims(node: Node, rank: int) -> set[int]:
+    """The dimensions that a reduction of a tensor of that rank is over, all by default.
+
+    Raises:
+        UnsupportedError: dimensions that there are not, or one twice.
+    """
+    found = reduction_argument(node, "dims", 1)
     if found is None:
         found = node.get("dim")
     if found is None:
@@ -78,5 +82,6 @@ def _dims(node: Node, rank: int) -> set[int]:
     return {d % rank for d in given if isinstance(d, int)}
 
 
-def _argument(node: Node, name: str, place: int) -> Value:
+def reduction_argument(node: Node, name: str, place: int) -> Value:
+    """An argument of a reduction by name, else by place; None where it is not given."""
     return node.get(name, (*node.operands[place:], None)[0])

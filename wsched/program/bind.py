@@ -17,6 +17,7 @@ from wsched.program.program import (
     KernelStep,
     Program,
     Step,
+    SummaryStep,
     WorkspaceStep,
 )
 from wsched.program.verify import verify
@@ -105,7 +106,7 @@ def _launch(
     """One step on its tensors."""
     reads, writes = ([tensors[b] for b in bs] for bs in (step.reads, step.writes))
     match step:
-        case KernelStep():
+        case KernelStep() | SummaryStep():
             return kernels[step.kernel].bind(*reads, out=writes).launch
         case CallStep():
             function = functions[step.function]

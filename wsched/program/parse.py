@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from lowering.ground.expr import Var
 from lowering.kernel.lexer import Lexer
+from wsched.fusion.summary import Summary
 from wsched.program.program import (
     Buffer,
     CallStep,
@@ -13,14 +15,17 @@ from wsched.program.program import (
     KernelStep,
     Program,
     Step,
+    SummaryStep,
     WorkspaceStep,
 )
 from wsched.schedule.plan import Plan
 
 __all__ = ["parse_program"]
 
+Made = TypeVar("Made", Plan, Summary)
 
-def parse_program(text: str, plans: Mapping[str, Plan]) -> Program:
+
+def parse_program(text: str, plans: Mapping[str, Plan | Summary]) -> Program:
     """The program of a text as :func:`wsched.program.text.print_program` writes it.
 
     Args:
@@ -37,7 +42,7 @@ def parse_program(text: str, plans: Mapping[str, Plan]) -> Program:
 class _Parser(Lexer):
     """Names become buffers where they are declared; every word that is no token is an extent."""
 
-    def __init__(self, text: str, plans: Mapping[str, Plan]) -> None:
+    def __init__(self, text: str, plans: Mapping[str, Plan | Summary]) -> None:
         super().__init__(text)
         self.plans = plans
         self.buffers: dict[str, Buffer] = {}
@@ -95,15 +100,22 @@ class _Parser(Lexer):
         if self.accept("workspace"):
             return WorkspaceStep(self._buffer(), self.accept("zeroed"))
         if self.accept("kernel"):
-            if self.peek not in self.plans:
-                raise self.fail("a kernel: " + ", ".join(self.plans))
-            name = self.next()
-            return KernelStep(name, self.plans[name], *self._passed())
+            return KernelStep(*self._of(Plan, "a kernel"), *self._passed())
+        if self.accept("summary"):
+            return SummaryStep(*self._of(Summary, "a summary"), *self._passed())
         if self.accept("call"):
             function, passed = self.name(), self._passed()
             known = self.accept("deterministic")
             return CallStep(function, *passed, known, self.accept("batch_invariant"))
-        raise self.fail("a step: copy, workspace, kernel, call; or '}'")
+        raise self.fail("a step: copy, workspace, kernel, summary, call; or '}'")
+
+    def _of(self, kind: type[Made], what: str) -> tuple[str, Made]:
+        """Take the name of a plan or summary."""
+        known = {name: made for name, made in self.plans.items() if isinstance(made, kind)}
+        if self.peek not in known:
+            raise self.fail(f"{what}: " + ", ".join(known))
+        name = self.next()
+        return name, known[name]
 
     def _passed(self) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
         self.expect("(")

@@ -15,6 +15,7 @@ from wsched.program.program import (
     CopyStep,
     KernelStep,
     Program,
+    SummaryStep,
     WorkspaceStep,
 )
 from wsched.program.verify import verify
@@ -37,7 +38,7 @@ class Launch(Protocol):
 
 
 class Kernel(Protocol):
-    """A compiled plan; :class:`wsched.run.compiled.CompiledFusion` is one."""
+    """A compiled plan or summary; :class:`wsched.run.compiled.CompiledFusion` is one."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
         """Run it; ``out`` has a tensor for each result, to be written in place of new ones."""
@@ -127,7 +128,7 @@ def prepare(
         if always and not isinstance(step, CallStep):
             settled.update(step.writes)
         match step:
-            case KernelStep():
+            case KernelStep() | SummaryStep():
                 actions.append(_kernel(step, kernels[step.kernel], places, make, always))
             case CallStep():
                 actions.append(_call(step, functions[step.function], places))
@@ -155,7 +156,7 @@ def _maker(extents: Mapping[str, int], device: torch.device, buffer: Buffer) -> 
 
 
 def _kernel(
-    step: KernelStep,
+    step: KernelStep | SummaryStep,
     kernel: Kernel,
     places: Places,
     make: Callable[[Buffer], Maker],

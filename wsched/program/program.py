@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, evaluate
+from wsched.fusion.summary import Summary
 from wsched.schedule.plan import Plan
 
 __all__ = [
-    "Buffer", "CallStep", "CopyStep", "KernelStep", "Program", "Step", "WorkspaceStep",
+    "Buffer", "CallStep", "CopyStep", "KernelStep", "Program", "Step", "SummaryStep",
+    "WorkspaceStep",
 ]  # fmt: skip
 
 
@@ -104,6 +106,26 @@ class KernelStep:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryStep:
+    """A kernel of wsched's that reduces tensors, and has no schedule.
+
+    Args:
+        kernel: its name, which stands for the summary in texts.
+        summary: what it computes, in one stage.
+        reads: for each input of the summary.
+        writes: for each result.
+    """
+
+    kernel: str
+    summary: Summary
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        return f"summary {self.kernel}({_list(self.reads)}) -> {_list(self.writes)}"
+
+
+@dataclass(frozen=True, slots=True)
 class CopyStep:
     """The same elements in other memory, with other strides."""
 
@@ -175,7 +197,7 @@ class CallStep:
         return " ".join((text, *known))
 
 
-Step = KernelStep | CopyStep | WorkspaceStep | CallStep
+Step = KernelStep | SummaryStep | CopyStep | WorkspaceStep | CallStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wsched.program.program import CallStep, KernelStep, Program, Step
+from wsched.fusion.summary import Axis
+from wsched.program.program import CallStep, KernelStep, Program, Step, SummaryStep
 from wsched.schedule import properties
 
 __all__ = ["batch_invariant", "deterministic"]
@@ -33,6 +34,8 @@ def _batch_invariant(step: Step) -> bool:
     match step:
         case KernelStep():
             return properties.batch_invariant(step.plan)
+        case SummaryStep():
+            return step.summary.axis is Axis.COLUMNS
         case CallStep():
             return step.batch_invariant
     return True

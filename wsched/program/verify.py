@@ -8,7 +8,16 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, Const, Expr, Var, free_vars
 from lowering.ground.poly import poly
 from wsched.fusion import TensorBinding
-from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step, WorkspaceStep
+from wsched.fusion.summary import Extent
+from wsched.program.program import (
+    Buffer,
+    CopyStep,
+    KernelStep,
+    Program,
+    Step,
+    SummaryStep,
+    WorkspaceStep,
+)
 from wsched.program.text import print_program
 
 __all__ = ["verify"]
@@ -56,6 +65,8 @@ class _Verifier:
                 self._read(buffer, str(step))
             if isinstance(step, KernelStep):
                 self._check_kernel(step)
+            elif isinstance(step, SummaryStep):
+                self._check_summary(step)
             elif isinstance(step, CopyStep):
                 self._check_copy(step)
             for buffer in step.writes:
@@ -193,6 +204,27 @@ class _Verifier:
                 said = f"in {where}" if where is not None else "in the plan"
                 why = f"{axis} is {size} in {buffer} and {other} {said}"
                 raise self._refuse("kernel", str(step), why)
+
+    def _check_summary(self, step: SummaryStep) -> None:
+        """What a summary is given has its types, and its tensors the dimensions."""
+        summary = step.summary
+        made = tuple(summary.value(r.value) for r in summary.results)
+        for what, given, values in (
+            ("reads", step.reads, summary.inputs), ("writes", step.writes, made),
+        ):  # fmt: skip
+            if len(given) != len(values):
+                why = f"it {what} {len(given)} buffers, the summary {len(values)}"
+                raise self._refuse("kernel", str(step), why)
+            for buffer, value in zip(given, values, strict=True):
+                if not buffer.is_known and value.extent is Extent.ONE:
+                    continue
+                if buffer.dtype is not (wanted := value.dtype.element):
+                    found = buffer.dtype.value if buffer.dtype else "any"
+                    why = f"{buffer} has elements of type {found}, the summary {wanted.value}"
+                    raise self._refuse("kernel", str(step), why)
+                if value.extent is Extent.TENSOR and len(buffer.shape) != summary.rank:
+                    rank = f"{len(buffer.shape)} dimensions, the summary {summary.rank}"
+                    raise self._refuse("kernel", str(step), f"{buffer} has {rank}")
 
     def _check_copy(self, step: CopyStep) -> None:
         source, target = step.source, step.target

@@ -14,13 +14,13 @@ from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion, ParallelType
 from wsched.program.bind import bind as bind_program
-from wsched.program.prepare import prepare
+from wsched.program.prepare import Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
-from wsched.run.finish import finishing, functions, with_parts
+from wsched.run.finish import finishing, with_parts
 from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
@@ -34,6 +34,7 @@ from wsched.run.results import (
     add_outputs,
     results,
 )
+from wsched.run.summary import kernels_of
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
 from wsched.schedule.matmul.limits import settled
@@ -162,7 +163,7 @@ class CompiledFusion(Made):
         """A call with copies in front, or with reductions to finish; it is kept for the class."""
         if out is not None:
             return self._bind_behind(front, inputs, out)()
-        run = prepare(front, {self.kernel.name: self._alone}, functions(self.fusion), inputs)
+        run = prepare(front, self._kernels(front), {}, inputs)
         outputs = run(inputs)
         if key is not None:
             self._plans.add(key, run)
@@ -198,29 +199,32 @@ class CompiledFusion(Made):
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
         outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
-        own, rest = {self.kernel.name: self._alone}, functions(self.fusion)
-        launch, made = bind_program(front, own, rest, inputs, outputs)
+        launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs)
         return BoundLaunch(launch, inputs, made)
+
+    def _kernels(self, front: Program) -> dict[str, Kernel]:
+        """What the steps of such a program run."""
+        return {self.kernel.name: self.alone, **kernels_of(front.steps)}
 
     def _front(self, inputs: Sequence[Any]) -> Program | None:
         """The kernel with the copies that these inputs need in front, and what finishes its
         results behind; None if there are neither.
         """
         positions = unreadable(self.fusion, inputs)
-        if not positions and not self._finishes:
+        if not positions and not self.finishes:
             return None
         extents_of(self.fusion, inputs)  # which refuse what a copy would hide
         device_of(inputs)
         front = in_front(self.plan, self.kernel.name, positions)
-        return finishing(self.plan, front) if self._finishes else front
+        return finishing(self.plan, front) if self.finishes else front
 
     @property
-    def _finishes(self) -> bool:
+    def finishes(self) -> bool:
         """Whether results are stored in parts, which are reduced behind the kernel."""
-        return self._alone is not self
+        return self.alone is not self
 
     @once
-    def _alone(self) -> CompiledFusion:
+    def alone(self) -> CompiledFusion:
         """The kernel with the parts of results as results; itself where there are none."""
         plan = with_parts(self.plan)
         return self if plan is self.plan else replace(self, plan=plan)
@@ -239,8 +243,8 @@ class CompiledFusion(Made):
 
         Arguments and errors as for a call. On a GPU it runs twice and waits for the device.
         """
-        if self._finishes:
-            return self._alone.trace(*inputs, out=out)
+        if self.finishes:
+            return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
         self._add_outputs(arguments, self._results(arguments, inputs, out))
         loaded = None if self.simulates(arguments.device) else self.traced.loaded
@@ -312,8 +316,8 @@ class CompiledFusion(Made):
         """
         import torch
 
-        if self._finishes:
-            return self._alone.admit(inputs)
+        if self.finishes:
+            return self.alone.admit(inputs)
         arguments = self._arguments(self._copied(inputs))
         outputs = results(self.fusion, replace(arguments, device=torch.device("meta")), None)
         self._add_outputs(arguments, outputs)

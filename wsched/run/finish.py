@@ -1,61 +1,29 @@
 """Results that a kernel has in parts, one for each tile, and what puts the parts together.
 
 A reduction within a kernel ends where a warpgroup's part of a tile ends. The parts are stored in
-fp32, and reduced by a step behind the kernel: in a fixed order, so that equal inputs give equal
+fp32, and put together by a kernel behind it: in a fixed order, so that equal inputs give equal
 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lowering.ground.expr import evaluate
-from lowering.kernel.reduction import NEUTRAL
+from lowering.ground.expr import Var, evaluate, substitute
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion.summary import Extent, Result, Summary, Value, staged
 from wsched.program.of_fusion import program_buffers
-from wsched.program.program import CallStep, KernelStep, Program, Step
+from wsched.program.program import Buffer, KernelStep, Program, SummaryStep
 from wsched.run.reference import REDUCTIONS
+from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["finished", "finishing", "functions", "in_parts", "parts_shape", "with_parts"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Finish:
-    """What makes a result of its parts.
-
-    Args:
-        op: ``sum``, ``max`` or ``min``.
-        dims: dimensions of the parts that are reduced.
-        kept: positions of the result's dimensions that are of size 1 because they were reduced.
-        dtype: of the result.
-    """
-
-    op: str
-    dims: tuple[int, ...]
-    kept: tuple[int, ...]
-    dtype: DataType
-
-    def __call__(self, values: Sequence[Any]) -> Sequence[torch.Tensor]:
-        """The result of the parts, a new tensor."""
-        import torch
-
-        (parts,) = values
-        to = getattr(torch, self.dtype.element.torch)
-        sizes = [n for d, n in enumerate(parts.shape) if d not in self.dims]
-        if 0 in parts.shape:
-            made = torch.full(sizes, NEUTRAL[self.op], dtype=to, device=parts.device)
-        else:
-            reduce = {"sum": torch.sum, "max": torch.amax, "min": torch.amin}[self.op]
-            made = reduce(parts, self.dims).to(to)
-        for position in self.kept:
-            made = made.unsqueeze(position)
-        return [made]
+__all__ = [
+    "Parts", "finish_steps", "finished", "finishing", "in_parts", "in_parts_step", "parts_shape",
+    "summary_steps", "with_parts",
+]  # fmt: skip
 
 
 def parts_shape(
@@ -69,8 +37,9 @@ def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
     """A result of NumPy's without its dimensions of size 1, from what the kernel has stored."""
     if not in_parts(fusion, binding):
         return parts
-    finish = _finish(fusion, binding)
-    return REDUCTIONS[finish.op](parts, axis=finish.dims)
+    e = fusion.reduction(binding.tensor)
+    assert e is not None
+    return REDUCTIONS[e.op](parts, axis=_over(fusion, binding))
 
 
 def in_parts(fusion: Fusion, binding: TensorBinding) -> bool:
@@ -93,37 +62,121 @@ def _parts(fusion: Fusion, binding: TensorBinding) -> TensorBinding:
     return TensorBinding(binding.tensor, stored, (None,) * len(stored), DataType.Float)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a kernel stores of a result.
+
+    Args:
+        buffer: the parts, in fp32.
+        op: what puts them together, ``sum``, ``max`` or ``min``.
+        over: the dimensions that it is over.
+    """
+
+    buffer: Buffer
+    op: str
+    over: tuple[int, ...]
+
+
 def finishing(plan: Plan, front: Program) -> Program:
     """A program whose last step is the plan's kernel, with what finishes its results behind it."""
-    fusion, parts = plan.fusion, with_parts(plan)
     *before, kernel = front.steps
     assert isinstance(kernel, KernelStep)
-    _, stored = program_buffers(parts.fusion)
-    writes, after = list(kernel.writes), list[Step]()
-    for at, binding in enumerate(fusion.outputs):
-        if in_parts(fusion, binding):
-            writes[at] = replace(stored[at], name=f"{kernel.writes[at].name}_parts")
-            call = CallStep(_name(at), (writes[at],), (kernel.writes[at],), deterministic=True)
-            after.append(call)
-    own = KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes))
+    own, parts = in_parts_step(plan, kernel)
+    after = finish_steps(plan, kernel, parts)
     return Program(front.inputs, (*before, own, *after), front.outputs)
 
 
-def functions(fusion: Fusion) -> Mapping[str, Callable[[Sequence[Any]], Sequence[torch.Tensor]]]:
-    """What the calls behind the kernel do, by the names that :func:`finishing` gives them."""
-    bound = enumerate(fusion.outputs)
-    return {_name(at): _finish(fusion, b) for at, b in bound if in_parts(fusion, b)}
+def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int, Parts]]:
+    """A kernel that stores some of its results in parts, and which, by their positions.
+
+    Args:
+        plan: of the kernel, with the results as they should be.
+        kernel: the step, which writes them.
+    """
+    fusion, parts = plan.fusion, with_parts(plan)
+    _, stored = program_buffers(parts.fusion)
+    sizes = {
+        Var(axis): extent
+        for binding, buffer in zip(fusion.inputs, kernel.reads, strict=True)
+        for axis, extent in zip(binding.axes, buffer.shape, strict=False)
+    }
+    writes, found = list(kernel.writes), dict[int, Parts]()
+    for at, binding in enumerate(fusion.outputs):
+        e = fusion.reduction(binding.tensor)
+        if e is not None and in_parts(fusion, binding):
+            shape = tuple(substitute(extent, sizes) for extent in stored[at].shape)
+            writes[at] = Buffer(f"{kernel.writes[at].name}_parts", stored[at].dtype, shape)
+            found[at] = Parts(writes[at], e.op, _over(fusion, binding))
+    return KernelStep(kernel.kernel, parts, kernel.reads, tuple(writes)), found
 
 
-def _name(output: int) -> str:
-    return f"finish{output}"
+def finish_steps(
+    plan: Plan, kernel: KernelStep, parts: Mapping[int, Parts]
+) -> tuple[SummaryStep, ...]:
+    """What puts parts together; those that lie alike by one kernel.
+
+    Args:
+        plan: of the kernel, with the results as they should be.
+        kernel: the step, which writes them.
+        parts: of its results, by their positions.
+    """
+    alike = dict[tuple[object, ...], list[int]]()
+    for at, found in parts.items():
+        alike.setdefault((found.buffer.shape, found.over), []).append(at)
+    steps = list[SummaryStep]()
+    for places in alike.values():
+        whole = _finish(plan.fusion, [plan.fusion.outputs[at] for at in places])
+        reads = [parts[at].buffer for at in places]
+        steps += summary_steps(whole, reads, [kernel.writes[at] for at in places])
+    return tuple(steps)
 
 
-def _finish(fusion: Fusion, binding: TensorBinding) -> _Finish:
-    """How the parts of a result are put together."""
-    e = fusion.reduction(binding.tensor)
-    assert e is not None
+def summary_steps(
+    summary: Summary, reads: Sequence[Buffer], writes: Sequence[Buffer]
+) -> list[SummaryStep]:
+    """The steps of a summary, one for each of its stages.
+
+    Args:
+        summary: what is computed, in any number of stages.
+        reads: for each input.
+        writes: for each result.
+    """
+    known = {v.name: b for v, b in zip(summary.inputs, reads, strict=True)}
+    steps, stages = list[SummaryStep](), staged(summary)
+    for stage in stages:
+        made = tuple(writes)
+        if stage is not stages[-1]:
+            shape = known[stage.inputs[stage.tensor].name].shape
+            made = tuple(
+                Buffer(
+                    f"{writes[0].name}_{r.value}",
+                    stage.value(r.value).dtype.element,
+                    tuple(shape[d] for d in r.dims if d is not None),
+                )
+                for r in stage.results
+            )
+        given = tuple(known[v.name] for v in stage.inputs)
+        steps.append(SummaryStep(compiled_summary(stage).name, stage, given, made))
+        known |= {r.value: b for r, b in zip(stage.results, made, strict=True)}
+    return steps
+
+
+def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
+    """How the parts of results are put together that lie alike."""
+    stored = [str(d.extent) for d in fusion.tensor(bindings[0].tensor).stored]
+    given, made, results = list[Value](), list[Value](), list[Result]()
+    for number, binding in enumerate(bindings):
+        e = fusion.reduction(binding.tensor)
+        assert e is not None
+        part, whole = f"part{number}", f"whole{number}"
+        given.append(Value(part, "input", DataType.Float, (), Extent.TENSOR))
+        made.append(Value(whole, e.op, binding.dtype, (part,), Extent.KEPT))
+        dims = tuple(None if axis == "1" else stored.index(axis) for axis in binding.axes)
+        results.append(Result(whole, dims))
+    return Summary(len(stored), _over(fusion, bindings[0]), (*given, *made), tuple(results))
+
+
+def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:
+    """Dimensions of the parts of a result that are reduced."""
     stored = (str(d.extent) for d in fusion.tensor(binding.tensor).stored)
-    dims = tuple(at for at, extent in enumerate(stored) if extent not in binding.axes)
-    kept = tuple(at for at, axis in enumerate(binding.axes) if axis == "1")
-    return _Finish(e.op, dims, kept, binding.dtype)
+    return tuple(at for at, extent in enumerate(stored) if extent not in binding.axes)

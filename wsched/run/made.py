@@ -23,7 +23,7 @@ from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
 from wsched.version import __version__
 
-__all__ = ["STAGES", "Made", "dump_scheduled"]
+__all__ = ["STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
 _SCHEDULED = {
     "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
@@ -132,6 +132,13 @@ def dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
     """Write the texts of a scheduled fusion."""
     for name, (ending, text) in _SCHEDULED.items():
         dumper.text(name, ending, partial(text, fusion))
+
+
+def compiled_kernel(kernel: Kernel) -> Compiled:
+    """The cubin of a final kernel, from the disk cache or NVRTC."""
+    from lowering.cuda.emit import emit_cuda
+
+    return _cache().compile(emit_cuda(kernel), f"{kernel.name}.cu", arch=kernel.target.arch)
 
 
 _CACHES: dict[Any, CubinCache] = {}

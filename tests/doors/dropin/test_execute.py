@@ -299,7 +299,7 @@ def test_threads(nvfuser: Recorder) -> None:
 def test_intermediate_results_are_freed() -> None:
     fd, inputs = built(BUILDERS["mlp"]), inputs_of("mlp")
     fd.execute(inputs)
-    (run,) = fd._wsched.known.plans.values()
+    ((run, _),) = fd._wsched.known.plans.values()
     assert [[b.name for b in bs] for bs in last_uses(run.program)] == [
         ["tv1", "tv2"], ["tv0", "tv3", "tv15"],
     ]  # fmt: skip

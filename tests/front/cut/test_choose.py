@@ -14,6 +14,7 @@ from wsched.front.cut.epilogues import Take
 from wsched.front.cut.predict import Sizes, segment_us
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import OPEN, open_extents
+from wsched.front.cut.summaries import with_summaries
 from wsched.importer import record_text
 
 
@@ -27,10 +28,12 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
     found = []
     for cut in product(takes, repeat=len(cutter.matmuls)):
         try:
-            costs = [segment_us(s, call) for s in cutter.cut(cut).segments]
+            whole = cutter.cut(cut)
         except UnsupportedError:
             continue
-        found.append(max(sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)))
+        for made in (whole, with_summaries(cutter.graph, whole)):
+            costs = [segment_us(s, call) for s in made.segments]
+            found.append(max(sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)))
     return min(found)
 
 

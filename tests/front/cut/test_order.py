@@ -64,7 +64,15 @@ def attention(fd: Any) -> None:
     fd.add_output(fd.ops.neg(total))
 
 
-@pytest.mark.parametrize("build", [*BUILDERS.values(), many, moved, attention])
+def best(fd: Any) -> None:
+    """The largest of each row, and the same numbers read along with them."""
+    x = fd.define_tensor(shape=[-1, -1, 8], contiguity=True, dtype=BF16)
+    values, indices = fd.ops.topk(x, fd.define_scalar(2, dtype=nvf.DataType.Int), 2, True, True)
+    fd.add_output(fd.ops.add(fd.ops.neg(values), indices))
+    fd.add_output(fd.ops.relu(x))
+
+
+@pytest.mark.parametrize("build", [*BUILDERS.values(), many, moved, attention, best])
 def test_dimensions_are_one_where_nvfuser_maps_them(build: Callable[[Any], None]) -> None:
     fd = built(build)
     definition = definition_of(fd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
-from wsched.front.cut.choose import choose
+from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.graph import MATMULS
-from wsched.front.cut.predict import Call, SegmentsCost, nvfuser_us
+from wsched.front.cut.infer import infer
+from wsched.front.cut.predict import Call, SegmentsCost
 from wsched.front.cut.program import Run
 from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.shares import Share, cut_shares, shares
 from wsched.front.cut.sizes import bind_extents
+from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
+from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["GAIN", "Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
-
-GAIN = 0.98
-"""wsched takes what it is predicted to run in at most this part of nvFuser's time, call to call, if
-the GPU is not kept busy longer. A bare matmul of large extents is predicted at 0.967."""
+__all__ = ["Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
 
 _OWN_MATMULS = ("fuse_matmul",), ("matmul_expr_eval",)
 """What ``NVFUSER_ENABLE`` and ``NVFUSER_DISABLE`` name where nvFuser is asked for kernels of its
@@ -54,12 +55,14 @@ class Decision:
         segments: in the order in which they run, if wsched takes a part.
         cost: predicted of them, or of the best that there is; None if it was not asked for.
         nvfuser: of nvFuser's own route.
+        shares: its matmuls, in the order of the definition.
     """
 
     reason: str
     segments: tuple[Segment, ...] = ()
     cost: SegmentsCost | None = None
     nvfuser: NvfuserCost | None = None
+    shares: tuple[Share, ...] = ()
 
     @property
     def taken(self) -> bool:
@@ -69,9 +72,7 @@ class Decision:
     def __str__(self) -> str:
         if not self.taken:
             return "; ".join(filter(None, (f"nvFuser runs it: {self.reason}", self.predicted)))
-        parts = "; ".join(
-            f"{'wsched' if s.matmul else 'nvFuser'}: {_ops(s)}" for s in self.segments
-        )
+        parts = "; ".join(f"{'wsched' if s.own else 'nvFuser'}: {_ops(s)}" for s in self.segments)
         return f"{parts}; {self.predicted}"
 
     @property
@@ -98,25 +99,40 @@ class Known:
         outputs: names of its results.
         cutter: the ways to cut it, which the prediction chooses from; None with a reason.
         sized: positions of the inputs that are operands of matmuls, whose shapes decide.
-        left: those shapes, where nvFuser runs it all.
-        plans: how classes of inputs run that wsched takes, by :func:`wsched.run.host.class_key`.
+        left: those shapes, where nvFuser runs it all, and the calls with them.
+        plans: how classes of inputs run that wsched takes, by :func:`wsched.run.host.class_key`,
+            and the calls.
+        never: the calls of a definition with a reason.
     """
 
     reason: str
     definition: Definition = field(default_factory=partial(Definition, (), ()))
     cutter: Cutter | None = None
     sized: tuple[int, ...] = ()
-    left: set[tuple[Any, ...]] = field(default_factory=set)
-    plans: dict[Any, Run] = field(default_factory=dict)
+    left: dict[tuple[Any, ...], Tally] = field(default_factory=dict)
+    plans: dict[Any, tuple[Run, Tally]] = field(default_factory=dict)
+    never: Tally | None = None
 
     def shapes(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The shapes that decide."""
         return tuple([inputs[i].shape for i in self.sized])
 
     @property
+    def title(self) -> str:
+        """A few words that tell it: its matmuls, and how much there is beside them."""
+        ops = [n.op for n in self.definition.nodes if not n.op.startswith("define_")]
+        counts = Counter(op for op in ops if op in MATMULS)
+        told = [op if n == 1 else f"{n} {op}" for op, n in counts.items()]
+        others = len(ops) - counts.total()
+        return " + ".join([*told, *([f"{others} more"] if others else [])]) or "no matmul"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the inputs."""
         return tuple(n.results[0] for n in self.definition.inputs)
+
+
+_NO_MATMUL = Known("no linear or matmul")
 
 
 def known_of(fd: Any) -> Known:
@@ -129,7 +145,7 @@ def known_of(fd: Any) -> Known:
     try:
         text = repr(fd)
         if not any(f"fd.ops.{op}(" in text for op in MATMULS):
-            return Known("no linear or matmul")
+            return _NO_MATMUL
         definition = definition_of(fd)
     except (RuntimeError, InternalError, UnsupportedError, TypeError) as e:
         return Known((str(e) or type(e).__name__).splitlines()[0])
@@ -148,7 +164,7 @@ def _read(definition: Definition) -> Known:
         cutter = Cutter(definition)
         cutter.all(Take.NONE)
     except UnsupportedError as e:
-        return Known(str(e))
+        return Known(str(e), definition)
     graph = cutter.graph
     given = [graph.home[n.results[0]] for n in definition.inputs]
     operands = graph.reached(
@@ -179,7 +195,7 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
         InputError: the inputs do not fit the definition.
     """
     if known.reason or known.cutter is None:
-        return Decision(known.reason)
+        return Decision(known.reason, shares=_left(known.definition, inputs, known.reason))
     for variable, words in zip(("NVFUSER_ENABLE", "NVFUSER_DISABLE"), _OWN_MATMULS, strict=True):
         asked = os.environ.get(variable, "")
         if any(word in asked for word in words):
@@ -191,14 +207,22 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
             return Decision("a dimension of size 0")
         given = dict(zip(known.names, inputs, strict=True))
         call = Call(tensors, sizes, given=given, device=_device(inputs))
-        nvfuser = nvfuser_us(cutter.all(Take.NONE).segments, call)
-        best = choose(cutter, call, may_leave=True)
+        found = verdict(cutter, call)
     except (UnsupportedError, ScheduleError) as e:
-        return Decision(str(e))
-    cost, segments = best.cost, best.cut.segments
-    if cost.us > GAIN * nvfuser.us or cost.gpu_us > nvfuser.gpu_us:
-        return Decision("predicted to be no faster by wsched", cost=cost, nvfuser=nvfuser)
-    return Decision("", segments, cost, nvfuser)
+        return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
+    chosen, reason = found.chosen, found.reason
+    told = cut_shares(cutter, chosen.cut, sizes, reason)
+    return Decision(reason, () if reason else chosen.cut.segments, chosen.cost, found.nvfuser, told)
+
+
+def _left(definition: Definition, inputs: Sequence[Any], reason: str) -> tuple[Share, ...]:
+    """The matmuls of a call that nvFuser runs; none where their sizes are not known."""
+    try:
+        tensors = infer(definition)
+        sizes = bind_extents(definition, tensors, inputs, runs=False)
+        return shares(definition, tensors, sizes, reason)
+    except (UnsupportedError, InputError):
+        return ()
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
+from wsched.doors.dropin.ledger import LEDGER, Tally
 from wsched.doors.fallback import execute as call_nvfuser
 from wsched.doors.fallback import rebuild
 from wsched.front.cut.program import Run, make
@@ -43,6 +45,9 @@ _BOTH = (list, tuple)
 Execute = Callable[..., "list[torch.Tensor]"]
 """``FusionDefinition.execute`` of nvFuser, as it was before anybody replaced it."""
 
+_UNCOUNTED = Tally("", "")
+"""Of a definition whose calls are counted by their shapes or classes."""
+
 _lock = threading.Lock()
 _by_fec: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
 
@@ -53,12 +58,13 @@ class _Seen:
     Attributes:
         fec: its ``FusionExecutorCache``; with another one it is another definition.
         known: None if wsched never takes it.
+        tally: counts its calls then.
     """
 
-    __slots__ = ("fec", "known")
+    __slots__ = ("fec", "known", "tally")
 
-    def __init__(self, fec: Any, known: Known) -> None:
-        self.fec, self.known = fec, None if known.reason else known
+    def __init__(self, fec: Any, known: Known, tally: Tally) -> None:
+        self.fec, self.known, self.tally = fec, None if known.reason else known, tally
 
 
 def in_front_of(original: Execute) -> Execute:
@@ -76,13 +82,15 @@ def in_front_of(original: Execute) -> Execute:
             return _first(original, self, inputs, options)
         known = seen.known
         if known is None:
+            seen.tally.calls += 1
             return original(self, inputs, **options)
         if known.left:
             try:
-                left = known.shapes(inputs) in known.left
+                left = known.left.get(known.shapes(inputs))
             except (AttributeError, IndexError, TypeError):
-                left = True
-            if left:
+                return original(self, inputs, **options)
+            if left is not None:
+                left.calls += 1
                 return original(self, inputs, **options)
         return _taken(original, self, known, inputs, options)
 
@@ -98,9 +106,10 @@ def _taken(
         key = class_key(inputs)
         try:
             if key is not None:
-                run = known.plans.get(key)
-                if run is not None:
-                    return run(inputs, key)
+                plan = known.plans.get(key)
+                if plan is not None:
+                    plan[1].calls += 1
+                    return plan[0](inputs, key)
                 return _decided(original, known, key, inputs)
         except _REFUSALS:
             pass
@@ -123,23 +132,38 @@ def _decided(
         UnsupportedError, ScheduleError: wsched does not take it; that is remembered.
         InputError: the inputs do not fit; that is not.
     """
+    decision = decide(known, inputs)
     try:
-        decision = decide(known, inputs)
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
         run = _run_of(original, known, decision, inputs)
         results = run(inputs, key)
-    except (UnsupportedError, ScheduleError):
+    except (UnsupportedError, ScheduleError) as e:
+        tally = _tally(known, _refused(decision, e))
         with _lock:
             if len(known.left) >= _CLASSES:
                 known.left.clear()
-            known.left.add(known.shapes(inputs))
+            known.left[known.shapes(inputs)] = tally
         raise
     with _lock:
         if len(known.plans) >= _CLASSES:
             known.plans.pop(next(iter(known.plans)))
-        known.plans[key] = run
+        known.plans[key] = run, _tally(known, decision)
     return results
+
+
+def _refused(decision: Decision, error: Exception) -> Decision:
+    """A decision as it was carried out: a kernel may still have refused."""
+    if not decision.taken:
+        return decision
+    told = tuple(replace(s, reason=s.reason or str(error)) for s in decision.shares)
+    return replace(decision, reason=str(error), segments=(), shares=told)
+
+
+def _tally(known: Known, decision: Decision) -> Tally:
+    """A line of the report, with its first call."""
+    told = decision.reason, decision.shares, decision.cost, decision.nvfuser
+    return LEDGER.line(Tally(known.title, *told), calls=1)
 
 
 def _run_of(original: Execute, known: Known, decision: Decision, inputs: Sequence[Any]) -> Run:
@@ -173,9 +197,21 @@ def _first(
     finally:
         # As nvFuser does: from its first call on a definition is what the fec has a copy of.
         if known is not None and "fec" in state:
-            state[_SEEN] = _Seen(state["fec"], known)
+            state[_SEEN] = _Seen(state["fec"], known, _never_tally(known, inputs))
             with _lock:
                 _by_fec[state["fec"]] = known
+
+
+def _never_tally(known: Known, inputs: Any) -> Tally:
+    """Where calls are counted that wsched never takes, with the first one."""
+    if not known.reason:
+        return _UNCOUNTED
+    if known.never is None:
+        listed = type(inputs) in _BOTH
+        known.never = _tally(known, decide(known, inputs) if listed else Decision(known.reason))
+    else:
+        known.never.calls += 1
+    return known.never
 
 
 def _known(fd: Any) -> Known:

@@ -22,10 +22,15 @@ from wsched.run.input_error import (
 __all__ = ["check_inputs"]
 
 
-def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
+def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = True) -> None:
     """Check number, kinds, types, ranks, fixed sizes and devices.
 
     Sizes that only operations tie together are left to who runs them.
+
+    Args:
+        definition: what they are for.
+        inputs: the caller's.
+        runs: whether anything runs; what is only explained may have tensors without memory.
 
     Raises:
         InputError: an input does not fit.
@@ -50,7 +55,7 @@ def check_inputs(definition: Definition, inputs: Sequence[Any]) -> None:
     devices = sorted({str(t.device) for t in tensors})
     if len(devices) > 1:
         raise several_devices(devices)
-    if devices and tensors[0].device.type not in ("cpu", "cuda"):
+    if runs and devices and tensors[0].device.type not in ("cpu", "cuda"):
         raise UnsupportedError(f"running on {devices[0]}", "tensors on cuda or cpu")
 
 

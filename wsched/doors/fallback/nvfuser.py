@@ -81,8 +81,14 @@ def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:
             return getattr(nvfuser.DataType, v.name)
         return [value(x) for x in v] if isinstance(v, tuple) else v
 
+    operands, named = [*map(value, node.operands)], {k: value(v) for k, v in node.kwargs}
+    if node.op == "topk":  # takes a scalar of the definition alone
+        place: Any = 1 if len(operands) > 1 else "k"
+        counted = operands if place == 1 else named
+        if isinstance(counted[place], int):
+            counted[place] = fd.define_scalar(counted[place], dtype=nvfuser.DataType.Int)
     try:
-        return function(*map(value, node.operands), **{k: value(v) for k, v in node.kwargs})
+        return function(*operands, **named)
     except (RuntimeError, TypeError) as e:
         what = f"line {node.line}: fd.{'' if node.op.startswith('define_') else 'ops.'}{node.op}"
         raise UnsupportedError(f"{what} by nvFuser ({_first_line(e)})", "what nvFuser takes") from e

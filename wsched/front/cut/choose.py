@@ -8,8 +8,13 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us
 from wsched.front.cut.segments import Cut, Cutter, Segment
+from wsched.front.cut.summaries import with_summaries
 
 __all__ = ["Chosen", "choose"]
+
+LEAVING = 0.02
+"""A matmul is left to others only where that saves at least this part of its kernel's time: of two
+ways that are predicted to be alike one hand keeps all."""
 
 _ROUNDS = 2
 """Passes over the matmuls; a change for one may make another one pay."""
@@ -26,6 +31,10 @@ class Chosen:
     def rank(self) -> tuple[float, float]:
         """The less the better."""
         return self.cost.us, self.cost.gpu_us
+
+    def better_by(self, us: float, other: Chosen) -> bool:
+        """Whether it takes less than another cut, by at least so many microseconds."""
+        return self.rank < other.rank and self.cost.us <= other.cost.us - us
 
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
@@ -55,7 +64,8 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
                     continue
                 other = (*takes[:at], take, *takes[at + 1 :])
                 found = search.price(other)
-                if found is not None and found.rank < best.rank:
+                least = search.least_saving(best, at) if take is Take.LEFT else 0.0
+                if found is not None and found.better_by(least, best):
                     best, takes = found, other
         if takes == before:
             break
@@ -75,15 +85,29 @@ class _Search:
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
 
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
-        """A cut and its price; None where it cannot be run."""
+        """A cut and its price, with summaries where they pay; None where it cannot be run."""
         try:
-            cut = self.cutter.cut(takes)
-            costs = [self._segment(s) for s in cut.segments]
+            whole = self.cutter.cut(takes)
+            apart = with_summaries(self.cutter.graph, whole)
+            found = [self._cost(cut) for cut in dict.fromkeys((whole, apart))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)
             return None
+        return min(found, key=lambda x: x.rank)
+
+    def _cost(self, cut: Cut) -> Chosen:
+        costs = [self._segment(s) for s in cut.segments]
         gpu, host = sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)
         return Chosen(cut, SegmentsCost(gpu, host))
+
+    def least_saving(self, chosen: Chosen, at: int) -> float:
+        """Microseconds that leaving a matmul has to save."""
+        distinct = dict.fromkeys(k for k in chosen.cut.kernels if isinstance(k, Kernel))
+        segments = (s for s in chosen.cut.segments if s.matmul)
+        own = next(
+            s for k, s in zip(distinct, segments, strict=True) if k == chosen.cut.kernels[at]
+        )
+        return LEAVING * self._segment(own).us
 
     def _segment(self, segment: Segment) -> SegmentsCost:
         if segment not in self._prices:

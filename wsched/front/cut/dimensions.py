@@ -246,6 +246,16 @@ class Dimensions:
             kept = [n for at, n in enumerate(ids) if at not in gone]
         return [tuple(kept)] * len(node.results)
 
+    def _topk(self, node: Node) -> list[tuple[int, ...] | None]:
+        """The operand's, but for the one along which values are taken."""
+        source = self._operand(node)
+        if source is None:
+            return []
+        along = node.argument("dim", 2)
+        at = (along if isinstance(along, int) else -1) % len(source[1])
+        taken = self._new()
+        return [tuple(taken if n == at else i for n, i in enumerate(source[1]))] * 2
+
     def _product(self, node: Node) -> tuple[int, ...] | None:
         a, b = self._operand(node), self._operand(node, 1)
         if a is None or b is None:
@@ -308,5 +318,6 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
 _SEVERAL: dict[str, Callable[[Dimensions, Node], list[tuple[int, ...] | None]]] = {
     "sdpfa_bwd": Dimensions._gradients,
     "sdpfa_fwd": Dimensions._attention,
+    "topk": Dimensions._topk,
     **dict.fromkeys(_REDUCTIONS, Dimensions._reduction),
 }

@@ -15,7 +15,7 @@ from wsched.front.cut.tensors import TensorType, dense_input
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
-__all__ = ["kernel_part", "part"]
+__all__ = ["kernel_part", "operations_of", "part"]
 
 _AS_MADE = "@made"
 """Ends the name of what is put into an order in memory."""
@@ -51,6 +51,8 @@ def part(
         if graph.is_given(i) or i in graph.free:
             nodes[i] = [graph.nodes[i]]
             pending += graph.nodes[i].refs
+        elif name not in graph.types:
+            raise UnsupportedError(f"the number {name} between segments", "numbers of the inputs")
         else:
             nodes.setdefault(i, []).append(_declared(name, graph.types[name], graph.nodes[i].line))
         declared.add(name)
@@ -79,6 +81,16 @@ def kernel_part(
         if moves:
             looks.append(Look(name, source, moves))
     return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
+
+
+def operations_of(graph: Graph, made: Definition) -> frozenset[int]:
+    """The operations that :func:`part` was given, but for those that every segment does for
+    itself.
+    """
+    names = (r.removesuffix(_AS_MADE) for n in made.nodes for r in n.results)
+    given = {n.results[0] for n in made.inputs}
+    found = {graph.home[name] for name in names if name not in given}
+    return frozenset(i for i in found if i not in graph.free and not graph.is_given(i))
 
 
 def _pins_of_kernel(graph: Graph, outputs: tuple[str, ...]) -> dict[str, Order]:

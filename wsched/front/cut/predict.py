@@ -16,6 +16,7 @@ from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.segments import Segment
+from wsched.front.cut.summaries import is_finish
 from wsched.front.cut.tensors import Tensors, sizes_of
 from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
@@ -176,6 +177,10 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
         host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
+    if segment.summary:
+        moved = call.bytes([*segment.inputs, *segment.outputs])
+        # What follows a kernel's reductions is in what puts their parts together.
+        return SegmentsCost(0.0 if is_finish(segment) else pointwise_us(moved), CALL_HOST_US)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
 

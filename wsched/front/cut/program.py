@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,17 @@ from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.looks import looking
 from wsched.front.cut.segments import Segment
+from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.importer import Definition
+from wsched.importer.summary import import_summary
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step
+from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
 from wsched.run.host import Key
+from wsched.run.summary import kernels_of
+from wsched.schedule.plan import Plan
 
 if TYPE_CHECKING:
     import torch
@@ -72,8 +77,14 @@ def make(
         kernel.admit(inputs)
         return Made(kernel.call, (kernel,))
     made = _Steps(names, tensors, inputs, rest)
-    for segment in segments:
-        (made.kernel if segment.matmul else made.rest)(segment)
+    for at, segment in enumerate(segments):
+        if segment.matmul:
+            made.kernel(segment)
+        elif segment.summary:
+            others = (s for s in (*segments[:at], *segments[at + 1 :]))
+            made.summary(segment, {*definition.outputs, *(n for s in others for n in s.inputs)})
+        else:
+            made.rest(segment)
     program = made.program(definition.outputs)
     run = prepare(program, made.own, made.functions, inputs)
     return Made(run, tuple(made.kernels))
@@ -90,6 +101,7 @@ class _Steps:
         self.functions: dict[str, Function] = {}
         self._rest = rest
         self._steps: list[Step] = []
+        self._parts: dict[str, _Part] = {}
         self._buffers = _Buffers(tensors)
         self._passed = tuple(map(self._buffers, names))
         self._extents = extents_of(self._passed, inputs)
@@ -98,16 +110,62 @@ class _Steps:
 
     def program(self, outputs: Sequence[str]) -> Program:
         """All of it."""
+        self._settle(self._parts)
         return Program(self._passed, tuple(self._steps), tuple(map(self._buffers, outputs)))
 
     def rest(self, segment: Segment) -> None:
         """A segment of somebody else's."""
+        self._settle(segment.inputs)
         known = all(is_elementwise(n) for n in segment.definition.nodes)
         reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
         self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
 
+    def summary(self, segment: Segment, needed: Collection[str]) -> None:
+        """Reductions of tensors, or what follows those of a kernel.
+
+        Args:
+            segment: a summary.
+            needed: what others read or are given.
+        """
+        found = {n: self._parts[n].parts for n in segment.inputs if n in self._parts}
+        if not is_finish(segment):
+            self._settle(segment.inputs)
+            return self._summarize(segment.definition, segment.inputs, segment.outputs)
+        if (
+            set(found) != set(segment.inputs)
+            or len({(p.buffer.shape, p.over) for p in found.values()}) > 1
+        ):
+            return self.rest(segment)
+        also = tuple(n for n in segment.inputs if n in needed)
+        kinds = {n: (p.op, len(p.buffer.shape), p.over) for n, p in found.items()}
+        whole = replace(segment.definition, outputs=(*segment.outputs, *also))
+        reads = [p.buffer for p in found.values()]
+        self._summarize(behind_parts(whole, kinds), reads, whole.outputs)
+        for name in found:
+            del self._parts[name]
+
+    def _summarize(
+        self, definition: Definition, reads: Sequence[str | Buffer], writes: Sequence[str]
+    ) -> None:
+        given = [b if isinstance(b, Buffer) else self._buffers(b) for b in reads]
+        steps = summary_steps(import_summary(definition), given, list(map(self._buffers, writes)))
+        self.own |= kernels_of(steps)
+        self._steps += steps
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Put together what of these a kernel has stored in parts, all that are of one kernel."""
+        while left := [self._parts[n] for n in names if n in self._parts]:
+            step, plan = left[0].step, left[0].plan
+            mine = {n: p for n, p in self._parts.items() if p.step is step}
+            for name in mine:
+                del self._parts[name]
+            steps = finish_steps(plan, step, {p.at: p.parts for p in mine.values()})
+            self.own |= kernels_of(steps)
+            self._steps += steps
+
     def kernel(self, segment: Segment) -> None:
         """A kernel, views of what it reads before it, and its results in their shapes behind."""
+        self._settle(segment.inputs)
         looks = {look.name: look for look in segment.looks}
         reads, alike = list[Buffer](), list[Any]()
         for name, source in zip(segment.reads, segment.inputs, strict=True):
@@ -124,13 +182,19 @@ class _Steps:
         kernel = kernels.compile(segment.definition, alike)
         kernel.admit(alike)
         self.kernels.append(kernel)
-        name = _name_of(kernel, self.own)
-        self.own[name] = kernel
+        name = _name_of(kernel.alone, self.own)
+        self.own[name] = kernel.alone
         wide, seen = tuple(map(self._buffers, segment.outputs)), dict(segment.seen)
         writes = tuple(
             Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b for b in wide
         )
-        self._steps.append(KernelStep(name, kernel.plan, tuple(reads), writes))
+        whole = KernelStep(name, kernel.plan, tuple(reads), writes)
+        step, parts = in_parts_step(kernel.plan, whole)
+        self._steps.append(step)
+        self._parts |= {
+            wide[at].name: _Part(kernel.plan, whole, at, found) for at, found in parts.items()
+        }
+        self._settle(seen)
         for made, result in zip(writes, wide, strict=True):
             if made is not result:
                 shape = result.sizes(self._extents)
@@ -145,6 +209,23 @@ class _Steps:
         name = f"{kind}{len(self.functions)}"
         self.functions[name] = function
         self._steps.append(replace(step, function=name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A result that a kernel has stored in parts, which nobody has put together yet.
+
+    Args:
+        plan: of the kernel.
+        step: of the kernel, with the results as they should be.
+        at: position of the result.
+        parts: what is stored.
+    """
+
+    plan: Plan
+    step: KernelStep
+    at: int
+    parts: Parts
 
 
 class _Buffers(dict[str, Buffer]):

@@ -21,7 +21,7 @@ from wsched.program.memory import device_of
 from wsched.program.prepare import Function
 from wsched.run.compiled import CompiledFusion
 
-__all__ = ["chosen_cut", "cut_route", "cutter_of", "rest_by"]
+__all__ = ["call_of", "chosen_cut", "cut_route", "cutter_of", "rest_by"]
 
 _DEFINITIONS = 256
 """Definitions whose ways to be cut are remembered."""
@@ -61,13 +61,18 @@ def chosen_cut(
         InputError: the inputs do not fit the definition.
         UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
     """
+    call = call_of(cutter, inputs, gpu)
+    return choose(cutter, call, may_leave=False), call
+
+
+def call_of(cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None) -> Call:
+    """A call before it has been made; arguments and errors as :func:`chosen_cut`."""
     definition, tensors = cutter.definition, cutter.graph.types
-    sizes = bind_extents(definition, tensors, inputs)
+    sizes = bind_extents(definition, tensors, inputs, runs=gpu is None)
     if 0 in sizes.values():
         raise UnsupportedError("a dimension of size 0", "at least one element")
     given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
-    call = Call(tensors, sizes, given=given, device=device_of(inputs), gpu=gpu)
-    return choose(cutter, call, may_leave=False), call
+    return Call(tensors, sizes, given=given, device=device_of(inputs), gpu=gpu)
 
 
 def cut_route(
@@ -101,8 +106,8 @@ def cut_route(
         if segment.matmul:
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
-        else:
-            parts.append(Part(runs[segment], segment.definition))
+        else:  # a summary that no kernel can take is for others in the end
+            parts.append(Part(runs.get(segment, WSCHED), segment.definition))
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.asked import asked_of_inputs
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
@@ -31,15 +32,23 @@ class Segment:
 
     Args:
         definition: with the names of the whole; what other segments make is declared as an input.
-        matmul: whether wsched makes a kernel of it; otherwise it is for others.
+        matmul: whether wsched makes a kernel of it with a matmul.
         looks: its inputs that are views.
         seen: the results that the kernel makes in another shape, with their extents there.
+        summary: whether it is a summary, of which wsched makes a kernel. What is neither is for
+            others.
     """
 
     definition: Definition
     matmul: bool
     looks: tuple[Look, ...] = ()
     seen: Seen = ()
+    summary: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether wsched runs it."""
+        return self.matmul or self.summary
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -95,6 +104,7 @@ class Cutter:
     )
 
     def __post_init__(self) -> None:
+        self.definition = asked_of_inputs(self.definition, infer(self.definition))
         self.graph = Graph(self.definition, infer(self.definition))
         self.graph.check()
         if not self.graph.matmuls:

@@ -235,6 +235,15 @@ def _select(sizes: Sizes, node: Node) -> Shapes:
     return [tuple(d for at, d in enumerate(dims) if at != along % len(dims))]
 
 
+def _topk(sizes: Sizes, node: Node) -> Shapes:
+    dims, along = sizes.dims(node.operands[0]), node.argument("dim", 2)
+    if dims is None or not isinstance(along, int | None):
+        return [None] * len(node.results)
+    at = (-1 if along is None else along) % len(dims)
+    taken = Dim(sizes.number(node.argument("k", 1)))
+    return [tuple(taken if n == at else d for n, d in enumerate(dims))] * len(node.results)
+
+
 def _index(sizes: Sizes, node: Node) -> Shapes:
     dims, index = sizes.dims(node.operands[0]), sizes.dims(node.argument("index", 1))
     along = node.argument("dim", 2)
@@ -287,12 +296,12 @@ SHAPES: dict[str, Rule] = {
     "iota": _iota, "linear": _linear, "matmul": _matmul, "normal": _made, "pad": _pad,
     "permute": _permute, "sdpfa_bwd": _attention_gradients, "sdpfa_fwd": _attention,
     "reshape": _reshape, "select": _select, "set": _same, "slice": _slice,
-    "squeeze": _squeeze, "stride_order": _stored, "uniform": _made,
+    "squeeze": _squeeze, "stride_order": _stored, "topk": _topk, "uniform": _made,
     **dict.fromkeys(("argsort", "cummax", "cummin", "cumprod", "cumsum", "rand_like", "randn_like",
                      "scatter", "triu"), _stored),
     **dict.fromkeys(("max", "min", "prod", "sum", "var", "var_mean", "welford"), _reduction),
     **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "gather", "grouped_mm", "nv_block_quantize",
                      "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "scaled_mm",
-                     "take_along_axis", "topk"), _unknown),
+                     "take_along_axis"), _unknown),
 }  # fmt: skip
 """By the name below ``fd.ops``; pointwise operations are not among them."""

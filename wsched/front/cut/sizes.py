@@ -16,14 +16,16 @@ OPEN = 512
 """The size of a dimension that neither the definition nor the user says."""
 
 
-def bind_extents(definition: Definition, tensors: Tensors, inputs: Sequence[Any]) -> dict[str, int]:
-    """Value of each symbol, from the inputs' shapes.
+def bind_extents(
+    definition: Definition, tensors: Tensors, inputs: Sequence[Any], *, runs: bool = True
+) -> dict[str, int]:
+    """Value of each symbol, from the inputs' shapes; ``runs`` as :func:`check_inputs` has it.
 
     Raises:
         InputError: inputs that do not fit the definition.
         UnsupportedError: they are neither on the CPU nor on a GPU.
     """
-    check_inputs(definition, inputs)
+    check_inputs(definition, inputs, runs=runs)
     sizes: dict[str, int] = {}
     for node, value in zip(definition.inputs, inputs, strict=True):
         tensor = tensors.types.get(node.results[0])

@@ -38,22 +38,29 @@ def record_text(text: str) -> Definition:
     found = find(source, source.parse())
     recording = Recording(source)
     scope = surroundings(source, found)
-    _parameters(recording, found, scope)
+    statements = Statements(recording)
+    _parameters(statements, found, scope)
     scope[found.handle] = Handle("")
-    returned = Statements(recording).block(found.at.body, scope)
+    returned = statements.block(found.at.body, scope)
     if returned is not None and not recording.outputs and not recording.marks:
         recording.outputs += _tensors(returned)
     return recording.definition()
 
 
-def _parameters(recording: Recording, found: Found, scope: Scope) -> None:
-    """What a function is given: tensors are inputs of any shape, all else is open."""
+def _parameters(statements: Statements, found: Found, scope: Scope) -> None:
+    """What a function is given: tensors of any shape, its defaults; all else is open."""
     for a in found.parameters:
         kind = ast.unparse(a.annotation) if a.annotation is not None else ""
         if kind.rpartition(".")[2] == "TensorView":
-            scope[a.arg] = recording.unknown_tensor(a.arg, a.arg, a.lineno)
+            scope[a.arg] = statements.recording.unknown_tensor(a.arg, a.arg, a.lineno)
+        elif a.arg in found.defaults:
+            statements.assign(found.at, [_named(a)], found.defaults[a.arg], scope)
         else:
             scope[a.arg] = Open(a.arg, a.lineno)
+
+
+def _named(a: ast.arg) -> ast.expr:
+    return ast.copy_location(ast.Name(a.arg, ast.Store()), a)
 
 
 def _tensors(returned: Returned) -> list[str]:

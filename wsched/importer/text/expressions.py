@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Open, Ref, Value
 from wsched.importer.text.arguments import Call
@@ -21,6 +22,7 @@ from wsched.importer.text.arithmetic import (
     computed,
 )
 from wsched.importer.text.recording import NULL, Recording
+from wsched.importer.text.torch_values import TORCH_TYPES, attribute, torch_value
 from wsched.importer.text.values import (
     Function,
     Handle,
@@ -28,6 +30,7 @@ from wsched.importer.text.values import (
     Method,
     Python,
     Scope,
+    TorchTensor,
     Unread,
     is_open,
 )
@@ -46,14 +49,6 @@ _LIBRARIES = (
     _TYPE_OF, *PURE,
 )  # fmt: skip
 """Names that mean something in a text that does not import them."""
-
-_TORCH_TYPES = {
-    "torch.bfloat16": "BFloat16", "torch.half": "Half", "torch.float16": "Half",
-    "torch.float": "Float", "torch.float32": "Float", "torch.double": "Double",
-    "torch.float64": "Double", "torch.int": "Int32", "torch.int32": "Int32", "torch.long": "Int",
-    "torch.int64": "Int", "torch.bool": "Bool", "torch.float8_e4m3fn": "Float8_e4m3fn",
-    "torch.float8_e5m2": "Float8_e5m2",
-}  # fmt: skip
 
 
 class Expressions:
@@ -162,6 +157,8 @@ class Expressions:
                 return self.open(e) if e.attr == "ndim" else Method(base, e.attr)
             case Open():
                 return self.open(e)
+            case TorchTensor():
+                return Library(base.dtype) if e.attr == "dtype" else attribute(base, e.attr)
             case Library(path=path):
                 if path.rpartition(".")[2] == "DataType":
                     return self.data_type(e)
@@ -187,7 +184,7 @@ class Expressions:
         """A call of the definition, of a function of the text, or of a few of Python's."""
         function = self.read(e.func, scope)
         if function == Handle("from_pytorch"):
-            return self.recording.tensor_like(e, names)
+            return self.like_torch(e, scope, names)
         keywords = [k for k in e.keywords if k.arg is not None]
         pure = isinstance(function, Library) and function.path in PURE
         if len(keywords) != len(e.keywords) or (pure and keywords):
@@ -197,11 +194,30 @@ class Expressions:
         if isinstance(function, Function):
             return self.call_function(e, function, (arguments, named))  # type: ignore[arg-type]
         given = (*arguments, *named.values())
+        if (tensor := torch_value(function, arguments, named)) is not None:
+            return tensor
         if isinstance(function, Library | Open):
             return self.foreign(e, function, given)
         if not all(map(_is_value, given)):
             raise self.source.refusal(e)
         return self.recorded(e, function, names, (arguments, named))  # type: ignore[arg-type]
+
+    def like_torch(self, e: ast.Call, scope: Scope, names: tuple[str, ...]) -> Python:
+        """``fd.from_pytorch``: an input like a tensor that the text makes, or of any shape."""
+        found: Python = None
+        if len(e.args) == 1:
+            with suppress(UnsupportedError):
+                found = self.read(e.args[0], scope)
+        if not isinstance(found, TorchTensor):
+            return self.recording.tensor_like(e, names)
+        named: dict[str, Value] = {
+            "sizes": found.sizes,
+            "strides": found.strides,
+            "dtype": DataType[TORCH_TYPES[found.dtype]],
+            "is_cpu": False,
+        }
+        named |= {str(k.arg): self.value(k.value, scope) for k in e.keywords}
+        return self.recording.define(e, "define_tensor", names, ((), named))
 
     def recorded(self, e: ast.Call, function: Python, names: tuple[str, ...], call: Call) -> Python:
         """A call of the definition or of a method of its tensors."""
@@ -230,8 +246,8 @@ class Expressions:
             return self.open(e)
         match function, given:
             case Library(path=path), [Library(path=of)] if path.endswith(_TYPE_OF):
-                if of in _TORCH_TYPES:
-                    return DataType[_TORCH_TYPES[of]]
+                if of in TORCH_TYPES:
+                    return DataType[TORCH_TYPES[of]]
             case Library(path="float"), [str(word)] if word.lstrip("+-") not in ("inf", "nan"):
                 raise self.source.refusal(e, "float('inf'), float('nan')")
             case Library(path=path), _ if path in PURE:

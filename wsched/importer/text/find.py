@@ -12,7 +12,7 @@ from wsched.importer.definition import Open
 from wsched.importer.text.recording import Recording
 from wsched.importer.text.source import Source
 from wsched.importer.text.statements import Statements, imported
-from wsched.importer.text.values import Function, Scope, Unread
+from wsched.importer.text.values import Function, Scope, Unread, defaults_of
 
 __all__ = ["Found", "find", "surroundings"]
 
@@ -40,6 +40,11 @@ class Found:
             return []
         args = self.at.args
         return [a for a in _arguments(args) if a.arg != self.handle]
+
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """What the parameters of a function are where nobody gives them, by name."""
+        return {} if isinstance(self.at, ast.With) else defaults_of(self.at.args)
 
 
 def find(source: Source, module: ast.Module) -> Found:
@@ -89,18 +94,26 @@ def surroundings(source: Source, found: Found) -> Scope:
                 scope.update(imported(s))
             elif isinstance(s, ast.FunctionDef):
                 scope[s.name] = Function(s, scope)
-            elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
-                name = s.targets[0].id
-                if name in once:
-                    _assign(reader, name, s.value, scope)
+            elif isinstance(s, ast.Assign):
+                _assign(reader, s, once, scope)
     return ChainMap({}, scope)
 
 
-def _assign(reader: Statements, name: str, value: ast.expr, scope: Scope) -> None:
-    try:
-        scope[name] = reader.read(value, scope)
-    except UnsupportedError as e:
-        scope[name] = Unread(e)
+def _assign(reader: Statements, s: ast.Assign, once: set[str], scope: Scope) -> None:
+    """Give a name what it stands for, or each of several; those assigned again stay open."""
+    target, values = s.targets[0], [s.value]
+    targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    if targets != [target] and isinstance(s.value, ast.Tuple | ast.List):
+        values = s.value.elts
+    if len(values) != len(targets):
+        return
+    for part, value in zip(targets, values, strict=True):
+        if not isinstance(part, ast.Name) or part.id not in once:
+            continue
+        try:
+            scope[part.id] = reader.read(value, scope)
+        except UnsupportedError as e:
+            scope[part.id] = Unread(e)
 
 
 def _stored(block: ast.Module | ast.FunctionDef) -> Iterator[ast.Name]:

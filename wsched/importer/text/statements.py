@@ -10,7 +10,15 @@ from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Ref
 from wsched.importer.text.arguments import Call
 from wsched.importer.text.expressions import CONDITIONS, Expressions
-from wsched.importer.text.values import Function, Library, Python, Scope, Unread, touches
+from wsched.importer.text.values import (
+    Function,
+    Library,
+    Python,
+    Scope,
+    Unread,
+    defaults_of,
+    touches,
+)
 
 __all__ = ["Returned", "Statements"]
 
@@ -122,9 +130,7 @@ class Statements(Expressions):
         self.step(at)
         args, (given, named) = function.node.args, call
         names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
-        last = reversed([a.arg for a in args.args])
-        defaults = dict(zip(last, reversed(args.defaults), strict=False))
-        defaults |= {a.arg: d for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d}
+        defaults = defaults_of(args)
         bound: Scope = {**dict(zip(names, given, strict=False)), **named}
         for name, default in defaults.items():
             if name not in bound:

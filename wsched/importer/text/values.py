@@ -10,7 +10,8 @@ from lowering.ground.errors import UnsupportedError
 from wsched.importer.definition import Open, Ref, Value
 
 __all__ = [
-    "Function", "Handle", "Library", "Method", "Python", "Scope", "Unread", "is_open", "touches",
+    "Function", "Handle", "Library", "Method", "Python", "Scope", "TorchMethod", "TorchTensor",
+    "Unread", "defaults_of", "is_open", "touches",
 ]  # fmt: skip
 
 
@@ -36,6 +37,23 @@ class Method:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class TorchTensor:
+    """A tensor: sizes, strides in elements, and torch's name of the type."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str = "torch.float32"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchMethod:
+    """A method of a tensor, before it is called."""
+
+    of: TorchTensor
+    name: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A function of the text; ``scope`` has the names where it is defined."""
@@ -51,9 +69,20 @@ class Unread:
     error: UnsupportedError
 
 
-Python = Value | Handle | Library | Method | Function | Unread | tuple["Python", ...]
+Python = (
+    Value | Handle | Library | Method | Function | Unread | TorchTensor | TorchMethod
+    | tuple["Python", ...]
+)  # fmt: skip
 Scope = MutableMapping[str, Python]
 """Names of the text and what they stand for."""
+
+
+def defaults_of(args: ast.arguments) -> dict[str, ast.expr]:
+    """The defaults of a function's parameters, by name."""
+    last = reversed([*args.posonlyargs, *args.args])
+    found = {a.arg: d for a, d in zip(last, reversed(args.defaults), strict=False)}
+    pairs = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    return found | {a.arg: d for a, d in pairs if d is not None}
 
 
 def touches(e: ast.AST, scope: Scope) -> bool:

@@ -1,0 +1,77 @@
+"""Summaries on torch tensors: of any strides, new or given memory, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lowering.summary.summaries import deviation, rms
+from wsched.run.input_error import InputError
+from wsched.run.summary import CompiledSummary, compiled_summary
+
+torch = pytest.importorskip("torch")
+
+
+def wanted(x: torch.Tensor, s: float) -> torch.Tensor:
+    return torch.rsqrt((x.double() ** 2).sum(-1) * 0.01 + s).float()
+
+
+def test_a_call() -> None:
+    """A number, or a tensor of one element; tensors in another order of memory."""
+    x = torch.randn(70, 40).bfloat16()
+    made = compiled_summary(rms(2, (1,)))
+    assert made is compiled_summary(rms(2, (1,)))
+    for s in (0.5, torch.tensor(0.5), torch.tensor([[0.5]])):
+        (found,) = made(s, x)
+        torch.testing.assert_close(found, wanted(x, 0.5))
+    (found,) = made(0.5, x.T.contiguous().T)
+    torch.testing.assert_close(found, wanted(x, 0.5))
+
+
+def test_sizes_that_threads_read_one_by_one() -> None:
+    made = CompiledSummary(rms(3, (2,)))
+    for shape in ((2, 33, 7), (2, 33, 8)):
+        x = torch.randn(shape).bfloat16()
+        (found,) = made(0.5, x)
+        torch.testing.assert_close(found, wanted(x, 0.5))
+    assert {key[1] for key in made._variants} == {1, 2}
+
+
+def test_a_bound_launch() -> None:
+    """Into given memory, of any strides; what is copied is copied by each launch."""
+    x = torch.randn(40, 70).bfloat16().T
+    out = torch.zeros(70, 2)[:, 0]
+    bound = compiled_summary(rms(2, (1,))).bind(0.5, x, out=[out])
+    bound()
+    torch.testing.assert_close(out, wanted(x, 0.5))
+    x.add_(1)
+    assert bound()[0] is out
+    torch.testing.assert_close(out, wanted(x, 0.5))
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (8, 0)])
+def test_of_no_elements(shape: tuple[int, int]) -> None:
+    (found,) = compiled_summary(rms(2, (1,)))(0.25, torch.zeros(shape, dtype=torch.bfloat16))
+    assert found.tolist() == [2.0] * shape[0]
+
+
+def test_results_with_dimensions_of_size_1() -> None:
+    x = torch.randn(70, 40)
+    mean, var = compiled_summary(deviation(2, (1,)))(x)
+    assert (mean.shape, var.shape) == ((70,), (70, 1))
+    torch.testing.assert_close(mean, x.sum(1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ((torch.zeros(8, 8).bfloat16(),), "1 inputs"),
+        ((0.5, torch.zeros(8).bfloat16()), "input 1"),
+        ((0.5, torch.zeros(8, 8)), "input 1"),
+        ((torch.zeros(2), torch.zeros(8, 8).bfloat16()),
+         "input 0 has 2 elements, with others it is 1"),
+        (("a", torch.zeros(8, 8).bfloat16()), "input 0"),
+    ],
+)  # fmt: skip
+def test_refused(inputs: tuple[object, ...], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        compiled_summary(rms(2, (1,)))(*inputs)

@@ -1,0 +1,160 @@
+"""What reductions beside a result cost: the same matmul with and without them, in turn.
+
+``python -m wsched.bench.reductions`` prints a line for each shape and reduction: microseconds of
+the matmul alone, and how much longer it takes with the schedule that it has beside the reduction,
+with the parts of the reduction, and with what puts them together. Each is a graph of launches on
+operands that take turns, so that nothing is left in the L2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.bench.queue import measure
+from wsched.front import api
+from wsched.importer.linear import LINEAR
+
+__all__ = ["REDUCTIONS", "SHAPES", "definition", "graph_of", "main", "report", "timed"]
+
+SHAPES = "8192x8192x8192,8192x4096x4096,8192x4096x2048,4096x4096x2048,8192x4096x512,4096x14336x512"
+
+REDUCTIONS = {
+    "columns": "s = fd.ops.sum(f, dims=[0], keepdim=False, dtype=DataType.Null)",
+    "rows": "s = fd.ops.sum(f, dims=[1], keepdim=False, dtype=DataType.Null)",
+    "squares": "q = fd.ops.mul(f, f)\n"
+               "    s = fd.ops.sum(q, dims=[1], keepdim=False, dtype=DataType.Null)",
+    "amax": "a = fd.ops.abs(f)\n"
+            "    s = fd.ops.max(a, dims=[0, 1], keepdim=False, dtype=DataType.Null)",
+}  # fmt: skip
+"""A bias gradient, sums of rows, a norm's statistics, the scale of a tensor."""
+
+_ROUNDS = 11
+_REPLAY_US = 2e4
+_SETS = 3
+"""Operands that take turns; of the smallest shape they are larger than the L2 together with what
+is written."""
+
+
+def definition(reduction: str) -> str:
+    """The text of a linear with a reduction of its result, a key of :data:`REDUCTIONS`."""
+    plain = LINEAR.replace("tv2", "y").replace("    fd.add_output(y)\n", "")
+    lines = ("f = fd.ops.cast(y, dtype=DataType.Float)", *REDUCTIONS[reduction].splitlines())
+    lines = (*lines, "fd.add_output(y)", "fd.add_output(s)")
+    return plain + "".join(f"    {line.strip()}\n" for line in lines)
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """A line for a shape and a reduction."""
+    us = found["us"]
+    alone, more = us["alone"], {name: us[name] / us["alone"] - 1 for name in us}
+    return (
+        f"{found['shape']:18} {found['reduction']:8} alone {alone:8.1f} us  with its schedule "
+        f"{more['same']:+.1%}  with its parts {more['kernel']:+.1%}  and put together "
+        f"{more['whole']:+.1%}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m wsched.bench.reductions", description=__doc__)
+    parser.add_argument("--shapes", default=SHAPES, help="MxNxK,...")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    import torch
+
+    if not torch.cuda.is_available():
+        error = UnsupportedError("measuring reductions without a GPU", "a CUDA device", "use a GPU")
+        parser.exit(2, f"{error}\n")
+    for shape in parse_shapes(options.shapes):
+        for reduction in REDUCTIONS:
+            found = _measured(shape, reduction)
+            print(json.dumps(found) if options.json else report(found), flush=True)
+    return 0
+
+
+def graph_of(calls: Sequence[Callable[[], object]], repeats: int) -> Callable[[], object]:
+    """A function that replays a graph of these calls, one after the other, so many times over."""
+    import torch
+
+    for call in calls:
+        call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            for call in calls:
+                call()
+    replay: Callable[[], object] = graph.replay
+    return replay
+
+
+def timed(ways: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, float]:
+    """Microseconds of a call of each way, the median of rounds in which graphs take turns.
+
+    Args:
+        ways: calls that are alike on other operands, at least two.
+        rounds: that count.
+    """
+    first = {name: _microseconds(graph_of(calls, 1)) for name, calls in ways.items()}
+    counts = {
+        name: max(1, round(_REPLAY_US / first[name])) * len(calls) for name, calls in ways.items()
+    }
+    graphs = {n: graph_of(calls, counts[n] // len(calls)) for n, calls in ways.items()}
+    found = measure(graphs, nullcontext(), _microseconds, rounds)
+    return {name: us / counts[name] for name, us in found.items()}
+
+
+def _microseconds(way: Callable[[], object]) -> float:
+    """One replay between two events."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    way()
+    end.record()
+    end.synchronize()
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds * 1e3
+
+
+def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
+    import torch
+
+    text, sets = definition(reduction), []
+    for _ in range(_SETS):
+        x, w = (torch.randn(rows, shape.k, device="cuda").bfloat16() for rows in (shape.m, shape.n))
+        sets.append((x, w * shape.k**-0.5))
+    kernel = api.compile(text, sets[0])
+    alone = api.compile(LINEAR, sets[0])
+    same = api.compile(LINEAR, sets[0], params=kernel.params)
+    _check(kernel(*sets[0]), reduction, *sets[0])
+    ways: dict[str, list[Callable[[], object]]] = {
+        "alone": [alone.bind(*s).launch for s in sets],
+        "same": [same.bind(*s).launch for s in sets],
+        "kernel": [kernel.alone.bind(*s).launch for s in sets],
+        "whole": [kernel.bind(*s).launch for s in sets],
+    }
+    us = timed(ways, _ROUNDS)
+    params = {"alone": alone.params.to_dict(), "kernel": kernel.params.to_dict()}
+    return {"shape": str(shape), "reduction": reduction, "us": us, "params": params}
+
+
+def _check(results: Sequence[Any], reduction: str, x: Any, w: Any) -> None:
+    """Compare with fp32; RuntimeError if it is wrong."""
+    y = x.float() @ w.float().T
+    wanted = {
+        "columns": lambda: y.sum(0), "rows": lambda: y.sum(1), "squares": lambda: (y * y).sum(1),
+        "amax": lambda: y.abs().amax(),
+    }[reduction]()  # fmt: skip
+    error = (results[1] - wanted).norm() / wanted.norm()
+    if not error < 0.01:
+        raise RuntimeError(f"{reduction} is wrong: {error}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

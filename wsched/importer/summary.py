@@ -1,0 +1,177 @@
+"""From a definition without matmuls to a summary: reductions, and what is pointwise around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.fusion.summary import Extent, Result, Summary, Value
+from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.definition import Value as Argument
+from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.reductions import reduced_dims, reduction_argument
+from wsched.importer.steps import REDUCED, Dims, Operand, Step
+
+__all__ = ["import_summary"]
+
+_STORED = (DataType.BFloat16, DataType.Half, DataType.Float)
+_SHAPES = "values of a tensor, of what is kept of it, and single ones"
+
+
+def import_summary(definition: Definition) -> Summary:
+    """The summary that a definition is: reductions of tensors of one shape over the same
+    dimensions, pointwise operations in front and behind.
+
+    Its inputs are those of the definition. Dimensions of size 1 may stand for any.
+
+    Raises:
+        UnsupportedError: it is none, or has an operation, a type or a use that is not supported.
+    """
+    definition.check_complete()
+    nodes = [n for n in definition.nodes if n.op in REDUCED]
+    if not nodes:
+        raise UnsupportedError("a definition without a reduction", "sum, max or min")
+    steps = _Import(definition, {}, DataType.Float)
+    ranks = {steps.rank(n.operands[0]) for n in nodes}
+    if len(ranks) > 1:
+        raise UnsupportedError("reductions of tensors of several ranks", "of one shape")
+    rank = ranks.pop()
+    runs = {frozenset(reduced_dims(n, rank)) for n in nodes}
+    if len(runs) > 1:
+        raise UnsupportedError("reductions over several dimensions", "over the same")
+    steps.dims = tuple(f"d{n}" for n in range(rank))
+    steps.over = frozenset(steps.dims[n] for n in runs.pop())
+    made = [steps.made(name) for name in definition.outputs]
+    return _Writer(definition, steps).summary(made)
+
+
+@dataclass
+class _Import(EpilogueImport):
+    """Steps of a summary; ``over`` are the dimensions that are reduced."""
+
+    over: frozenset[str] = frozenset()
+    read: set[int] = field(default_factory=set)
+
+    @property
+    def kept(self) -> Dims:
+        """The dimensions that are left."""
+        return tuple(d for d in self.dims if d not in self.over)
+
+    def made(self, name: str) -> tuple[Step, Dims]:
+        """The step of a result and its dimensions."""
+        rank = self.rank(Ref(name))
+        dims = {len(self.dims): self.dims, len(self.kept): self.kept}.get(rank)
+        if dims is None:
+            raise UnsupportedError(f"the output {name} with {rank} dimensions", _SHAPES)
+        step = self.operand(Ref(name), dims)
+        if not isinstance(step, Step):
+            raise UnsupportedError(f"the output {name}, which is a number,", "computed outputs")
+        if step.dtype not in _STORED:
+            raise UnsupportedError(f"the output {name} of {step.dtype}", "BFloat16, Half, Float")
+        return step, dims
+
+    def node(self, value: Ref, dims: Dims) -> Operand:
+        """A reduction, or what an epilogue may have, too."""
+        node = self.definition.node(value.name)
+        if node is None or node.op not in REDUCED:
+            return super().node(value, dims)
+        if dims not in (self.kept, self.dims):
+            raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", _SHAPES)
+        source = self.operand(node.operands[0], self.dims)
+        if not isinstance(source, Step):
+            raise UnsupportedError(f"fd.ops.{node.op} of a number", "of tensors")
+        asked = reduction_argument(node, "dtype", 3)
+        dtype = asked if isinstance(asked, DataType) else source.dtype
+        if not {source.dtype, dtype} <= set(_STORED):
+            what = f"fd.ops.{node.op} of {source.dtype} as {dtype}"
+            raise UnsupportedError(what, "BFloat16, Half, Float")
+        wide = self.cast(source, DataType.Float)
+        made = Step(node.op, dtype, (wide,), source.spread - self.over)
+        self.steps.append(made)
+        return made
+
+    def rank(self, value: Argument) -> int:
+        """Number of dimensions; of a reduction those that it leaves."""
+        node = self.definition.node(value.name) if isinstance(value, Ref) else None
+        if node is None or node.op not in REDUCED:
+            return super().rank(value)
+        rank = super().rank(node.operands[0])
+        kept = reduction_argument(node, "keepdim", 2) is True
+        return rank if kept else rank - len(reduced_dims(node, rank))
+
+    def check_shape(self, node: Node, dims: Dims) -> None:
+        """There is no result of a matmul that an expand may go to."""
+        if node.op == "expand":
+            raise UnsupportedError("fd.ops.expand in front of a reduction", "tensors as they are")
+
+
+@dataclass
+class _Writer:
+    """Steps as values of a summary."""
+
+    definition: Definition
+    steps: _Import
+    extents: dict[Step, Extent] = field(default_factory=dict)
+    names: dict[Step, str] = field(default_factory=dict)
+
+    def summary(self, made: list[tuple[Step, Dims]]) -> Summary:
+        """All of them, the inputs first, in the order of the definition."""
+        steps = self.steps
+        inputs = self._inputs()
+        used = frozenset().union(*(s.spread for s in inputs))
+        full, kept = used, used - steps.over
+        for s in [*inputs, *(s for s in steps.steps if s.op != "input")]:
+            self.extents[s] = self._extent(s, full, kept)
+            self.names[s] = f"v{len(self.names)}"
+        values = tuple(
+            Value(self.names[s], s.op, s.dtype, tuple(map(self._operand, s.inputs)), e)
+            for s, e in self.extents.items()
+        )
+        results = tuple(self._result(step, dims, used) for step, dims in made)
+        if len({r.value for r in results}) < len(results):
+            raise UnsupportedError("a value that is two results", "different results")
+        over = tuple(at for at, d in enumerate(steps.dims) if d in steps.over)
+        return Summary(len(steps.dims), over, values, results)
+
+    def _inputs(self) -> list[Step]:
+        found = {s.source: s for s in self.steps.steps if s.op == "input"}
+        order = [n.results[0] for n in self.definition.inputs]
+        if set(found) != set(order):
+            unread = ", ".join(n for n in order if n not in found)
+            raise UnsupportedError(f"the input {unread}, which nothing reads,", "inputs that are")
+        return [found[name] for name in order]
+
+    def _extent(self, step: Step, full: frozenset[str], kept: frozenset[str]) -> Extent:
+        """Where a step differs; one that follows a reduction has what is kept."""
+        behind = [self.extents[x] for x in step.inputs if isinstance(x, Step)]
+        if step.op in REDUCED:
+            if behind != [Extent.TENSOR]:
+                raise UnsupportedError(f"fd.ops.{step.op} of a reduction", "of tensors")
+            return Extent.KEPT
+        if step.spread == full and full > kept:
+            if Extent.KEPT in behind:
+                raise UnsupportedError(
+                    f"fd.ops.{step.op} of a tensor and its reduction", "reductions of tensors"
+                )
+            if step.op != "input" and set(behind) - {Extent.TENSOR, Extent.ONE}:
+                raise UnsupportedError(f"fd.ops.{step.op} in front of a reduction", _SHAPES)
+            return Extent.TENSOR
+        if Extent.TENSOR in behind or not step.spread <= kept:
+            raise UnsupportedError(f"a value of [{', '.join(sorted(step.spread))}]", _SHAPES)
+        if Extent.KEPT in behind or (step.spread == kept and kept):
+            return Extent.KEPT
+        if step.spread:
+            raise UnsupportedError(f"a value of [{', '.join(sorted(step.spread))}]", _SHAPES)
+        return Extent.ONE
+
+    def _operand(self, x: Operand) -> str | float:
+        return self.names[x] if isinstance(x, Step) else x
+
+    def _result(self, step: Step, dims: Dims, used: frozenset[str]) -> Result:
+        if self.extents[step] is not Extent.KEPT:
+            raise UnsupportedError("a result that no reduction has a part in", "reductions")
+        places: Mapping[str, int] = {d: at for at, d in enumerate(self.steps.dims)}
+        alone = [None if d in self.steps.over or d not in used else places[d] for d in dims]
+        return Result(self.names[step], tuple(alone))

@@ -1,0 +1,270 @@
+"""Summaries that run: a kernel for each tile and alignment, on a GPU or on the machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.summary.axes import BEHIND, FRONT, REDUCED
+from lowering.summary.kernel import summary_kernel
+from lowering.summary.tile import Tile, tile_of
+from passes.summary import lower_summary
+from wsched.fusion.summary import Extent, Summary, Value
+from wsched.program.memory import device_of
+from wsched.program.program import Step, SummaryStep
+from wsched.run.arguments import Arguments, torch_dtype
+from wsched.run.cpu import refuse_large, run_on_cpu
+from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
+from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
+from wsched.run.made import compiled_kernel
+from wsched.run.once import once
+from wsched.run.workspace import Workspace
+
+if TYPE_CHECKING:
+    import torch
+
+    from lowering.cuda.launch import LoadedKernel
+
+__all__ = ["CompiledSummary", "compiled_summary", "kernels_of"]
+
+
+@lru_cache(maxsize=256)
+def compiled_summary(summary: Summary) -> CompiledSummary:
+    """The kernels of a summary of one stage; made once."""
+    return CompiledSummary(summary)
+
+
+def kernels_of(steps: Sequence[Step]) -> dict[str, CompiledSummary]:
+    """What the summaries of a program's steps run, by the names in it."""
+    return {s.kernel: compiled_summary(s.summary) for s in steps if isinstance(s, SummaryStep)}
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """A kernel for one tile and alignment."""
+
+    kernel: Kernel
+
+    @once
+    def loaded(self) -> LoadedKernel:
+        """The kernel in the driver's hands."""
+        from lowering.cuda.launch import LoadedKernel
+
+        return LoadedKernel(self.kernel, compiled_kernel(self.kernel).cubin, Workspace.of)
+
+
+class CompiledSummary:
+    """A summary of one stage, for tensors of any sizes.
+
+    Args:
+        summary: what is computed.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        facts = repr(summary)
+        self.name = f"summary_{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
+        self._plans = Plans()
+        self._variants: dict[tuple[Tile, int], _Variant] = {}
+
+    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
+        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
+
+        Args:
+            inputs: for each input of the summary; a tensor of another order of memory is copied.
+            out: tensors to write the results to, instead of new ones.
+
+        Raises:
+            InputError: number, type or rank of the inputs do not fit.
+            UnsupportedError: a device without this kernel's instructions, or a CPU problem too
+                large for the machine.
+        """
+        if out is not None:
+            return self.bind(*inputs, out=out)()
+        return self.call(inputs, class_key(inputs))
+
+    def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
+        """A call whose caller knows the :func:`~wsched.run.host.class_key`."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan(inputs)
+        outputs = self._results(inputs)
+        launch, in_place = self._packed(inputs, outputs)
+        if key is not None and in_place and outputs[0].is_cuda:
+            self._plans.add(key, HostPlan(self._pack, inputs, outputs, launch))
+        launch()
+        return outputs
+
+    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+        """A function for calls on inputs of one class, which it looks at in the first call only."""
+        return repeated(self.call, self._plans)
+
+    def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
+        """Check and pack a call for these very tensors; calling the result launches it.
+
+        What has another order of memory is copied again by each launch. Arguments and errors as for
+        a call.
+        """
+        outputs = self._results(inputs) if out is None else list(out)
+        launch, in_place = self._packed(inputs, outputs)
+        if in_place:
+            return BoundLaunch(launch, inputs, outputs)
+        return BoundLaunch(lambda: self._packed(inputs, outputs)[0](), inputs, outputs)
+
+    def admit(self, inputs: Sequence[Any]) -> None:
+        """Check that a call would be taken, without running it; on a GPU its kernel is loaded.
+
+        Raises:
+            InputError, UnsupportedError: as a call.
+        """
+        extents, device = self._extents(inputs), device_of(inputs)
+        variant = self._variant(extents, inputs, ())
+        if device.type == "cpu":
+            refuse_large(variant.kernel, extents)
+        else:
+            variant.loaded.prepare_device(device.index)
+
+    def kernel(self, tile: Tile, vector: int = 2) -> Kernel:
+        """The final kernel IR for a tile and columns that threads access at once."""
+        name = f"{self.name}_{tile.groups}x{tile.rows}x{tile.columns}_{vector}"
+        return lower_summary(summary_kernel(self.summary, name, tile, vector))
+
+    def _variant(
+        self, extents: Mapping[str, int], inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> _Variant:
+        tile = tile_of(self.summary, extents[REDUCED.name])
+        pairs = all(_pairs(t, extents) for t in (*inputs, *outputs) if hasattr(t, "data_ptr"))
+        key = tile, 2 if pairs else 1
+        found = self._variants.get(key)
+        if found is None:  # two threads may make one each, which are equal
+            found = self._variants.setdefault(key, _Variant(self.kernel(*key)))
+        return found
+
+    def _pack(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        return self._packed(inputs, outputs)[0]
+
+    def _packed(
+        self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]
+    ) -> tuple[Callable[[], None], bool]:
+        """A function that runs the kernel, and whether all tensors are used where they lie."""
+        extents, device = self._extents(inputs), device_of(inputs)
+        if any(0 in t.shape for t in outputs):
+            return _nothing, True
+        values = self.summary.inputs
+        reads = [_dense(v, t, device) for v, t in zip(values, inputs, strict=True)]
+        writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in outputs]
+        variant = self._variant(extents, reads, writes)
+        tensors = {v.name: t for v, t in zip(values, reads, strict=True)}
+        results = zip(self.summary.results, writes, strict=True)
+        tensors |= {f"{r.value}_out": t for r, t in results}
+        run = self._runner(variant, tensors, extents, device)
+        here = all(a is b or _shares(a, b) for a, b in zip(inputs, reads, strict=True))
+        apart = [(a, b) for a, b in zip(outputs, writes, strict=True) if a is not b]
+        if not apart:
+            return run, here
+
+        def launch() -> None:
+            run()
+            for target, source in apart:
+                target.copy_(source)
+
+        return launch, here
+
+    def _runner(
+        self,
+        variant: _Variant,
+        tensors: Mapping[str, torch.Tensor],
+        extents: dict[str, int],
+        device: torch.device,
+    ) -> Callable[[], None]:
+        """A function that runs a kernel on dense tensors, as many dimensions as they have there."""
+        kernel = variant.kernel
+        matrices = {
+            g.name: tensors[g.name].view([evaluate(e, extents) for e in g.sizes])
+            for g in kernel.globals
+        }
+        if device.type == "cpu":
+            arguments = Arguments(extents, matrices, device)
+
+            def simulate() -> None:
+                run_on_cpu(kernel, arguments)
+
+            return simulate
+        return variant.loaded.prepare(matrices, extents, evaluate(kernel.grid, extents))
+
+    def _extents(self, inputs: Sequence[Any]) -> dict[str, int]:
+        """The parameters of the kernel.
+
+        Raises:
+            InputError: the inputs do not fit.
+        """
+        values = self.summary.inputs
+        if len(inputs) != len(values):
+            raise wrong_number(len(inputs), len(values))
+        shape = tuple(inputs[self.summary.tensor].shape)
+        if len(shape) != self.summary.rank:
+            raise wrong_rank(f"input {self.summary.tensor}", shape, self.summary.rank)
+        front, reduced, behind = self.summary.sizes(shape)
+        wanted = {Extent.TENSOR: front * reduced * behind, Extent.KEPT: front * behind}
+        for at, (value, tensor) in enumerate(zip(values, inputs, strict=True)):
+            if value.extent is Extent.ONE and isinstance(tensor, int | float):
+                continue
+            if not hasattr(tensor, "numel"):
+                raise no_tensor(f"input {at}", tensor)
+            if tensor.dtype != torch_dtype(value.dtype):
+                raise wrong_type(f"input {at}", tensor.dtype, torch_dtype(value.dtype))
+            elements, found = wanted.get(value.extent, 1), tensor.numel()
+            if found != elements:
+                text = f"input {at} has {found} elements, with others it is {elements}"
+                raise InputError(text, f"input {at}", str(found), str(elements))
+        names = FRONT.name, REDUCED.name, BEHIND.name
+        return dict(zip(names, (front, reduced, behind), strict=True))
+
+    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """New tensors."""
+        import torch
+
+        self._extents(inputs)
+        shape, device = inputs[self.summary.tensor].shape, device_of(inputs)
+        return [
+            torch.empty(
+                r.shape(shape), dtype=torch_dtype(self.summary.value(r.value).dtype), device=device
+            )
+            for r in self.summary.results
+        ]
+
+
+def _dense(value: Value, tensor: Any, device: torch.device) -> torch.Tensor:
+    """An input in rows; a number as a tensor."""
+    import torch
+
+    if not hasattr(tensor, "contiguous"):
+        return torch.full((1, 1), tensor, dtype=torch_dtype(value.dtype), device=device)
+    made: torch.Tensor = tensor.contiguous()
+    return made
+
+
+def _shares(a: Any, b: torch.Tensor) -> bool:
+    """Whether a tensor lies where an input does."""
+    return hasattr(a, "data_ptr") and bool(a.data_ptr() == b.data_ptr())
+
+
+def _pairs(tensor: torch.Tensor, extents: Mapping[str, int]) -> bool:
+    """Whether threads may access two neighbours of a dense tensor at once, from even columns on.
+
+    What lies in rows has those of the last dimension that a kernel knows, or is read one by one.
+    """
+    behind, reduced = extents[BEHIND.name], extents[REDUCED.name]
+    columns = behind if behind > 1 else reduced
+    return columns % 2 == 0 and tensor.data_ptr() % (2 * tensor.element_size()) == 0
+
+
+def _nothing() -> None:
+    """The launch of a kernel without results."""
