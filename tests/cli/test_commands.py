@@ -74,25 +74,6 @@ def test_version() -> None:
     assert printed("version") == printed("--version") == f"{__version__}\n"
 
 
-def test_short_help() -> None:
-    assert printed("-h") == printed("--help")
-    assert printed("dump", "-h") == printed("dump", "--help")
-
-
-def test_completion_is_offered() -> None:
-    assert "--show-completion" in printed("-h")
-
-
-def test_a_definition_from_stdin(file: Path) -> None:
-    shown = CliRunner().invoke(app, ["dump", "-", *SMALL], input=file.read_text())
-    assert (shown.exit_code, shown.stdout) == (0, printed("dump", str(file), *SMALL))
-
-
-def test_an_empty_stdin() -> None:
-    shown = CliRunner().invoke(app, ["explain", "-"], input="")
-    assert shown.exit_code == 2 and shown.stderr.startswith("-: ")
-
-
 # --- dump ---------------------------------------------------------------------------------------
 
 
