@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
+    from wsched.importer.nvfuser import UnfinishedError
     from wsched.run.compiled import CompiledFusion
+    from wsched.run.input_error import InputError
     from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
         CachePolicies,
@@ -54,6 +56,7 @@ __all__ = [
     "CompiledFusion",
     "FusionDefinition",
     "GemmTile",
+    "InputError",
     "InternalError",
     "KernelOptions",
     "L2Promotions",
@@ -72,6 +75,7 @@ __all__ = [
     "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
+    "UnfinishedError",
     "UnsupportedError",
     "WarpSpecialized",
     "WschedError",
@@ -121,6 +125,8 @@ _HOME = {
     "TensorMapL2Promotion": "wsched.schedule.matmul.params",
     "TileRasterizationOrder": "wsched.schedule.matmul.params",
     "TilingStrategy": "wsched.schedule.matmul.params",
+    "InputError": "wsched.run.input_error",
+    "UnfinishedError": "wsched.importer.nvfuser",
     "InternalError": "lowering.ground.errors",
     "ScheduleError": "lowering.ground.errors",
     "UnsupportedError": "lowering.ground.errors",
@@ -132,3 +138,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'wsched' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What completion offers: the public names, used or not."""
+    return sorted(__all__)

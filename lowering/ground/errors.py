@@ -5,11 +5,27 @@ They live at the bottom of the layers because every layer raises them; ``wsched`
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = ["InternalError", "ScheduleError", "UnsupportedError", "WschedError"]
 
 
 class WschedError(Exception):
-    """Base of every error that wsched raises on purpose."""
+    """Base of every error that wsched raises on purpose.
+
+    They cross processes: what an error knows is pickled, not what it was made from.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[WschedError], args: tuple[Any, ...], known: dict[str, Any]) -> WschedError:
+    """An error as it was, without its constructor, whose arguments are others than the text."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(known)
+    return error
 
 
 class ScheduleError(WschedError):

@@ -71,7 +71,7 @@ def usage_error(arguments: Sequence[object]) -> str:
 
 
 def test_version() -> None:
-    assert printed("version") == f"{__version__}\n"
+    assert printed("version") == printed("--version") == f"{__version__}\n"
 
 
 # --- dump ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -30,6 +31,8 @@ from wsched.version import __version__
 
 __all__ = ["app", "main"]
 
+STDIN = Path("-")
+
 
 class _Group(TyperGroup):
     """Commands whose errors of wsched are their text and exit status 2, without a traceback."""
@@ -45,7 +48,7 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Schedule nvFuser fusions with matmuls, look at every stage, run them.",
 )
@@ -53,12 +56,26 @@ app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (ne
 app.command()(tune)
 app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
 
+
+def _found(file: Path | None) -> Path | None:
+    """The same file, or the end where there is none."""
+    if file is None or file == STDIN or file.is_file():
+        return file
+    what = "is a folder" if file.is_dir() else "does not exist"
+    raise typer.BadParameter(f"file '{file}' {what}.")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 File = Annotated[
     Path,
     typer.Argument(
-        help="A definition as nvFuser prints it (repr(fd)), or a schedule of one.",
-        exists=True,
-        dir_okay=False,
+        help="A definition as nvFuser prints it (repr(fd)), or a schedule of one; - reads stdin.",
+        callback=_found,
     ),
 ]
 Shape = Annotated[
@@ -87,6 +104,18 @@ Params = Annotated[
         "fields of MatmulParams.",
     ),
 ]
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """What stands in front of a command."""
 
 
 @app.command()
@@ -243,7 +272,7 @@ def check_command(
 def tiles(
     file: Annotated[
         Path | None,
-        typer.Argument(help="A definition; by default a linear.", exists=True, dir_okay=False),
+        typer.Argument(help="A definition, - for stdin; by default a linear.", callback=_found),
     ] = None,
     params: Params = None,
     legal: Annotated[bool, typer.Option("--legal", help="Leave out what is refused.")] = False,
@@ -263,6 +292,28 @@ def tiles(
         typer.echo(json.dumps(plain, indent=2))
     else:
         typer.echo(tiles_table(choices, legal), nl=False)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what of this machine wsched can use and what to do; exit status 1 if something fails."""
+    from wsched.cli.doctor import State, findings, verdict
+
+    found = []
+    for f in findings():
+        found.append(f)
+        if not as_json:
+            typer.echo(f"{f.state.value:>8}  {f.name}: {f.found}")
+            if f.advice:
+                typer.echo(f"{'':>10}{f.advice}")
+    if as_json:
+        plain = {"findings": [f.to_dict() for f in found], "verdict": verdict(found)}
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        typer.echo(f"\n{verdict(found)}")
+    raise typer.Exit(1 if any(f.state is State.FAILS for f in found) else 0)
 
 
 @app.command()
@@ -307,7 +358,7 @@ def _params(asked: str | None) -> MatmulParams | None:
 
 def _text(file: Path) -> str:
     try:
-        data = file.read_bytes()
+        data = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1

@@ -27,9 +27,11 @@ PARAMS = SCHEDULES["coop_128x64"]
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "own" / "tuned.json"))
+    own = tmp_path / "own" / "tuned.json"
+    add_entries(own, [])
+    monkeypatch.setenv(VARIABLE, str(own))
     forget()
-    yield tmp_path / "own" / "tuned.json"
+    yield own
     forget()
 
 

@@ -75,6 +75,18 @@ def test_a_batch_invariant_problem(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert choose_params(asked) == replace(own.params, batch_invariant=True)
 
 
+def test_a_table_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = tmp_path / "typo.json"
+    monkeypatch.setenv("WSCHED_TUNED", str(missing))
+    forget()
+    with pytest.warns(RuntimeWarning) as warned:
+        lookup(PROBLEM)
+    assert [str(w.message) for w in warned] == [
+        f"wsched: {missing}: WSCHED_TUNED names it, and there is no such file; it counts as empty. "
+        "WSCHED_TUNED=0 ignores all tables."
+    ]
+
+
 def test_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_entries(path, [entry()])
     assert lookup(PROBLEM) is not None
@@ -92,6 +104,7 @@ def test_the_users_table_counts_more_than_the_shipped_one(path: Path, tmp_path: 
 
 
 def test_a_table_is_read_once(path: Path) -> None:
+    add_entries(path, [])
     assert lookup(PROBLEM) is None
     add_entries(path, [entry()])
     assert lookup(PROBLEM) is None
@@ -144,7 +157,9 @@ def test_a_table_that_others_can_write(path: Path, folder: bool) -> None:
 def test_no_table_in_a_folder_of_others(path: Path) -> None:
     path.parent.mkdir()
     path.parent.chmod(0o777)
-    assert choose_params(PROBLEM) == modelled(PROBLEM)  # a warning would be an error
+    with pytest.warns(RuntimeWarning, match="there is no such file") as warned:
+        assert choose_params(PROBLEM) == modelled(PROBLEM)
+    assert len(warned) == 1  # none of the folder
 
 
 def test_a_table_of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,8 @@ def _read() -> Iterator[tuple[Path, Table]]:
         own = ()
     for file in (*own, *shipped_tables()):
         if file in own and not file.exists():
+            if os.environ.get(VARIABLE):
+                _warn(file, f"{VARIABLE} names it, and there is no such file", "it counts as empty")
             continue
         if file in own and (why := untrusted(file)):
             _warn(file, f"the table is ignored: {why}")
@@ -140,6 +142,6 @@ def untrusted(file: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _warn(file: Path, what: str) -> None:
-    text = f"wsched: {file}: {what}; the cost model chooses instead. {VARIABLE}={OFF} ignores "
+def _warn(file: Path, what: str, instead: str = "the cost model chooses instead") -> None:
+    text = f"wsched: {file}: {what}; {instead}. {VARIABLE}={OFF} ignores "
     warnings.warn(f"{text}all tables.", RuntimeWarning, stacklevel=5)

@@ -1,0 +1,45 @@
+"""What every command line has: short help, completion, a definition from stdin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.schedules import definition
+from wsched.cli.app import app
+
+SMALL = ["--shape", "64x128x64"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+def printed(*words: str) -> str:
+    shown = CliRunner().invoke(app, list(words))
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
+
+
+def test_short_help() -> None:
+    assert printed("-h") == printed("--help")
+    assert printed("dump", "-h") == printed("dump", "--help")
+
+
+def test_completion_is_offered() -> None:
+    assert "--show-completion" in printed("-h")
+
+
+def test_a_definition_from_stdin(file: Path) -> None:
+    shown = CliRunner().invoke(app, ["dump", "-", *SMALL], input=file.read_text())
+    assert (shown.exit_code, shown.stdout) == (0, printed("dump", str(file), *SMALL))
+
+
+def test_an_empty_stdin() -> None:
+    shown = CliRunner().invoke(app, ["explain", "-"], input="")
+    assert shown.exit_code == 2 and shown.stderr.startswith("-: ")

@@ -1,0 +1,102 @@
+"""The examples, on the machine model: each one runs, and says what it promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from examples import (
+    batched,
+    drop_in,
+    epilogue,
+    gated_mlp,
+    linear,
+    own_schedule,
+    residual,
+    stress,
+    trace,
+    tune,
+)
+from wsched import Schedule
+
+ROUNDED = 4e-3
+"""Relative error of a bf16 result."""
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+def test_there_are_ten_and_each_is_run_here() -> None:
+    run = (
+        batched,
+        drop_in,
+        epilogue,
+        gated_mlp,
+        linear,
+        own_schedule,
+        residual,
+        stress,
+        trace,
+        tune,
+    )
+    folder = Path(linear.__file__).parent
+    assert {f.stem for f in folder.glob("*.py")} == {m.__name__.split(".")[-1] for m in run}
+
+
+def test_linear(capsys: pytest.CaptureFixture[str]) -> None:
+    assert linear.main() < ROUNDED
+    printed = capsys.readouterr().out
+    assert "tile" in printed and "cta_tile" in printed and "0 + 0 bytes spilled" in printed
+
+
+def test_epilogue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert max(epilogue.main()) < ROUNDED
+    assert "136x192x128 on 132 multiprocessors" in capsys.readouterr().out
+
+
+def test_residual(capsys: pytest.CaptureFixture[str]) -> None:
+    assert residual.main() < ROUNDED
+    assert "out[0] shares memory with input 0" in capsys.readouterr().out
+
+
+def test_gated_mlp(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gated_mlp.main() < ROUNDED
+    printed = capsys.readouterr().out
+    assert printed.count("= mma(") == 2 and printed.count("= CpAsyncBulkTensorTile(") == 4
+
+
+def test_batched() -> None:
+    assert max(batched.main()) < ROUNDED
+
+
+def test_drop_in() -> None:
+    pytest.importorskip("nvfuser_direct")
+    assert drop_in.main().startswith("2048x4096x4096 on 132 multiprocessors: matmul_")
+
+
+def test_tune() -> None:
+    assert [name.split("_")[3] for name in tune.main()] == ["128x64x64", "128x128x64", "128x256x64"]
+
+
+def test_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    assert "main_loop" in trace.main(str(path))
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_stress() -> None:
+    assert stress.main("3") == 3
+
+
+def test_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own.sched"
+    assert own_schedule.main(str(path)) < ROUNDED
+    printed = capsys.readouterr().out
+    assert "ScheduleError[load-order]" in printed and "legal here: merge the load loops" in printed
+    assert f"{Schedule.load(path).check()}" in printed
