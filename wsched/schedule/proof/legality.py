@@ -115,7 +115,7 @@ def _relation(
         loads=tuple(t.name for t in sides.ring),
         compute=compute.name,
         readers=(compute.name,),
-        loop=sides.load_loop,
+        label=sides.load_loop,
         index=_index(loops),
         nest=nest,
         digits=loops,
@@ -157,7 +157,7 @@ def _step_loops(sides: Sides, digits: Digits) -> tuple[Trimmed, ...]:
             (name,), names = words(sides.graph, missing, labels(sides.graph, compute.loop))
             raise sides.refuse(
                 "load-index",
-                f"the load loop {loop.label} counts {name}, which is no loop of {compute.name} and "
+                f"the load loop {loop} counts {name}, which is no loop of {compute.name} and "
                 f"made of none: those are {', '.join(names)}",
                 _SAME_FACTORS,
             )
