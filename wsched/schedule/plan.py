@@ -104,6 +104,10 @@ class Plan:
     def _ring_names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(e.name for e in self.edges))
 
+    def into(self, part: int) -> tuple[Edge, ...]:
+        """The edges of the rings that a part reads."""
+        return tuple(e for e in self.edges if e.consumer == part)
+
     def main(self, part: int) -> LoadRelation | None:
         """The relation that says which loops a part runs; None of one that reads no ring."""
         return main_of(self.edges, part)
