@@ -97,6 +97,6 @@ def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
             value = a @ b.T
         elif isinstance(e, PointwiseOp):
             combine = {"add": np.add, "mul": np.multiply}[e.op]
-            value = combine(*(x.astype(np.float32) for x in read))
+            value = combine(*(np.float32(known.get(x, x)) for x in e.inputs))
         known[e.output] = value.astype(NUMPY[fusion.tensor(e.output).dtype])
     return known
