@@ -43,8 +43,9 @@ from wsched.fusion import (
     ReductionOp,
     TensorView,
 )
-from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
+from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, loops, nest
 from wsched.schedule.plan import Plan
+from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
@@ -235,6 +236,7 @@ class _Walk:
         It carries the accumulators that it adds to.
         """
         self._require_perfect(node, counter)
+        steps = self._steps(node)
         head = self.work.loop(counter, self._turn(counter))
         self.known |= head.known
         self.counted |= {counter.loop.group}
@@ -258,8 +260,9 @@ class _Walk:
         body = self.scopes.leave(self.body(node.body, depth + 1))
         last = [self.registers.held[tile.tensor.name].value for tile in tiles]
         self.registers = outer
-        return (For(head.var, head.start, head.stop, (*head.entry, *body),
-                    carries=(*carries, *head.carries), yields=(*last, *head.yields)),)  # fmt: skip
+        loop = For(head.var, head.start, head.stop, (*head.entry, *body),
+                   carries=(*carries, *head.carries), yields=(*last, *head.yields))  # fmt: skip
+        return (*steps, loop)
 
     def _require_parts(self, node: Loop, counter: Counter) -> None:
         """Nothing is reduced from tile to tile."""
@@ -383,12 +386,20 @@ class _Walk:
         return self.found[key]
 
     def _steps(self, node: Loop) -> Body:
-        """What stands in front of a loop all of whose trips are in one step of a ring."""
+        """What stands in front of a loop all of whose trips are in one step of a ring: the wait for
+        it, or for its place.
+        """
         out: Body = ()
+        inside = {self.graph.group(d) for d in loops(node) if d.extent != ONE}
         for t in leaves(node):
             for name in (t.name, *(p.name for p in self.plan.fusion.producers(t.name))):
-                if name in self.part.rings:
-                    ring, relation = self.part.rings[name]
+                if name not in self.part.rings:
+                    continue
+                ring, relation = self.part.rings[name]
+                filled = self.plan.fusion.tensor(name)
+                steps = serial_left_of_slice(filled) if name == t.name else ()
+                stepping = [filled.loop[p] for p in steps] or [s.domain for s in relation.digits]
+                if inside.isdisjoint(map(self.graph.group, stepping)):
                     step = self.work.step(relation, self._found(self.known))
                     if step is not None:
                         made = Produce if name == t.name else Consume

@@ -172,7 +172,7 @@ def make_plan(
     check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
     edges = edges_of(parts, relations)
-    check_waiting(fusion, edges)
+    check_waiting(fusion, graph, parts, edges)
     check_filled(fusion, graph, edges)
     check_registers(fusion, parts, edges, target)
     check_inlining(fusion, graph)

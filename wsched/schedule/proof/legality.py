@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, ZERO, Expr, Var
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -189,9 +189,12 @@ def _check_order(sides: Sides, digits: Sequence[StepLoop]) -> None:
 
 
 def _outside(digits: Sequence[StepLoop]) -> int:
-    """How many digits are slower than the sum: they choose the tile."""
+    """How many digits choose the tile: those that are slower than the sum; of what sums nothing,
+    all up to the last that is a role, or whose number is not known when the kernel is made.
+    """
     sums = (p for p, s in enumerate(digits) if s.domain.iter_type is IterType.Reduction)
-    return next(sums, len(digits))
+    tiles = (p for p, s in enumerate(digits, 1) if s.role or not isinstance(s.stop, Const))
+    return next(sums, max(tiles, default=0))
 
 
 def _check_tiles(

@@ -112,7 +112,8 @@ def find_share(sides: Sides) -> Share:
         ScheduleError: ``load-cover``, where loops on CTAs are not those of compute.
     """
     cta = sides.loads[0].axis_on(ParallelType.BIDx)
-    interval = find_interval(sides.graph, sides.load_loops[0], cta)
+    loaded = sides.loads[0] in sides.fusion.loads
+    interval = find_interval(sides.graph, sides.load_loops[0], cta) if loaded else None
     if interval is not None:
         return _PartOfSteps(sides, interval)
     check_cta_loops(sides)
