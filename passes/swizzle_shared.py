@@ -11,10 +11,10 @@ An N-major tile of more than one swizzle span is filled up to whole spans (``sto
 last box brings columns of the next tile, too, which nothing reads.
 
 Requires: what ``load.tile`` fills, without a swizzle. What threads fill may have one.
-Guarantees: operands and all buffers of rings that hold tiles have the widest swizzle their rows
-allow (none only where wgmma does not read it), whoever fills them; each tensor map has a box that TMA accepts (at most 256 elements per
-dimension, inner bytes equal to the swizzle span), and each ``load.tile`` is one ``tma.load`` per
-box.
+Guarantees: operands, and stages of rings that hold tiles, have the widest swizzle their rows allow
+(none only where wgmma does not read it), whoever fills them; each tensor map has a box that TMA
+accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
+``load.tile`` is one ``tma.load`` per box.
 
 Before ``circular_buffer``, which counts on loads being single copies only when it comes to bytes.
 """

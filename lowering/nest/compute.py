@@ -11,17 +11,7 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import (
-    Body,
-    Carry,
-    Consume,
-    For,
-    Frag,
-    FragFill,
-    If,
-    Produce,
-    Section,
-)
+from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
 from lowering.nest.cluster import constant
@@ -34,6 +24,7 @@ from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
+from lowering.nest.steps import steps_of
 from lowering.nest.tile import Tile, tile_of
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import (
@@ -43,9 +34,8 @@ from wsched.fusion import (
     ReductionOp,
     TensorView,
 )
-from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, loops, nest
+from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Plan
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
@@ -386,25 +376,12 @@ class _Walk:
         return self.found[key]
 
     def _steps(self, node: Loop) -> Body:
-        """What stands in front of a loop all of whose trips are in one step of a ring: the wait for
-        it, or for its place.
-        """
-        out: Body = ()
-        inside = {self.graph.group(d) for d in loops(node) if d.extent != ONE}
-        for t in leaves(node):
-            for name in (t.name, *(p.name for p in self.plan.fusion.producers(t.name))):
-                if name not in self.part.rings:
-                    continue
-                ring, relation = self.part.rings[name]
-                filled = self.plan.fusion.tensor(name)
-                steps = serial_left_of_slice(filled) if name == t.name else ()
-                stepping = [filled.loop[p] for p in steps] or [s.domain for s in relation.digits]
-                if inside.isdisjoint(map(self.graph.group, stepping)):
-                    step = self.work.step(relation, self._found(self.known))
-                    if step is not None:
-                        made = Produce if name == t.name else Consume
-                        out += self.registers.step(ring, step, made)
-        return out
+        """What stands in front of a loop because of the steps of rings inside it."""
+
+        def found() -> dict[Group, Expr]:
+            return self._found(self.known)
+
+        return steps_of(node, self.plan, self.part, self.work, self.registers, found)
 
     def _require_inlined(self, t: TensorView) -> None:
         """What is read is still in registers: it is computed in the reader's loops."""

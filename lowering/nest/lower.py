@@ -93,9 +93,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     )
 
 
-def _partials(
-    plan: Plan, computing: tuple[Computing, ...], namer: Namer
-) -> PartialResults | None:
+def _partials(plan: Plan, computing: tuple[Computing, ...], namer: Namer) -> PartialResults | None:
     """Where parts of tiles go, if CTAs share tiles: then one part computes."""
     if plan.work.slots is None:
         return None

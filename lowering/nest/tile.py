@@ -73,7 +73,7 @@ class Tile:
         Raises:
             UnsupportedError: it has another matrix than the two last dimensions.
         """
-        *outer, row, col = self.axes if len(self.axes) > 1 else (0, 1)
+        *_, row, col = self.axes if len(self.axes) > 1 else (0, 1)
         between = (d for d in self.order[:-2] if not repeats(d))
         if any(self.tensor.stored.index(d) > min(row, col) for d in between):
             loops = [x for found in self.dims for x in found]

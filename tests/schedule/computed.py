@@ -9,9 +9,10 @@ from tests.schedule.fusions import linear
 from tests.schedule.gated import Copies
 from wsched.fusion import CastOp, DataType, Fusion, MemoryType, MmaOp, PointwiseOp
 
-__all__ = ["computed_operand"]
+__all__ = ["Op", "computed_operand"]
 
-Op = tuple[str, *tuple[float, ...]]
+Op = tuple[str | float, ...]
+"""An operation, and the numbers behind its tensor."""
 
 
 def computed_operand(dtype: DataType, ops: Sequence[Op] = ()) -> Fusion:
@@ -19,7 +20,7 @@ def computed_operand(dtype: DataType, ops: Sequence[Op] = ()) -> Fusion:
 
     Args:
         dtype: of A in memory.
-        ops: what ``f`` does one after the other: an operation, and the numbers behind its tensor.
+        ops: what ``f`` does one after the other.
     """
     made = Copies(linear())
     *chain, cast = [made.like("T2", MemoryType.Local) for _ in (*ops, "cast")]
@@ -28,7 +29,7 @@ def computed_operand(dtype: DataType, ops: Sequence[Op] = ()) -> Fusion:
     changed += [replace(f.tensor(t), dtype=DataType.Float) for t in chain]
     steps: list[PointwiseOp | CastOp] = []
     for new, old, (op, *numbers) in zip(chain, ("T2", *chain), ops, strict=False):
-        steps.append(PointwiseOp(new, op, (old, *numbers)))
+        steps.append(PointwiseOp(new, str(op), (old, *numbers)))
     steps.append(CastOp(cast, (chain or ["T2"])[-1]))
     at = next(n for n, e in enumerate(f.exprs) if isinstance(e, MmaOp))
     mma = replace(f.exprs[at], a=cast)

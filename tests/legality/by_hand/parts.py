@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.legality.builder import Matmul, P, matmul
-from tests.schedule.computed import computed_operand
+from tests.schedule.computed import Op, computed_operand
 from tests.schedule.gated import scheduled, two_results
 from wsched.fusion import DataType, Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
 from wsched.schedule import Schedule
@@ -25,7 +25,7 @@ def apart(m: Matmul) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (held, ring), m.epilogue[2:]
 
 
-def of_computed(dtype: DataType, *ops: tuple[str, *tuple[float, ...]]) -> Matmul:
+def of_computed(dtype: DataType, *ops: Op) -> Matmul:
     """A comes by TMA, is computed with, and goes to the mma through a ring; ``rings`` are what is
     made of it.
     """

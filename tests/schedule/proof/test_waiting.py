@@ -10,7 +10,7 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.machine.errors import MachineError
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
-from tests.legality.by_hand.parts import apart, fragments
+from tests.legality.by_hand.parts import fragments
 from tests.legality.machine import compiled, problems, run_wrong
 from wsched.fusion import (
     CastOp,
@@ -152,7 +152,9 @@ def test_parts_in_a_circle() -> None:
     )
 
 
-@pytest.mark.parametrize(("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")])
+@pytest.mark.parametrize(
+    ("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")]
+)
 def test_two_ways_in_one_order(matrix: str, by: str) -> None:
     """Both parts take a step of C first; of what is rounded there are as many, or more."""
     f = read_by_two(matrix, by)

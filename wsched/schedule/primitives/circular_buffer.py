@@ -111,9 +111,7 @@ def is_stored(fusion: Fusion, t: TensorView) -> bool:
     return t.memory is MemoryType.Shared and fusion.tensor(e.input).memory is MemoryType.Local
 
 
-def _type_reasons(
-    t: TensorView, type: CircularBufferType, target: Target, stored: bool
-) -> Reasons:
+def _type_reasons(t: TensorView, type: CircularBufferType, target: Target, stored: bool) -> Reasons:
     if isinstance(type, Pipelined):
         why = f"{t.name} is computed: who reads it does not run ahead of itself to compute it"
         return [why] if stored else []

@@ -55,18 +55,15 @@ def check_registers(
     loading = {at for at, part in enumerate(parts) if part.loads}
     sharing = [loading, *({at} for at in groups)]
     found = [_one_number(fusion, parts, edges, places) for places in sharing if places]
-    if all(number is None for number in found):
-        return
+    # All parts have a number or none has: rings lead from the loads to every other one.
     numbers = [number for number in found if number is not None]
-    wrote = _wrote(fusion)
-    if len(numbers) < len(found):
-        why = "some parts of the kernel have a number of registers and others have none"
-        raise ScheduleError("registers", wrote, why, ("num_registers on each ring, or on none",))
+    if not numbers:
+        return
     loads = -(-len({e.name for e in edges if e.producer in loading}) // _LOADS_OF_A_WARPGROUP)
     sizes = [ptx.WARPGROUP * n for n in ([loads] if loading else []) + [*groups.values()]]
     problem = target.registers_problem(sum(sizes), tuple(zip(sizes, numbers, strict=True)))
     if problem:
-        raise ScheduleError("registers", wrote, problem, ("num_registers=None",))
+        raise ScheduleError("registers", _wrote(fusion), problem, ("num_registers=None",))
 
 
 def _said(edges: Iterable[Edge], places: set[int]) -> Iterator[tuple[Edge, int | None]]:
@@ -90,7 +87,9 @@ def _one_number(
     if len(numbers) < 2:
         return next(iter(numbers), None)
     who = " and ".join(dict.fromkeys(parts[at].name for at in sorted(places)))
-    each = ", ".join(dict.fromkeys(f"{n} by {', '.join(e.relation.loads)}" for e, n in said))
+    each = ", ".join(
+        dict.fromkeys(f"{n or 'none'} by {', '.join(e.relation.loads)}" for e, n in said)
+    )
     raise ScheduleError(
         "registers", _wrote(fusion),
         f"the threads of one part, {who}, have different numbers of registers: {each}",

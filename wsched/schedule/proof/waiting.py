@@ -108,9 +108,7 @@ def _taken(
     return sorted(found.values(), key=lambda taken: taken.at)
 
 
-def _steps(
-    fusion: Fusion, graph: TransformGraph, edge: Edge, at: int, t: str
-) -> set[Group] | None:
+def _steps(fusion: Fusion, graph: TransformGraph, edge: Edge, at: int, t: str) -> set[Group] | None:
     """The loops of a tensor of part ``at`` that step through the ring of an edge; None of a tensor
     that has nothing to do with it.
     """
