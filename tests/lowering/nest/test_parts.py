@@ -16,7 +16,7 @@ from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import tile_of
 from tests.passes.products import machine_code_is_clean
 from wsched.fusion import Fusion
-from wsched.schedule import plan
+from wsched.schedule import make_plan
 from wsched.schedule.loops import loops_text, side_by_side
 
 MADE = {make.__name__: make for make in PARTS}
@@ -35,7 +35,7 @@ def kernel(name: str) -> Kernel:
 @pytest.mark.parametrize("name", ["epilogue_apart", "operand_cast"])
 def test_nests(name: str, golden: object) -> None:
     """The loops that are dumped, what was proved of the rings, and the kernel before any pass."""
-    found = plan(fusion(name))
+    found = make_plan(fusion(name))
     text = [loops_text(fusion(name)), *map(str, found.relations), print_kernel(lower(found, name))]
     assert "\n".join(text) == golden
 
@@ -56,12 +56,12 @@ def test_machine_code(name: str) -> None:
 
 def test_sections() -> None:
     """One for each part, of as many warpgroups as its loops count."""
-    made = lower(plan(fusion("operand_and_epilogue_apart")), "apart")
+    made = lower(make_plan(fusion("operand_and_epilogue_apart")), "apart")
     sections = [(s.name, s.groups) for s in made.body if isinstance(s, Section)]
     assert sections == [
         ("load", 1), ("load", 1), ("transform", 1), ("compute", 1), ("epilogue", 1),
     ]  # fmt: skip
-    two = lower(plan(fusion("two_products")), "two")
+    two = lower(make_plan(fusion("two_products")), "two")
     names = [s.name for s in two.body if isinstance(s, Section)]
     assert names == ["load", "compute", "compute1"]
 

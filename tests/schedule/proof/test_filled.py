@@ -8,19 +8,19 @@ from lowering.ground.errors import ScheduleError
 from tests.legality.builder import CTAS, ON_TIDY, P, matmul
 from tests.legality.by_hand.parts import apart, epilogue_apart, fragments
 from wsched.fusion import Fusion, WarpSpecialized
-from wsched.schedule import plan
+from wsched.schedule import make_plan
 from wsched.schedule.cursor import Cursor
 
 
 def refused(f: Fusion) -> ScheduleError:
     with pytest.raises(ScheduleError) as error:
-        plan(f)
+        make_plan(f)
     return error.value
 
 
 def test_the_chain_of_relations() -> None:
     """Load to compute to epilogue, each edge with its steps; both end with the CTA's tiles."""
-    found = plan(epilogue_apart())
+    found = make_plan(epilogue_apart())
     assert [(e.name, e.producer, e.consumer) for e in found.edges] == [
         ("ring", 0, 1),
         ("aux", 1, 2),

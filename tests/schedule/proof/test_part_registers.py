@@ -12,7 +12,7 @@ from lowering.kernel.text import print_kernel
 from tests.legality.by_hand.parts import epilogue_apart, operand_cast
 from tests.legality.machine import compiled
 from wsched.fusion import CircularBuffer, Fusion, WarpSpecialized
-from wsched.schedule import Plan, plan
+from wsched.schedule import Plan, make_plan
 
 Pair = tuple[int, int] | None
 
@@ -31,7 +31,7 @@ def with_pairs(f: Fusion, **pairs: Pair) -> Fusion:
 
 def refused(f: Fusion) -> tuple[str, str, tuple[str, ...]]:
     with pytest.raises(ScheduleError) as error:
-        plan(f)
+        make_plan(f)
     return error.value.rule, error.value.why, error.value.legal
 
 
@@ -41,8 +41,8 @@ def registers(p: Plan) -> list[int | None]:
 
 def test_each_part_has_its_own() -> None:
     f = with_pairs(epilogue_apart(), T6=(40, 160), T7=(40, 160), T8=(160, 144))
-    assert registers(plan(f)) == [40, 160, 144]
-    assert registers(plan(epilogue_apart())) == [None, None, None]
+    assert registers(make_plan(f)) == [40, 160, 144]
+    assert registers(make_plan(epilogue_apart())) == [None, None, None]
 
 
 def test_they_are_set_in_the_kernel() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ from wsched.fusion import (
     WarpSpecialized,
     rewire,
 )
-from wsched.schedule import Schedule, plan
+from wsched.schedule import Schedule, make_plan, plan
 
 ST, LD = LoadStoreOpType.StMatrix, LoadStoreOpType.LdMatrix
 RING = WarpSpecialized(P.TIDy, None, 3)
@@ -138,7 +137,7 @@ def twice(f: Fusion, copy: str, wide: str, reader: str) -> tuple[tuple[str, str]
 
 def refused(f: Fusion) -> ScheduleError:
     with pytest.raises(ScheduleError) as error:
-        plan(f)
+        make_plan(f)
     return error.value
 
 
@@ -176,8 +175,7 @@ def test_two_ways_in_two_orders() -> None:
 
 
 def test_that_would_be_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = sys.modules["wsched.schedule.plan"]  # the package's name for it is the function
-    monkeypatch.setattr(plans, "check_waiting", lambda *parts: None)
+    monkeypatch.setattr(plan, "check_waiting", lambda *parts: None)
     f = read_by_two("chunk", "tile")
     with pytest.raises(MachineError, match="deadlock"):
         run_wrong(f, compiled(f), problems((64, 64, 32))[0])
