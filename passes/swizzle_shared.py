@@ -10,11 +10,11 @@ A box is of one matrix, so a tile of several (three dimensions and more) is load
 An N-major tile of more than one swizzle span is filled up to whole spans (``stored_columns``): the
 last box brings columns of the next tile, too, which nothing reads.
 
-Requires: what ``load.tile`` fills, without a swizzle. Operands that threads fill may have one.
-Guarantees: each of these buffers has the widest swizzle its rows allow (none only where wgmma does
-not read it), whoever fills it; each tensor map has a box that TMA accepts (at most 256 elements per
-dimension, inner bytes equal to the swizzle span), and each ``load.tile`` is one ``tma.load`` per
-box.
+Requires: what ``load.tile`` fills, without a swizzle. What threads fill may have one.
+Guarantees: operands, and stages of rings that hold tiles, have the widest swizzle their rows allow
+(none only where wgmma does not read it), whoever fills them; each tensor map has a box that TMA
+accepts (at most 256 elements per dimension, inner bytes equal to the swizzle span), and each
+``load.tile`` is one ``tma.load`` per box.
 
 Before ``circular_buffer``, which counts on loads being single copies only when it comes to bytes.
 """
@@ -32,7 +32,17 @@ from lowering.ground.expr import ZERO, Const, Expr, Special
 from lowering.ground.poly import poly
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
-from lowering.kernel.nodes import Body, LoadTile, MmaTile, SmemRef, Stmt, TmaLoad, Wgmma
+from lowering.kernel.nodes import (
+    Body,
+    LoadTile,
+    MmaTile,
+    SmemRef,
+    StMatrix,
+    Stmt,
+    StShared,
+    TmaLoad,
+    Wgmma,
+)
 from lowering.kernel.visit import rewrite, walk
 from lowering.target import ptx
 from passes.options import LoweringOptions
@@ -87,12 +97,14 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
 def _swizzled(
     kernel: Kernel, products: Iterable[MmaTile | Wgmma], loaded: Iterable[str]
 ) -> dict[str, SharedBuffer]:
-    """What TMA loads, and operands that only threads fill, with their swizzles."""
+    """What TMA loads, and operands and stages that only threads fill, with their swizzles."""
     operands = {x.buffer: None for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
     n_major = {s.b.buffer for s in products if s.trans_b}
-    filled = (name for name in operands if kernel.buffer(name).swizzle is Swizzle.NONE)
+    stored = [s.dst.buffer for s in walk(kernel.body) if isinstance(s, StMatrix | StShared)]
+    stages = [b for ring in kernel.rings for b in ring.buffers if b in stored]
+    plain = (n for n in (*operands, *stages) if kernel.buffer(n).swizzle is Swizzle.NONE)
     found: dict[str, SharedBuffer] = {}
-    for name in dict.fromkeys((*loaded, *filled)):
+    for name in dict.fromkeys((*loaded, *plain)):
         buffer = kernel.buffer(name)
         if name in n_major:
             cols = ptx.stored_columns(buffer.cols, buffer.dtype.bytes)

@@ -1,4 +1,4 @@
-"""The compute section: the nest of what is computed, walked from its root to its leaves.
+"""The sections of parts that compute: the nest of each, walked from its root to its leaves.
 
 Each loop of the tree becomes what runs its iterations: a CTA, a warpgroup, a loop of the kernel, or
 nothing, where a statement stands for all of them at once. At each leaf a rule gives the statements.
@@ -6,7 +6,6 @@ nothing, where a statement stands for all of them at once. At each leaf a rule g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
@@ -15,8 +14,8 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
-from lowering.nest.accumulator import Accumulator
 from lowering.nest.cluster import constant
+from lowering.nest.computing import Computing
 from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
 from lowering.nest.partials import PartialResults
@@ -25,6 +24,7 @@ from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
+from lowering.nest.steps import steps_of
 from lowering.nest.tile import Tile, tile_of
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import (
@@ -35,9 +35,8 @@ from wsched.fusion import (
     TensorView,
 )
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
-from wsched.schedule.plan import Part, Plan
+from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["compute_section"]
@@ -45,26 +44,22 @@ __all__ = ["compute_section"]
 
 def compute_section(
     plan: Plan,
-    part: Part,
-    rings: Mapping[str, tuple[str, LoadRelation]],
+    part: Computing,
     work: WorkLoops,
-    accumulators: tuple[Accumulator, ...],
     partials: PartialResults | None,
 ) -> Section:
-    """What computes.
+    """What a part computes.
 
     Args:
         plan: the schedule.
         part: which of its parts.
-        rings: name and relation of each circular buffer that it reads, by the tensors in it.
         work: where tiles come from.
-        accumulators: what it adds up, in the same loops.
         partials: where parts of tiles go, if there are any.
 
     Raises:
         UnsupportedError: no rule covers what stands at a leaf, or runs a loop.
     """
-    return _Walk(plan, rings, work, accumulators, partials).section(part)
+    return _Walk(plan, part, work, partials).section()
 
 
 @dataclass
@@ -76,14 +71,13 @@ class _Walk:
         again: whether this is not the first trip of the loops around that are summed over.
         covered: groups of the loops around that a statement stands for.
         counted: of the load nest, the loops that loops around count.
-        roles: index of each loop of the first accumulator that runs on warpgroups.
+        roles: index of each loop of the part's main reader that runs on warpgroups.
         registers: the tensors in registers.
     """
 
     plan: Plan
-    rings: Mapping[str, tuple[str, LoadRelation]]
+    part: Computing
     work: WorkLoops
-    accumulators: tuple[Accumulator, ...]
     partials: PartialResults | None
     known: dict[Group, Expr] = field(default_factory=dict)
     again: Expr = FALSE
@@ -94,45 +88,51 @@ class _Walk:
     def __post_init__(self) -> None:
         self.graph, self.namer = self.plan.graph, self.work.shared.namer
         self.scopes = Scopes(self.work.shared)
-        self.accumulator = self.accumulators[0]
+        self.accumulators = self.part.accumulators
         self.registers = Registers(self.namer)
-        self.warpgroups = self.plan.warpgroups
+        self.warpgroups = self.part.main.warpgroups
         self.counters = {
             self.graph.group(s.domain): c for c in self.work.counters for s in (*c.serial, *c.roles)
         }
         self.group = Var(self.namer.new("group"))
         self.found: dict[tuple[tuple[Group, Expr], ...], dict[Group, Expr]] = {}
 
-    def section(self, part: Part) -> Section:
+    def section(self) -> Section:
         """The whole section."""
-        relation = self.plan.operands
-        nodes = nest(self.plan.fusion, self.graph, part.tensors)
+        nodes = nest(self.plan.fusion, self.graph, self.part.tensors)
         # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
         zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
         for accumulator, zero in zip(self.accumulators, zeros, strict=True):
             self.registers.hold(accumulator.tile, zero)
         self.scopes.enter(self.group)
-        for d in self.accumulator.tensor.loop:
+        for d in self.lead.loop:
             if d.parallel in ROLES:
                 self.roles[Var(d.name)] = self.on_warpgroup(d)
-        entry = relation.entry
+        entry = self.part.main.entry
         self.scopes.enter(branch=entry is not None)
         body = self.scopes.leave(self.body(nodes, 0))
         self._require_one_wait(body)
         if entry is not None:
             body = (If(self.work.shared.apply(substitute(entry, self.roles)), body),)
         return Section(
-            "compute",
+            self.part.name,
             (*(FragFill(zero, 0.0) for zero in zeros), *self.scopes.leave(body)),
             self.warpgroups.count,
             self.group,
-            relation.registers[1],
+            self.part.registers,
         )
+
+    @property
+    def lead(self) -> TensorView:
+        """The tensor whose loops are the part's: its first sum, or what reads its main ring."""
+        if self.accumulators:
+            return self.accumulators[0].tensor
+        return self.plan.fusion.tensor(self.part.main.compute)
 
     def _require_one_wait(self, body: Body) -> None:
         """What reads a step of a ring stands in one statement list, at whose end it is released."""
         waits = [s.ring for s in walk(body) if isinstance(s, Consume)]
-        for ring, relation in dict(self.rings.values()).items():
+        for ring, relation in dict(self.part.rings.values()).items():
             if relation.readers[1:] and waits.count(ring) > 1:
                 t = self.plan.fusion.tensor(relation.readers[-1])
                 names = " and ".join(relation.readers)
@@ -155,12 +155,12 @@ class _Walk:
         return out
 
     def _completes(self, node: Node, depth: int) -> bool:
-        t = self.accumulator.tensor
+        t = self.lead
         return depth == t.compute_at and t in leaves(node)
 
     def combined(self, partials: PartialResults, rest: tuple[Node, ...], depth: int) -> Body:
         """What follows the main loop where several CTAs have parts of a tile."""
-        t = self.accumulator.tensor.name
+        t = self.lead.name
         total = self.registers.held[t]
         whole = Frag(self.namer.new("sum"), total.value.type)
         self.registers.hold(total.tile, whole)
@@ -172,8 +172,8 @@ class _Walk:
         tile, piece = self.work.ordinal(self.known), ZERO + 0
         if tile is None:
             why = "tiles that the loops around their parts do not count"
-            raise refused(self.accumulator.tensor, why, "loops that count the load loop's tiles")
-        for d in self.accumulator.tensor.loop:
+            raise refused(self.lead, why, "loops that count the load loop's tiles")
+        for d in self.lead.loop:
             sharing = d.parallel in ROLES and self.graph.group(d) not in self.counters
             if sharing and d.extent != ONE:
                 piece = piece * d.extent + self.roles[Var(d.name)]
@@ -226,11 +226,12 @@ class _Walk:
         It carries the accumulators that it adds to.
         """
         self._require_perfect(node, counter)
+        steps = self._steps(node)
         head = self.work.loop(counter, self._turn(counter))
         self.known |= head.known
         self.counted |= {counter.loop.group}
         self._require_parts(node, counter)
-        over_k = all(summed(self.accumulator.tensor, s.domain) for s in counter.serial)
+        over_k = all(summed(self.lead, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
         outer, self.registers = self.registers, self.registers.inner()
@@ -249,8 +250,9 @@ class _Walk:
         body = self.scopes.leave(self.body(node.body, depth + 1))
         last = [self.registers.held[tile.tensor.name].value for tile in tiles]
         self.registers = outer
-        return (For(head.var, head.start, head.stop, (*head.entry, *body),
-                    carries=(*carries, *head.carries), yields=(*last, *head.yields)),)  # fmt: skip
+        loop = For(head.var, head.start, head.stop, (*head.entry, *body),
+                   carries=(*carries, *head.carries), yields=(*last, *head.yields))  # fmt: skip
+        return (*steps, loop)
 
     def _require_parts(self, node: Loop, counter: Counter) -> None:
         """Nothing is reduced from tile to tile."""
@@ -283,6 +285,7 @@ class _Walk:
             raise refused(t, what, "loops that step through a ring, or repeat an instruction")
         count = constant(d.extent, f"{node.tensor.name}: {d.label}")
         var = Var(self.namer.new(d.label))
+        steps = self._steps(node)
         self.known[self.graph.group(d)] = var
         outer, self.registers = self.registers, self.registers.inner()
         begin, carries, reduced = self._reduced_over(d, inside, outer)
@@ -291,7 +294,7 @@ class _Walk:
         last = tuple(self.registers.held[name].value for name in reduced)
         self.registers = outer
         loop = For(var, ZERO, Const(count), body, unroll=True, carries=carries, yields=last)
-        return (*begin, loop)
+        return (*steps, *begin, loop)
 
     def _reduced_over(
         self, d: IterDomain, tensors: list[TensorView], outer: Registers
@@ -355,18 +358,30 @@ class _Walk:
             if d.parallel in BOX or (d.extent != ONE and self.graph.group(d) in self.covered)
         ]  # fmt: skip
         tile = mine or tile_of(t, inside)
-        if mine is None:
+        if mine is None and t.name not in self.part.rings:
             self._require_inlined(t)
         known = self.known | {self.graph.group(d): ZERO for d in tile.domains}
-        key = tuple(sorted(known.items(), key=lambda item: item[0].id))
-        if key not in self.found:
-            self.found[key] = indices(self.graph, known, self.scopes)
         place = Place(
-            self.plan, tile, self.found[key], self.registers, self.rings, self.work, self.namer,
-            self.again,
+            self.plan, tile, self._found(known), self.registers, self.part.rings, self.work,
+            self.namer, self.again,
         )  # fmt: skip
         rule_for(self.plan.fusion, t)(place)
         return tuple(place.body)
+
+    def _found(self, known: dict[Group, Expr]) -> dict[Group, Expr]:
+        """Index of every group that those of ``known`` determine."""
+        key = tuple(sorted(known.items(), key=lambda item: item[0].id))
+        if key not in self.found:
+            self.found[key] = indices(self.graph, known, self.scopes)
+        return self.found[key]
+
+    def _steps(self, node: Loop) -> Body:
+        """What stands in front of a loop because of the steps of rings inside it."""
+
+        def found() -> dict[Group, Expr]:
+            return self._found(self.known)
+
+        return steps_of(node, self.plan, self.part, self.work, self.registers, found)
 
     def _require_inlined(self, t: TensorView) -> None:
         """What is read is still in registers: it is computed in the reader's loops."""

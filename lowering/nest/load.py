@@ -48,7 +48,7 @@ def load_section(plan: Plan, edge: Edge, work: WorkLoops) -> Section:
         body += tuple(place.body)
     for head in reversed(nest.heads):
         body = (_loop(head, (*head.entry, *scopes.leave(body))),)
-    return Section("load", scopes.leave(body), registers=relation.registers[0])
+    return Section("load", scopes.leave(body), registers=plan.registers(edge.producer))
 
 
 def _loop(head: Head, body: Body) -> For:

@@ -67,7 +67,7 @@ class LoopsInTurn:
         known = {loop.group: ZERO + 0 for loop in relation.nest if loop.stop == ONE}
         loops = [loop for loop in relation.nest if loop.stop != ONE]
         if not relation.warp_specialized:
-            m = Var(self.shared.namer.new(relation.loop.label))
+            m = Var(self.shared.namer.new(relation.label))
             rest: Expr = m
             for loop in reversed(loops[1:]):
                 known[loop.group] = rest % loop.stop

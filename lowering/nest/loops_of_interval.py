@@ -79,7 +79,7 @@ class LoopsOfInterval:
         loads = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}
         places = graph.indices(on_ctas)
-        names = ("at", "end", "begin", relation.loop.label)
+        names = ("at", "end", "begin", relation.label)
         variables = (Var(shared.namer.new(name)) for name in names)
         return LoopsOfInterval(shared, counters, relation, graph, interval, places, *variables)
 
@@ -128,7 +128,7 @@ class LoopsOfInterval:
     def loads(self, relation: LoadRelation) -> LoadNest:
         """The same two loops, every tile after the other."""
         start, first, count, inner, stop = map(self.shared.apply, self._bounds)
-        names = ("tile", "at", "end", "begin", "begin_end", relation.loop.label)
+        names = ("tile", "at", "end", "begin", "begin_end", relation.label)
         tile, at, end, begin, after, m = (Var(self.shared.namer.new(name)) for name in names)
         outer = Head(
             tile, ZERO, count, {self.interval.tile: at},

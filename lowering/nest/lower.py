@@ -1,8 +1,9 @@
 """From a scheduled fusion to a tile-level kernel: one loop nest for each part.
 
-A load section fills one circular buffer. The compute section has the loops of the nest that is
-dumped, and says with ``consume`` which load step it reads. Both take their bounds from the relation
-that made the schedule legal, so neither side can run a step more than the other.
+A load section fills one circular buffer. What computes has the loops of the nest that is dumped,
+and says with ``consume`` and ``produce`` which steps of rings it reads and fills. Both sides of a
+ring take their bounds from the relation that made the schedule legal, so neither can run a step
+more than the other.
 """
 
 from __future__ import annotations
@@ -10,23 +11,25 @@ from __future__ import annotations
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Const, Expr, Var, free_vars, maximum, minimum
 from lowering.kernel.kernel import Kernel
-from lowering.nest.accumulator import Accumulator
 from lowering.nest.compute import compute_section
+from lowering.nest.computing import Computing, computing_parts
 from lowering.nest.counter import counters
 from lowering.nest.load import load_section
 from lowering.nest.loops_from_queue import LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.loops_of_interval import LoopsOfInterval
-from lowering.nest.partials import partial_results
+from lowering.nest.partials import PartialResults, partial_results
 from lowering.nest.refusal import refused
 from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import Fusion, MemoryType, ParallelType, inputs_of
+from lowering.target import ptx
+from wsched.fusion import Fusion, ParallelType
 from wsched.fusion.names import in_order
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
+from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.work import FromQueue, OfInterval
 
 __all__ = ["LOAD_WARPS", "lower"]
@@ -49,7 +52,6 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     """
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
     _require_sizes(plan)
-    _require_one_part(plan)
     _require_rings(plan)
     _require_one_row(plan)
     _require_neighbours(plan)
@@ -58,31 +60,32 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
     shared = Shared(namer)
     _label(plan, shared)
-    accumulators = _accumulators(plan)
-    work = _loops(plan, shared)
-    parts = partial_results(relation, accumulators[0].kind, namer)
+    computing = computing_parts(plan)
+    works = [_loops(plan, part.main, shared) for part in computing]
+    work = works[0]
+    parts = _partials(plan, computing, namer)
     # Compute first: where both sides have a tile and a k, it is compute's that get the plain names.
-    rings = {t: (e.name, e.relation) for e in plan.edges for t in e.relation.loads}
-    compute = compute_section(
-        plan, plan.parts[plan.edges[0].consumer], rings, work, accumulators, parts
-    )
-    loads = [load_section(plan, e, work) for e in plan.edges]
+    computes = [
+        compute_section(plan, part, loops, parts)
+        for part, loops in zip(computing, works, strict=True)
+    ]
+    loads = [load_section(plan, e, work) for e in plan.rings if plan.parts[e.producer].loads]
     loads += work.sections(relation.registers[0])
     storage = (
         *tensor_maps(fusion),
         *global_tensors(fusion, vector),
-        *(shared_buffer(fusion, graph, t) for t in fusion.loads),
-        *(ring(plan, e) for e in plan.edges),
+        *(shared_buffer(fusion, graph, fusion.tensor(n)) for p in plan.parts for n in p.fills),
+        *(ring(plan, e) for e in plan.rings),
         *work.storage,
         *(() if parts is None else (parts.flags, parts.workspace)),
     )
     return Kernel(
         name=name,
-        threads=128 * compute.groups,
+        threads=ptx.WARPGROUP * sum(s.groups for s in computes),
         grid=_grid(plan, size),
         params=params,
         storage=storage,
-        body=(*shared.needed((*loads, compute)), *loads, compute),
+        body=(*shared.needed((*loads, *computes)), *loads, *computes),
         cluster=size,
         splits=plan.work.splits,
         target=plan.target,
@@ -90,44 +93,16 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     )
 
 
-def _accumulators(plan: Plan) -> tuple[Accumulator, ...]:
-    """What is added up over the steps of the operands' ring.
-
-    Raises:
-        UnsupportedError: there are several where CTAs add up parts of a tile; or one of another
-            ring; or of what fills none.
-    """
-    relation, fusion = plan.operands, plan.fusion
-    sums = [[t for t in map(fusion.tensor, r.readers) if t.sums] for r in plan.relations]
-    if plan.work.slots is not None and len(sums[0]) > 1:
-        raise refused(
-            sums[0][1],
-            f"{' and '.join(t.name for t in sums[0])} of which CTAs add up parts",
-            "one accumulator where they do",
-        )
-    for t in (t for found in sums[1:] for t in found):
-        raise refused(
-            t,
-            f"{t.name} = {fusion.definition(t.name)} over the steps of another ring than "
-            f"{', '.join(relation.loads)}",
-            "sums over the steps of one ring",
-        )
-    for t in sums[0]:
-        e = fusion.definition(t.name)
-        read = () if e is None else inputs_of(e)
-        in_registers = {n for n in read[:1] if fusion.tensor(n).memory is MemoryType.Local}
-        for name in (n for n in read if n not in {*relation.loads, *in_registers}):
-            raise refused(
-                t,
-                f"{t.name} = {e} of {name}, which fills no ring",
-                "products of what TMA loads into a circular buffer",
-            )
-    return tuple(Accumulator.of(t, relation, plan.graph) for t in sums[0])
+def _partials(plan: Plan, computing: tuple[Computing, ...], namer: Namer) -> PartialResults | None:
+    """Where parts of tiles go, if CTAs share tiles: then one part computes."""
+    if plan.work.slots is None:
+        return None
+    return partial_results(plan.operands, computing[0].accumulators[0].kind, namer)
 
 
-def _loops(plan: Plan, shared: Shared) -> WorkLoops:
-    """The loops of the plan's work."""
-    counted = counters(plan.operands, plan.graph)
+def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
+    """The loops of the plan's work, for the part whose loops ``main`` says."""
+    counted = counters(main, plan.graph)
     match plan.work:
         case OfInterval(interval=interval):
             return LoopsOfInterval.of(shared, counted, plan, interval)
@@ -221,28 +196,13 @@ def _require_sizes(plan: Plan) -> None:
         )
 
 
-def _require_one_part(plan: Plan) -> None:
-    """One part computes.
-
-    Raises:
-        UnsupportedError: there are several.
-    """
-    computing = [p for p in plan.parts if not p.fills]
-    if len(computing) > 1:
-        titles = " and ".join(p.tensors[-1] for p in computing)
-        raise UnsupportedError(
-            f"{len(computing)} parts that compute, of {titles}",
-            "one part: results that are connected by what they are made of, loads left out",
-        )
-
-
 def _require_rings(plan: Plan) -> None:
     """There is a warp for each ring, and all are filled in the same way.
 
     Raises:
         UnsupportedError: too many rings, or of different kinds.
     """
-    operands, *others = plan.relations
+    operands, *others = (e.relation for e in plan.rings if plan.parts[e.producer].loads)
     fetching = plan.work.fetching_warps
     if fetching and not operands.warp_specialized:
         raise refused(
@@ -261,7 +221,8 @@ def _require_rings(plan: Plan) -> None:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
             raise refused(staged, what, supported)
-        if not other.warp_specialized or other.buffer.type != operands.buffer.type:
+        alike = other.buffer.type == operands.buffer.type or len(plan.computing) > 1
+        if not other.warp_specialized or not alike:
             what = f"{staged.name} loaded by {other.buffer.type} and the operands by "
             supported = "WarpSpecialized alike"
             raise refused(staged, f"{what}{operands.buffer.type}", supported)

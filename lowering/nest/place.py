@@ -10,7 +10,7 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Consume, Frag, Stmt
+from lowering.kernel.nodes import Consume, Frag, Produce, Stmt
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
@@ -36,7 +36,7 @@ class Place:
         tile: the box of the tensor that the leaf's statement covers.
         found: index of each group that the loops determine, for the first element of the box.
         registers: the tensors that are in registers here.
-        rings: name and relation of each circular buffer, by the tensors that fill it.
+        rings: name and relation of each ring that the part reads or fills, by its tensors.
         work: says which step of a ring is consumed.
         namer: of everything in the kernel.
         again: of a leaf that adds up, whether it has been executed for these elements before.
@@ -171,14 +171,20 @@ class Place:
         return value
 
     def consume(self, *loads: str) -> None:
-        """Wait for the load step that has this place's part of the tensors that fill a ring, unless
-        the statement list has waited for it.
+        """Wait for the steps that have this place's part of tensors that fill rings, unless the
+        statement list has waited for them.
         """
-        ring, relation = self.rings[loads[0]]
+        for name in loads:
+            self._step(name, Consume)
+
+    def produce(self) -> None:
+        """Begin to fill the step that has this place's part of the tensor, unless it is begun."""
+        self._step(self.tensor.name, Produce)
+
+    def _step(self, name: str, made: type[Consume] | type[Produce]) -> None:
+        ring, relation = self.rings[name]
         step = self.work.step(relation, self.found)
         if step is None:
             what = f"{self.tensor.name} of a load step that its loops do not determine"
-            raise self.refuse(what, f"loops that count the steps of {', '.join(loads)}")
-        if self.registers.steps.get(ring) != step:
-            self.registers.steps[ring] = step
-            self.emit(Consume(ring, step))
+            raise self.refuse(what, f"loops that count the steps of {', '.join(relation.loads)}")
+        self.emit(*self.registers.step(ring, step, made))

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from lowering.ground.expr import ZERO, Expr
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Body, Frag, FragColumns, FragRows, Stmt
+from lowering.kernel.nodes import (
+    Body,
+    Consume,
+    Frag,
+    FragColumns,
+    FragRows,
+    Produce,
+    Stmt,
+)
 from lowering.nest.scope import Namer
 from lowering.nest.tile import Tile
 
@@ -30,7 +38,7 @@ class Registers:
         namer: of everything in the kernel.
         held: what is held, by tensor.
         parts: those that were cut out, by tensor, first element and size.
-        steps: load steps that were waited for, by ring.
+        steps: steps of rings that were waited for, or begun to fill, by ring.
     """
 
     namer: Namer
@@ -40,7 +48,14 @@ class Registers:
 
     def inner(self) -> Registers:
         """Those of a list in this one: what it adds is gone at its end."""
-        return Registers(self.namer, dict(self.held), dict(self.parts))
+        return Registers(self.namer, dict(self.held), dict(self.parts), dict(self.steps))
+
+    def step(self, ring: str, step: Expr, made: type[Consume] | type[Produce]) -> Body:
+        """What opens a step of a ring, unless this list or one around it has opened it."""
+        if self.steps.get(ring) == step:
+            return ()
+        self.steps[ring] = step
+        return (made(ring, step),)
 
     def hold(self, tile: Tile, value: Frag) -> None:
         """A tensor is in registers from here on."""

@@ -1,4 +1,4 @@
-"""One stage of a circular buffer: the box of a tensor that a load step brings."""
+"""One stage of a circular buffer: the box of a tensor that a step brings."""
 
 from __future__ import annotations
 
@@ -35,11 +35,17 @@ class Stage:
 def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:
     """The stage that the loops right of the slice position are.
 
+    What threads store has the order of its dimensions.
+
     Raises:
-        UnsupportedError: they are no box, or in another order than memory: TMA cannot transpose.
+        UnsupportedError: they are no box; or, of a load, in another order than memory: TMA cannot
+            transpose.
     """
     inside = t.loop[t.slice_position :]
     tile = tile_of(t, inside)
+    if t not in fusion.loads:
+        pairs = zip(t.logical, tile.dims, strict=True)
+        return Stage(tile, tuple(d for d, loops in pairs if loops and not repeats(d)))
     mine = {graph.group(d): d for d in t.logical if not repeats(d)}
     source = fusion.source(t.name)
     held = {d for d, loops in zip(t.logical, tile.dims, strict=True) if loops}

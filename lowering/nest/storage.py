@@ -28,7 +28,7 @@ def _tensor_map(t: TensorView) -> TensorMap:
 
 
 def shared_buffer(fusion: Fusion, graph: TransformGraph, t: TensorView) -> SharedBuffer:
-    """A stage of a load; how many there are is decided by a pass."""
+    """A stage of a tensor in a ring; how many there are is decided by a pass."""
     return SharedBuffer(t.name, element_type(t.dtype), 1, stage_of(fusion, graph, t).sizes)
 
 
@@ -36,7 +36,8 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     """The ring of an edge."""
     relation, buffer = edge.relation, edge.relation.buffer
     in_flight = buffer.stages - buffer.prefetch - 1
-    shares = tuple(_share(plan, plan.fusion.tensor(load)) for load in relation.loads)
+    loaded = plan.parts[edge.producer].loads
+    shares = tuple(_share(plan, plan.fusion.tensor(t)) for t in relation.loads if loaded)
     return Ring(
         edge.name, relation.loads, buffer.stages, relation.warpgroups.teams, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),

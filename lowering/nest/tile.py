@@ -49,14 +49,17 @@ class Tile:
     def order(self) -> tuple[IterDomain, ...]:
         """The dimensions that are stored in the order of the box's loops, each by its fastest one;
         those that it has one index of stay where they are. Of a fragment the last two are rows and
-        columns.
+        columns: where the box is of more, those in which the tensor is repeated come first.
         """
         loops = [d.id for d in self.tensor.loop]
         dims = zip(self.tensor.logical, self.dims, strict=True)
         fastest = {d.id: loops.index(found[-1].id) for d, found in dims if found}
         moved = [d for d in self.tensor.stored if d.id in fastest]
         turn = iter(sorted(moved, key=lambda d: fastest[d.id]))
-        return tuple(next(turn) if d.id in fastest else d for d in self.tensor.stored)
+        found = [next(turn) if d.id in fastest else d for d in self.tensor.stored]
+        if len(moved) > 2:
+            found.sort(key=lambda d: not (repeats(d) and d.id in fastest))
+        return tuple(found)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -70,8 +73,9 @@ class Tile:
         Raises:
             UnsupportedError: it has another matrix than the two last dimensions.
         """
-        *outer, row, col = self.axes if len(self.axes) > 1 else (0, 1)
-        if outer != list(range(len(outer))):
+        *_, row, col = self.axes if len(self.axes) > 1 else (0, 1)
+        between = (d for d in self.order[:-2] if not repeats(d))
+        if any(self.tensor.stored.index(d) > min(row, col) for d in between):
             loops = [x for found in self.dims for x in found]
             raise _refused(self.tensor, loops, "rows and columns of the last two dimensions")
         return row > col

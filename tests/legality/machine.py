@@ -11,6 +11,7 @@ import numpy as np
 from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.machine import run_kernel
+from lowering.machine.scheduler import Adversary
 from lowering.nest.lower import lower
 from passes.options import LoweringOptions
 from passes.pipeline import run_passes
@@ -58,7 +59,9 @@ def compiled(scheduled: Plan | Fusion) -> Kernel:
     return run_passes(lower(made, "drawn"), LoweringOptions(store_buffers=1))
 
 
-def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str | None:
+def run_wrong(
+    fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0, adversary: Adversary = "random"
+) -> str | None:
     """What is wrong with a run of a kernel, None if nothing is.
 
     Operands are small integers, so that sums are exact in any order. The results are NaN before.
@@ -76,7 +79,7 @@ def run_wrong(fusion: Fusion, kernel: Kernel, p: Problem, seed: int = 0) -> str 
     for b in fusion.outputs:
         arrays[b.tensor] = np.full((p.m, p.n), np.nan, NUMPY[b.dtype])
     grid = evaluate(kernel.grid, size | {"sms": p.sms})
-    run_kernel(kernel, arrays, size, grid, seed=seed)
+    run_kernel(kernel, arrays, size, grid, seed=seed, adversary=adversary)
     for b in fusion.outputs:
         got, right = arrays[b.tensor], wanted[b.tensor]
         if not np.array_equal(got, right):
@@ -97,6 +100,6 @@ def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
             value = a @ b.T
         elif isinstance(e, PointwiseOp):
             combine = {"add": np.add, "mul": np.multiply}[e.op]
-            value = combine(*(x.astype(np.float32) for x in read))
+            value = combine(*(np.float32(known.get(x, x)) for x in e.inputs))
         known[e.output] = value.astype(NUMPY[fusion.tensor(e.output).dtype])
     return known

@@ -197,7 +197,7 @@ def _tile(parts: Parts) -> tuple[int, int, int]:
     """Sizes of the boxes of the operands."""
     sizes = [1, 1, 1]
     operands = {name for mma in parts.fusion.mmas for name in (mma.a, mma.b)}
-    for t in parts.loads:
+    for t in (*parts.loads, *parts.stored):
         if t.name in operands:
             walk = Walk(t, World(1, 1, 1, _MANY))
             box = walk.box(t.loop[t.slice_position :]) or (1, 1, 1)

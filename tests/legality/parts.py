@@ -84,6 +84,13 @@ class Parts:
         return self.fusion.loads
 
     @cached_property
+    def stored(self) -> tuple[TensorView, ...]:
+        """Tensors in shared memory that warps store for others."""
+        loads = {t.name for t in self.loads}
+        tensors = self.fusion.tensors
+        return tuple(t for t in tensors if t.circular_buffer is not None and t.name not in loads)
+
+    @cached_property
     def computed(self) -> tuple[TensorView, ...]:
         """What the compute warps make, in order."""
         loads = {t.name for t in self.loads}

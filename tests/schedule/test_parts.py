@@ -9,12 +9,12 @@ from tests.schedule.test_legality_inputs import scheduled
 from wsched.fusion import Fusion, MmaOp
 from wsched.schedule import make_plan, schedule_matmul
 from wsched.schedule.loops import side_by_side
-from wsched.schedule.parts import Part, find_parts, titles
+from wsched.schedule.parts import Filled, Part, find_parts, titles
 
 
 def test_two_parts() -> None:
     assert find_parts(schedule_matmul(linear(), COOPERATIVE)) == (
-        Part("load", ("T0", "T1", "T2", "T3", "T6", "T7"), ("T6", "T7"), "ring"),
+        Part("load", ("T0", "T1", "T2", "T3", "T6", "T7"), (Filled("ring", ("T6", "T7")),)),
         Part("compute", ("T4", "T9", "T8", "T5")),
     )
 
@@ -22,10 +22,10 @@ def test_two_parts() -> None:
 def test_a_ring_of_its_own_is_a_part_of_its_own() -> None:
     fusion = scheduled(PING_PONG)
     found = find_parts(fusion)
-    assert [(p.name, p.fills, p.ring) for p in found] == [
-        ("load", ("T9", "T10"), "ring"),
-        ("load", ("T11",), "aux"),
-        ("compute", (), ""),
+    assert [(p.name, p.rings) for p in found] == [
+        ("load", (Filled("ring", ("T9", "T10")),)),
+        ("load", (Filled("aux", ("T11",)),)),
+        ("compute", ()),
     ]
     assert found == make_plan(fusion).parts
 

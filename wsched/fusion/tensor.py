@@ -20,14 +20,15 @@ class Pipelined:
 
 @dataclass(frozen=True, slots=True)
 class WarpSpecialized:
-    """Loads are issued by a warpgroup of their own.
+    """Stages are filled by warps of their own: loads by a load warpgroup, what is computed by as
+    many warpgroups as its loops on TIDy and TIDz count.
 
     Args:
-        on: the parallel type that is lengthened by the load warpgroup.
-        num_registers: registers a thread of the (load, compute) warpgroups after ``setmaxnreg``;
+        on: the parallel type that is lengthened by the warpgroups that fill.
+        num_registers: registers a thread of the (filling, reading) warpgroups after ``setmaxnreg``;
             None leaves the registers as the kernel starts with them.
         stage_slice_position: loops left of it step through the stages, loops right of it are one
-            stage; None means left of the first ``Bulk`` loop.
+            stage; None means left of the first ``Bulk`` or ``Mma`` loop.
     """
 
     on: ParallelType
@@ -107,8 +108,9 @@ class TensorView:
             position = buffered.type.stage_slice_position
             if position is not None:
                 return position
-        bulk = (p for p, d in enumerate(self.loop) if d.parallel is ParallelType.Bulk)
-        return next(bulk, len(self.loop))
+        box = (ParallelType.Bulk, ParallelType.Mma)
+        inside = (p for p, d in enumerate(self.loop) if d.parallel in box)
+        return next(inside, len(self.loop))
 
     def axis_on(self, parallel: ParallelType) -> IterDomain | None:
         """The loop domain that ``parallel`` runs, if there is one."""

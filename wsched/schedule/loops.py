@@ -66,7 +66,7 @@ def side_by_side(fusion: Fusion, width: int = 100) -> str:
     found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
     sides: tuple[list[str], list[str]] = [], []
     for title, part in zip(titles(fusion, parts), parts, strict=True):
-        column = sides[not part.fills]
+        column = sides[not part.loads]
         column += ["", title] if column else [title]
         column.append("-" * len(title))
         for depth, node in _lines(nest(fusion, graph, part.tensors)):
@@ -177,6 +177,6 @@ def _mark(t: TensorView, d: IterDomain) -> str:
 
 def _note(t: TensorView, d: IterDomain, what: str) -> str:
     """``what`` and the number of stages, at the loop that steps through them."""
-    if t.circular_buffer is None or d not in [t.loop[p] for p in serial_left_of_slice(t)]:
+    if t.circular_buffer is None or d not in [t.loop[p] for p in serial_left_of_slice(t)[-1:]]:
         return ""
     return f"{what} {t.circular_buffer.stages} stages"

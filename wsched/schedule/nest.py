@@ -19,7 +19,7 @@ from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
 from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.graph import TransformGraph
 
-__all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "nest", "stepping", "waits"]
+__all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "nest", "stepping", "waits"]
 
 BOX = (ParallelType.Bulk, ParallelType.Mma)
 """What runs the dimensions of a box or fragment, which is moved by one execution of a leaf."""
@@ -60,6 +60,14 @@ def leaves(node: Node) -> Iterator[TensorView]:
     else:
         for inner in node.body:
             yield from leaves(inner)
+
+
+def loops(node: Node) -> Iterator[IterDomain]:
+    """A node's loop and those inside it, in order."""
+    if isinstance(node, Loop):
+        yield node.domain
+        for inner in node.body:
+            yield from loops(inner)
 
 
 def nest(fusion: Fusion, graph: TransformGraph, names: Iterable[str]) -> tuple[Node, ...]:

@@ -2,18 +2,31 @@
 
 A fusion is cut behind every tensor that is loaded into shared memory by TMA or circular-buffered.
 What is still connected then is a *part*, with loops and warps of its own. Tensors that one
-expression reads fill a ring together, so what loads them is one part. What lies in global memory
-connects nothing: all warps can read it.
+expression reads fill a ring together, if one part makes them; what loads them is one part. What
+lies in global memory connects nothing: all warps can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from wsched.fusion import BroadcastOp, Fusion, inputs_of, type_text
+from wsched.fusion import BroadcastOp, Fusion, MmaOp, inputs_of, type_text
 
-__all__ = ["Part", "find_parts", "titles"]
+__all__ = ["Filled", "Part", "find_parts", "part_of", "titles"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Tensors of a part that fill the stages of a ring together, which other parts read.
+
+    Args:
+        ring: its name, ``ring`` of what an mma reads, ``aux`` of others.
+        tensors: their names, in topological order.
+    """
+
+    ring: str
+    tensors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,33 +34,54 @@ class Part:
     """Tensors that the same warps make.
 
     Args:
-        name: ``load`` of what fills a ring from global memory, ``compute`` of the rest.
+        name: ``load`` of what only fills a ring from global memory. Of several others ``compute``
+            is what sums or stands alone, ``transform`` what a sum needs, ``epilogue`` what needs
+            others.
         tensors: their names, in topological order; what is read from global memory by several
             parts is in the first of them.
-        fills: those that fill a ring, which other parts read.
-        ring: its name, ``ring`` of what an mma reads, ``aux`` of others; empty without one.
+        rings: those that it fills.
     """
 
     name: str
     tensors: tuple[str, ...]
-    fills: tuple[str, ...] = ()
-    ring: str = ""
+    rings: tuple[Filled, ...] = ()
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        """All tensors that fill rings."""
+        return tuple(t for ring in self.rings for t in ring.tensors)
+
+    @property
+    def loads(self) -> bool:
+        """Whether nothing is computed in it."""
+        return self.name == "load"
 
 
 def find_parts(fusion: Fusion) -> tuple[Part, ...]:
     """The parts: loads first, those of what an mma reads in front, then what computes.
+
+    What computes comes behind that whose rings it reads, where there is such an order.
 
     Args:
         fusion: any fusion; nothing is proved of its schedule.
     """
     loads = {t.name for t in fusion.loads}
     cut = loads | {t.name for t in fusion.tensors if t.circular_buffer is not None}
-    found: list[Part] = []
+    loading: list[Part] = []
+    computing: list[Part] = []
     for names in _connected(fusion, _neighbours(fusion, cut, loads)):
-        fills = tuple(n for n in names if n in cut)
-        found.append(Part("load" if loads.issuperset(names) else "compute", names, fills))
-    found.sort(key=lambda p: (p.name != "load", not _is_summed(fusion, p.fills)))
+        only_loads = loads.issuperset(names)
+        rings = _together(fusion, [n for n in names if n in cut])
+        part = Part("load" if only_loads else "compute", names, rings)
+        (loading if only_loads else computing).append(part)
+    loading.sort(key=lambda p: not _is_summed(fusion, p.fills))
+    found = [*loading, *_titled(fusion, _in_order(fusion, computing))]
     return tuple(_with_views(fusion, tuple(_named(fusion, found))))
+
+
+def part_of(parts: Sequence[Part], name: str) -> int:
+    """The place of the part that a tensor is in."""
+    return next(at for at, part in enumerate(parts) if name in part.tensors)
 
 
 def titles(fusion: Fusion, parts: tuple[Part, ...], who: bool = False) -> list[str]:
@@ -58,22 +92,27 @@ def titles(fusion: Fusion, parts: tuple[Part, ...], who: bool = False) -> list[s
         parts: all its parts.
         who: say who loads, too.
     """
-    alone = sum(p.name == "compute" for p in parts) == 1
+    alone = sum(not p.loads for p in parts) == 1
     return [_title(fusion, p, alone, who) for p in parts]
 
 
 def _title(fusion: Fusion, part: Part, alone: bool, who: bool) -> str:
-    buffers = dict.fromkeys(fusion.tensor(n).circular_buffer for n in part.fills)
-    known = [b for b in buffers if b is not None]
-    words = [part.ring] if part.ring else []
-    if known:
-        words.append(" and ".join(str(b.stages) for b in known) + " stages")
-    if who:
-        words += dict.fromkeys(type_text(b.type) for b in known)
+    words = [word for ring in part.rings for word in _ring_words(fusion, ring, who)]
     results = {b.tensor for b in fusion.outputs}
     makes = part.fills if part.fills or alone else [n for n in part.tensors if n in results]
     ring = f" ({', '.join(words)})" if words else ""
     return " ".join([part.name, ", ".join(makes)]).rstrip() + ring
+
+
+def _ring_words(fusion: Fusion, ring: Filled, who: bool) -> Iterator[str]:
+    """What there is to say of a ring."""
+    yield ring.ring
+    buffers = dict.fromkeys(fusion.tensor(n).circular_buffer for n in ring.tensors)
+    known = [b for b in buffers if b is not None]
+    if known:
+        yield " and ".join(str(b.stages) for b in known) + " stages"
+    if who:
+        yield from dict.fromkeys(type_text(b.type) for b in known)
 
 
 def _views(fusion: Fusion) -> set[str]:
@@ -125,16 +164,63 @@ def _is_summed(fusion: Fusion, names: tuple[str, ...]) -> bool:
     return any(t.sums for n in names for t in fusion.consumers(n))
 
 
+def _together(fusion: Fusion, fills: list[str]) -> tuple[Filled, ...]:
+    """The rings, not named yet: what one expression reads is in one of them."""
+    found: list[set[str]] = [{n} for n in fills]
+    for e in fusion.exprs:
+        read = [ring for ring in found if ring.intersection(inputs_of(e))]
+        if len(read) > 1:
+            found = [ring for ring in found if ring not in read] + [set().union(*read)]
+    rings = (Filled("", tuple(n for n in fills if n in ring)) for ring in found)
+    return tuple(sorted(rings, key=lambda r: fills.index(r.tensors[0])))
+
+
+def _reads(fusion: Fusion, reader: Part, part: Part) -> bool:
+    """Whether a part reads a ring of another one."""
+    fills = set(part.fills)
+    definitions = (fusion.definition(n) for n in reader.tensors)
+    return any(e is not None and fills.intersection(inputs_of(e)) for e in definitions)
+
+
+def _in_order(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:
+    """Each behind those whose rings it reads, else as they come; those of a circle as they come."""
+    left = list(parts)
+    while left:
+        ready = (p for p in left if not any(_reads(fusion, p, q) for q in left if q is not p))
+        part = next(ready, left[0])
+        left.remove(part)
+        yield part
+
+
+def _titled(fusion: Fusion, parts: Iterable[Part]) -> list[Part]:
+    """The same with what each is to the sums."""
+    found = list(parts)
+    needed = [_sums(fusion, p) for p in found]
+    for at in reversed(range(len(found))):
+        behind = range(at + 1, len(found))
+        needed[at] |= any(needed[b] and _reads(fusion, found[b], found[at]) for b in behind)
+    for at, part in enumerate(found):
+        if not _sums(fusion, part):
+            read = any(_reads(fusion, part, p) for p in found[:at])
+            name = "transform" if needed[at] else "epilogue" if read else part.name
+            found[at] = replace(part, name=name)
+    return found
+
+
+def _sums(fusion: Fusion, part: Part) -> bool:
+    return any(isinstance(fusion.definition(n), MmaOp) for n in part.tensors)
+
+
 def _named(fusion: Fusion, parts: list[Part]) -> Iterator[Part]:
     """The same with names of their rings."""
     count = {"ring": 0, "aux": 0}
     for p in parts:
-        if not p.fills:
-            yield p
-            continue
-        word = "ring" if _is_summed(fusion, p.fills) else "aux"
-        yield Part(p.name, p.tensors, p.fills, f"{word}{count[word] or ''}")
-        count[word] += 1
+        rings = []
+        for ring in p.rings:
+            word = "ring" if _is_summed(fusion, ring.tensors) else "aux"
+            rings.append(Filled(f"{word}{count[word] or ''}", ring.tensors))
+            count[word] += 1
+        yield replace(p, rings=tuple(rings))
 
 
 def _with_views(fusion: Fusion, parts: tuple[Part, ...]) -> Iterator[Part]:
@@ -144,4 +230,4 @@ def _with_views(fusion: Fusion, parts: tuple[Part, ...]) -> Iterator[Part]:
         made = fusion.made_from(p.tensors)
         mine = tuple(n for n in made if n in p.tensors or n not in taken)
         taken |= set(mine)
-        yield Part(p.name, mine, p.fills, p.ring)
+        yield replace(p, tensors=mine)

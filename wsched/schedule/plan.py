@@ -18,8 +18,10 @@ from lowering.ground.expr import Expr
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, Unknown, product_of
+from wsched.schedule.edges import Edge, edges_of, main_of
 from wsched.schedule.parts import Part, find_parts
 from wsched.schedule.proof.box import check_boxes
+from wsched.schedule.proof.filled import check_filled
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.grid import (
     check_factors,
@@ -29,6 +31,7 @@ from wsched.schedule.proof.grid import (
     largest_numbers,
 )
 from wsched.schedule.proof.legality import load_relations
+from wsched.schedule.proof.part_registers import check_registers, registers_of
 from wsched.schedule.proof.placement import (
     check_inlining,
     check_memory,
@@ -39,28 +42,11 @@ from wsched.schedule.proof.placement import (
 )
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.unknowns import used_unknowns
+from wsched.schedule.proof.waiting import check_waiting
 from wsched.schedule.proof.warpgroups import Warpgroups
 from wsched.schedule.proof.work import Work
 
 __all__ = ["Edge", "Part", "Plan", "make_plan"]
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A ring between two parts.
-
-    Args:
-        name: of the ring.
-        producer: place of the part that fills it in the plan's parts.
-        consumer: place of the part that reads it.
-        relation: which step an iteration of the consumer needs; its ``loads`` are the tensors that
-            cross the edge, its ``compute`` the one that reads them.
-    """
-
-    name: str
-    producer: int
-    consumer: int
-    relation: LoadRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +87,34 @@ class Plan:
 
     @property
     def warpgroups(self) -> Warpgroups:
-        """Those that compute the tiles."""
+        """Those that compute the products of the operands."""
         return self.operands.warpgroups
+
+    @property
+    def computing(self) -> tuple[int, ...]:
+        """Places of the parts that compute."""
+        return tuple(at for at, part in enumerate(self.parts) if not part.loads)
+
+    @property
+    def rings(self) -> tuple[Edge, ...]:
+        """An edge for each ring, also where several parts read it."""
+        return tuple({e.name: e for e in reversed(self.edges)}[n] for n in self._ring_names)
+
+    @property
+    def _ring_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(e.name for e in self.edges))
+
+    def into(self, part: int) -> tuple[Edge, ...]:
+        """The edges of the rings that a part reads."""
+        return tuple(e for e in self.edges if e.consumer == part)
+
+    def main(self, part: int) -> LoadRelation | None:
+        """The relation that says which loops a part runs; None of one that reads no ring."""
+        return main_of(self.edges, part)
+
+    def registers(self, part: int) -> int | None:
+        """Registers of a thread of a part, None where they stay as the kernel starts with them."""
+        return registers_of(self.edges, part)
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:
@@ -148,7 +160,7 @@ def make_plan(
     Raises:
         ScheduleError: the schedule is illegal; ``rule`` is one of those of
             :func:`~wsched.schedule.proof.legality.load_relations`, or ``memory``, ``inline``,
-            ``place``, ``reduction``, ``storage``, ``box``, ``grid``.
+            ``parts``, ``place``, ``reduction``, ``storage``, ``box``, ``grid``.
         UnsupportedError: an mma with a dimension that is no part of a matrix product.
     """
     graph = graph or TransformGraph(fusion)
@@ -159,17 +171,16 @@ def make_plan(
     check_grid(fusion, cluster)
     check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
+    edges = edges_of(parts, relations)
+    check_waiting(fusion, graph, parts, edges)
+    check_filled(fusion, graph, edges)
+    check_registers(fusion, parts, edges, target)
     check_inlining(fusion, graph)
     check_order(fusion, graph, parts)
     check_places(fusion, graph)
     check_reductions(fusion)
     check_storage(fusion, graph)
     check_boxes(fusion, graph, relations)
-    place = {name: at for at, part in enumerate(parts) for name in part.tensors}
-    edges = tuple(
-        Edge(parts[place[r.loads[0]]].ring, place[r.loads[0]], place[r.compute], r)
-        for r in relations
-    )
     made = tuple(_products(fusion, relations))
     grid, used = grid_of(loads), used_unknowns(fusion)
     return Plan(fusion, target, graph, parts, edges, made, cluster, grid, used)

@@ -17,7 +17,7 @@ from lowering.nest.rules.load_box import load_box
 from lowering.nest.rules.mma import mma
 from lowering.nest.rules.pointwise import cast, pointwise
 from lowering.nest.rules.reduction import reduction
-from lowering.nest.rules.store_box import stage_box, store_box
+from lowering.nest.rules.store_box import store_box, to_shared
 from lowering.nest.rules.to_global import to_global
 from wsched.fusion import (
     BroadcastOp,
@@ -50,8 +50,8 @@ RULES: dict[Key, Rule] = {
     ("cast", (_L,), _L): cast,
     ("pointwise", (_L,), _L): pointwise,
     ("reduction", (_L,), _L): reduction,
-    ("StMatrix", (_L,), _S): stage_box,
-    ("Set", (_L,), _S): stage_box,
+    ("StMatrix", (_L,), _S): to_shared,
+    ("Set", (_L,), _S): to_shared,
     ("CpAsyncBulkTensorTile", (_S,), _G): store_box,
     ("Set", (_L,), _G): to_global,
 }

@@ -35,8 +35,8 @@ def from_shared(place: Place) -> None:
         what = f"{t.name} = {e} with rows that are columns of {name}"
         raise place.refuse(what, f"columns of {t.name} innermost, or {t.name} from global memory")
     place.consume(name)
-    sizes = dict(zip(stage.tile.tensor.stored, place.tile.sizes, strict=True))
-    *_, rows, cols = (sizes[d] for d in stage.dims)
+    sizes = place.tile.size_by_axis
+    *_, rows, cols = (sizes[axis] for axis in order)
     out = Frag(place.namer.new(t.name.lower()), FragmentType(place.dtype, rows, cols))
     load = LdMatrix if kind is LoadStoreOpType.LdMatrix else LdShared
     place.emit(load(out, smem(name, (by_dim[d] for d in stage.dims))))

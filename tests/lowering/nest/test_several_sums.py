@@ -10,9 +10,10 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.text import print_kernel
 from lowering.nest.lower import lower
 from tests.schedule import chain
-from tests.schedule.gated import gated, scheduled, two_results
+from tests.schedule.gated import gated, scheduled
 from tests.schedule.proof.test_readers import read_twice
 from wsched.schedule import InTurn, Plan, make_plan
+from wsched.schedule.parts import Filled
 
 
 def refused(p: Plan) -> UnsupportedError:
@@ -37,21 +38,13 @@ def test_a_step_is_waited_for_once() -> None:
     assert sum("consume aux" in s for s in lines) == 1
 
 
-def test_two_parts_that_compute() -> None:
-    error = refused(scheduled(two_results()).plan())
-    assert (error.what, error.supported) == (
-        "2 parts that compute, of T5 and T9",
-        "one part: results that are connected by what they are made of, loads left out",
-    )
-
-
 def test_a_sum_over_another_ring() -> None:
     """The chain of two products is legal, and its second ring steps once in a row of the first."""
     p = chain.scheduled().plan()
-    assert [(part.name, part.fills, part.ring) for part in p.parts] == [
-        ("load", ("T12", "T13"), "ring"),
-        ("load", ("T14",), "ring1"),
-        ("compute", (), ""),
+    assert [(part.name, part.rings) for part in p.parts] == [
+        ("load", (Filled("ring", ("T12", "T13")),)),
+        ("load", (Filled("ring1", ("T14",)),)),
+        ("compute", ()),
     ]
     first, second = p.relations
     assert [str(s.domain.extent) for s in first.digits] == ["ceildiv(N, 64)", "ceildiv(K, 64)"]

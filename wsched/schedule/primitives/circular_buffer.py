@@ -13,6 +13,8 @@ from wsched.fusion import (
     CircularBufferType,
     Fusion,
     IterDomain,
+    LoadStoreOp,
+    LoadStoreOpType,
     MemoryType,
     ParallelType,
     Pipelined,
@@ -23,10 +25,14 @@ from wsched.fusion import (
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
-__all__ = ["check_circular_buffer", "circular_buffer", "serial_left_of_slice"]
+__all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "serial_left_of_slice"]
 
 _ROLES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
-_IN_STAGE = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
+_LOADED = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
+_STORED = (ParallelType.Mma, ParallelType.Serial, ParallelType.TIDy, ParallelType.TIDz)
+"""What runs the loops inside a stage that TMA loads, and inside one that threads store."""
+
+_STORES = (LoadStoreOpType.StMatrix, LoadStoreOpType.Set)
 
 
 def circular_buffer(
@@ -37,21 +43,25 @@ def circular_buffer(
     type: CircularBufferType,
     target: Target = DEFAULT,
 ) -> Fusion:
-    """Load a tensor into a ring of stages, ahead of its use.
+    """Put a tensor into a ring of stages, ahead of its use by other warps.
 
     Args:
         fusion: the fusion.
-        tv: name of a TMA cacheAfter tensor in shared memory.
-        stages: number of stages; one for loads that a step waits for, with nothing ahead.
-        prefetch: how many steps the loads run ahead, less than ``stages``; ``stages - prefetch -
+        tv: name of a tensor in shared memory: a TMA cacheAfter tensor, or a copy of registers
+            (``StMatrix`` of 16 bits, ``Set`` of 32). What computes these is then a part of its own,
+            with warps of its own.
+        stages: number of stages; one for steps that are waited for, with nothing ahead.
+        prefetch: how many steps it is filled ahead, less than ``stages``; ``stages - prefetch -
             1`` wgmma groups may be in flight before a stage is released.
         type: ``WarpSpecialized(on, num_registers, stage_slice_position)`` or ``Pipelined()``.
         target: the GPU that the kernel is for.
 
-    Legal if exactly one loop left of the slice position is serial (it steps through the stages),
-    all loops right of it lie in one stage, and, with warp specialization, the tensor is not inlined
-    into its consumer. Whether that loop's index is one the compute side can follow is decided when
-    the schedule is complete (:func:`wsched.schedule.proof.legality.load_relations`).
+    Legal if loops left of the slice position are serial or on CTAs, all loops right of it lie in
+    one stage, and, with warp specialization, the tensor is not inlined into its consumer. The
+    serial ones step through the stages: exactly one of a load, whose warps do nothing else; any
+    number of what is computed, in the loops of its part. Whether the side that reads can follow
+    them is decided when the schedule is complete
+    (:func:`wsched.schedule.proof.legality.load_relations`).
 
     before: ``for tile·k [Serial]: T5 = CpAsyncBulkTensorTile(T2)``
     after ``circular_buffer(fusion, "T5", 4, 2, WarpSpecialized(ParallelType.TIDy))``:
@@ -76,9 +86,12 @@ def check_circular_buffer(
 ) -> Reasons:
     """All reasons why ``circular_buffer`` would be illegal; ``new`` is ``t`` with the buffer."""
     b = new.circular_buffer
-    loads = [x.name for x in fusion.loads]
-    if b is None or t.name not in loads or t.memory is not MemoryType.Shared:
-        return [f"{t.name} is not filled by a TMA load into shared memory"]
+    loaded, stored = t.name in [x.name for x in fusion.loads], is_stored(fusion, t)
+    if b is None or not (loaded or stored) or t.memory is not MemoryType.Shared:
+        return [
+            f"{t.name} is no copy in shared memory: neither a TMA load, nor StMatrix or Set of "
+            "registers"
+        ]
     reasons: Reasons = []
     if t.circular_buffer is not None:
         reasons.append(f"{t.name} is circular-buffered already")
@@ -87,12 +100,21 @@ def check_circular_buffer(
         reasons.append(f"{b.stages} stages make no ring here, at least {least + 1} do")
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
-    return reasons + _type_reasons(t, b.type, target) + _slice_reasons(new)
+    return [*reasons, *_type_reasons(t, b.type, target, stored), *_slice_reasons(new, stored)]
 
 
-def _type_reasons(t: TensorView, type: CircularBufferType, target: Target) -> Reasons:
+def is_stored(fusion: Fusion, t: TensorView) -> bool:
+    """Whether threads put a tensor into shared memory, from registers."""
+    e = fusion.definition(t.name)
+    if not isinstance(e, LoadStoreOp) or e.op not in _STORES:
+        return False
+    return t.memory is MemoryType.Shared and fusion.tensor(e.input).memory is MemoryType.Local
+
+
+def _type_reasons(t: TensorView, type: CircularBufferType, target: Target, stored: bool) -> Reasons:
     if isinstance(type, Pipelined):
-        return []
+        why = f"{t.name} is computed: who reads it does not run ahead of itself to compute it"
+        return [why] if stored else []
     reasons: Reasons = []
     if type.on not in _ROLES:
         reasons.append(f"warps cannot be specialized on {type.on}, only on TIDx, TIDy or TIDz")
@@ -100,42 +122,50 @@ def _type_reasons(t: TensorView, type: CircularBufferType, target: Target) -> Re
         reasons.append(
             f"{t.name} is inlined at {t.compute_at}: a load warpgroup shares no loop with the "
             "compute warpgroups"
+            if not stored
+            else f"{t.name} is inlined at {t.compute_at}: warps that compute it share no loop with "
+            "those that read it"
         )
     for n in type.num_registers or ():
         if (problem := target.count_problem(n)) is not None:
             reasons.append(f"{problem}, not {n}")
-    if type.num_registers is not None and type.num_registers[0] > type.num_registers[1]:
-        load, compute = type.num_registers
+    pair = type.num_registers
+    if not stored and pair is not None and pair[0] > pair[1]:
+        load, compute = pair
         reasons.append(f"the load warpgroup has {load} registers, more than {compute} to compute")
     return reasons
 
 
-def _slice_reasons(new: TensorView) -> Reasons:
+def _slice_reasons(new: TensorView, stored: bool) -> Reasons:
     position = new.slice_position
     if not 0 < position <= len(new.loop):
         return [f"the slice position {position} is not in 1 .. {len(new.loop)}"]
+    box, turns = ParallelType.Mma if stored else ParallelType.Bulk, _ROLES if stored else ()
     reasons = [
         f"loop {d.label} [{d.parallel}] lies in a stage"
         for d in new.loop[position:]
-        if d.parallel not in _IN_STAGE
+        if d.parallel not in (_STORED if stored else _LOADED)
     ]
     reasons += [
-        f"loop {d.label} [Bulk] is left of the slice position {position}"
+        f"loop {d.label} [{d.parallel}] is left of the slice position {position}"
         for d in new.loop[:position]
-        if d.parallel is ParallelType.Bulk
+        if d.parallel is box or d.parallel in turns
     ]
     serial = serial_left_of_slice(new)
-    if len(serial) != 1:
+    if not serial or (len(serial) > 1 and not stored):
         names = ", ".join(new.loop[p].label for p in serial) or "none"
+        loops = "at least one" if stored else "one"
         reasons.append(
             f"{new.name} has {len(serial)} serial loops left of position {position} ({names}), "
-            "a ring of stages is stepped through by one"
+            f"a ring of stages is stepped through by {loops}"
         )
     return reasons
 
 
 def _legal(new: TensorView) -> tuple[str, ...]:
     """The calls that leave one serial loop: the box to TMA, and merges of what is left."""
+    if ParallelType.Mma in {d.parallel for d in new.loop}:
+        return ()
     serial = serial_left_of_slice(new) if 0 < new.slice_position <= len(new.loop) else ()
     box = _box(new, serial)
     calls: tuple[str, ...] = ()

@@ -49,9 +49,13 @@ def check_inline_at(fusion: Fusion, t: TensorView, position: int, graph: Transfo
         return [f"nothing reads {t.name}"]
     buffered = t.circular_buffer
     if buffered is not None and isinstance(buffered.type, WarpSpecialized) and position:
+        loaded = t.name in [x.name for x in fusion.loads]
         reasons.append(
             f"{t.name} is loaded by the load warpgroup and {readers} runs in the compute "
             "warpgroups: the two share no loop, the load index ties them"
+            if loaded
+            else f"{t.name} is computed by warps of its own, {readers} runs in others: the two "
+            "share no loop, the ring ties them"
         )
     reasons += [
         f"{t.name} sums over loop {d.label}: {readers} needs the whole sum"

@@ -58,7 +58,7 @@ def check_bystanders(
         if not all(group in found for found in inside):
             raise sides.refuse(
                 "load-cover",
-                f"{name} is neither in the load index {sides.load_loop.label} nor inside a stage: "
+                f"{name} is neither in the load index {sides.load_loop} nor inside a stage: "
                 f"each load step would be consumed {d.extent} times",
             )
         if d.parallel in _SERIAL and place < last and d.extent != ONE:

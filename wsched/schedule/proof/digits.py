@@ -63,20 +63,20 @@ class Digits:
 
 
 def load_digits(
-    graph: TransformGraph, loop: Group, known: frozenset[Group]
+    graph: TransformGraph, loops: Sequence[Group], known: frozenset[Group]
 ) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
-    """The groups that a load loop counts, slowest first, and those that it cuts short.
+    """The groups that load loops count, slowest first, and those that they cut short.
 
     Args:
         graph: the transform graph.
-        loop: the load loop.
+        loops: the load loops, outermost first.
         known: groups of the compute side; a merge that it knows is not taken apart.
 
     Returns:
         The groups, and the inputs of splits with a tail that were put together again: the load
-        loop passes over what is behind their ends.
+        loops pass over what is behind their ends.
     """
-    found, cut = [loop], list[Group]()
+    found, cut = list(loops), list[Group]()
     at = 0
     while at < len(found):
         step = graph.producer(found[at])

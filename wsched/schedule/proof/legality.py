@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import ONE, ZERO, Expr, Var
+from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -115,7 +115,7 @@ def _relation(
         loads=tuple(t.name for t in sides.ring),
         compute=compute.name,
         readers=(compute.name,),
-        loop=sides.load_loop,
+        label=sides.load_loop,
         index=_index(loops),
         nest=nest,
         digits=loops,
@@ -157,7 +157,7 @@ def _step_loops(sides: Sides, digits: Digits) -> tuple[Trimmed, ...]:
             (name,), names = words(sides.graph, missing, labels(sides.graph, compute.loop))
             raise sides.refuse(
                 "load-index",
-                f"the load loop {loop.label} counts {name}, which is no loop of {compute.name} and "
+                f"the load loop {loop} counts {name}, which is no loop of {compute.name} and "
                 f"made of none: those are {', '.join(names)}",
                 _SAME_FACTORS,
             )
@@ -189,9 +189,12 @@ def _check_order(sides: Sides, digits: Sequence[StepLoop]) -> None:
 
 
 def _outside(digits: Sequence[StepLoop]) -> int:
-    """How many digits are slower than the sum: they choose the tile."""
+    """How many digits choose the tile: those that are slower than the sum; of what sums nothing,
+    all up to the last that is a role, or whose number is not known when the kernel is made.
+    """
     sums = (p for p, s in enumerate(digits) if s.domain.iter_type is IterType.Reduction)
-    return next(sums, len(digits))
+    tiles = (p for p, s in enumerate(digits, 1) if s.role or not isinstance(s.stop, Const))
+    return next(sums, max(tiles, default=0))
 
 
 def _check_tiles(

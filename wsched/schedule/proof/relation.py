@@ -67,7 +67,7 @@ class LoadRelation:
         compute: name of the tensor that consumes them: the mma's, or a copy in registers; the first
             one where several do.
         readers: names of all that do, in topological order; they share the loops that step.
-        loop: the load loop (of the first load tensor).
+        label: what the load loop is called, ``tile·k`` (that of the first load tensor).
         index: the load index over compute's loop variables.
         nest: the load loop as loops of its own, slowest first; their indices count the same steps.
         digits: compute's loops that take part in the index, slowest first.
@@ -84,7 +84,7 @@ class LoadRelation:
     loads: tuple[str, ...]
     compute: str
     readers: tuple[str, ...]
-    loop: IterDomain
+    label: str
     index: Expr
     nest: tuple[LoadLoop, ...]
     digits: tuple[StepLoop, ...]
@@ -138,7 +138,7 @@ class LoadRelation:
         if not self.cooperative and taking > 1:
             kind = f"{taking} compute warpgroups"
         lines = [
-            f"{loads}: {self.work.counted(self.loop.label)} = {self.index}",
+            f"{loads}: {self.work.counted(self.label)} = {self.index}",
             *(
                 f"  {s.var} = {s.domain.label} [{s.domain.parallel}] steps by {s.coefficient}"
                 for s in self.steps
@@ -146,7 +146,7 @@ class LoadRelation:
             *([f"  each step is read by {' and '.join(self.readers)}"] if self.readers[1:] else []),
             f"  each step is consumed by {kind} of {self.warpgroups.count}",
             *self._ends(),
-            *self.work.share(self.loop.label),
+            *self.work.share(self.label),
         ]
         if self.work.splits > 1:
             lines.append(f"  the parts of {self.work.splits} CTAs are added up")

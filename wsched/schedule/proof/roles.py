@@ -48,7 +48,8 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
             "would get one that loads: the one for all of them is one more on TIDy or TIDz",
             tuple(f"WarpSpecialized(ParallelType.{p})" for p in ROLES),
         )
-    _check_registers(sides, total)
+    if sides.alone:
+        _check_registers(sides, total)
     return Warpgroups(
         tuple((d.parallel, n) for d, n in extents.items()),
         prod(n for d, n in extents.items() if d.id not in turning),

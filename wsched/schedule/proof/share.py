@@ -73,8 +73,8 @@ class Share(ABC):
 
     @property
     @abstractmethod
-    def whole(self) -> Group:
-        """The loop that compute's digits count."""
+    def whole(self) -> tuple[Group, ...]:
+        """The loops that compute's digits count, outermost first."""
 
     @abstractmethod
     def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
@@ -112,7 +112,8 @@ def find_share(sides: Sides) -> Share:
         ScheduleError: ``load-cover``, where loops on CTAs are not those of compute.
     """
     cta = sides.loads[0].axis_on(ParallelType.BIDx)
-    interval = find_interval(sides.graph, sides.load_loop, cta)
+    loaded = sides.loads[0] in sides.fusion.loads
+    interval = find_interval(sides.graph, sides.load_loops[0], cta) if loaded else None
     if interval is not None:
         return _PartOfSteps(sides, interval)
     check_cta_loops(sides)
@@ -124,9 +125,9 @@ class _WholeTiles(Share):
     """All steps of some tiles, or with split-K the same part of them."""
 
     @property
-    def whole(self) -> Group:
-        """The load loop."""
-        return self.sides.graph.group(self.sides.load_loop)
+    def whole(self) -> tuple[Group, ...]:
+        """The load loops."""
+        return tuple(map(self.sides.graph.group, self.sides.load_loops))
 
     def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
         """Shares that are rounded up end with what exists."""
@@ -190,9 +191,9 @@ class _PartOfSteps(Share):
     interval: Interval
 
     @property
-    def whole(self) -> Group:
+    def whole(self) -> tuple[Group, ...]:
         """The loop that is dealt out."""
-        return self.interval.merged
+        return (self.interval.merged,)
 
     def above(self, counted: Sequence[Group]) -> tuple[Guard, ...]:
         """Nothing beside its bounds."""

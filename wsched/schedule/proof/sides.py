@@ -20,7 +20,7 @@ from wsched.fusion import (
     nest_text,
     unmerge_index,
 )
-from wsched.schedule.parts import Part, find_parts
+from wsched.schedule.parts import Filled, Part, find_parts, part_of
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
@@ -51,10 +51,11 @@ class Sides:
         fusion: the complete schedule.
         graph: its transform graph.
         target: the GPU that it is for.
-        loads: the tensors of the ring that are read, at least one.
+        loads: the tensors of the ring that are read, at least one; TMA loads or what threads store.
         compute: the tensor that reads them.
         buffer: how they are circular-buffered, all alike.
         ring: all tensors that fill a stage together.
+        alone: whether what computes is one part.
     """
 
     fusion: Fusion
@@ -64,12 +65,18 @@ class Sides:
     compute: TensorView
     buffer: CircularBuffer
     ring: tuple[TensorView, ...]
+    alone: bool = True
 
     @property
-    def load_loop(self) -> IterDomain:
-        """The serial loop of the first load tensor that steps through stages."""
+    def load_loops(self) -> tuple[IterDomain, ...]:
+        """The serial loops of the first load tensor that step through stages: one of a load."""
         first = self.loads[0]
-        return first.loop[serial_left_of_slice(first)[0]]
+        return tuple(first.loop[p] for p in serial_left_of_slice(first))
+
+    @property
+    def load_loop(self) -> str:
+        """What they count together: ``tile·k``."""
+        return "·".join(d.label for d in self.load_loops)
 
     @property
     def on_ctas(self) -> dict[Group, Expr]:
@@ -129,8 +136,8 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
     found = [
         r
         for part in parts
-        if part.fills
-        for r in _readers(fusion, graph, target, parts, part.fills)
+        for ring in part.rings
+        for r in _readers(fusion, graph, target, parts, ring)
     ]
     if not any(r.sums for r in found):
         calls = [c for c in fusion.history if c.op == "circular_buffer"]
@@ -151,18 +158,19 @@ def _readers(
     graph: TransformGraph,
     target: Target,
     parts: tuple[Part, ...],
-    names: tuple[str, ...],
+    filled: Filled,
 ) -> Iterator[Readers]:
     """The parts that read a ring, with the tensors that do, in topological order."""
-    ring = tuple(fusion.tensor(name) for name in names)
+    ring = tuple(fusion.tensor(name) for name in filled.tensors)
+    alone = sum(not part.loads for part in parts) == 1
     buffer = _buffer(fusion, ring)
     by_part: dict[int, list[Sides]] = {}
     for e in fusion.exprs:
         read = tuple(t for t in ring if t.name in inputs_of(e))
         if read:
-            at = next(n for n, part in enumerate(parts) if e.output in part.tensors)
-            sides = Sides(fusion, graph, target, read, fusion.tensor(e.output), buffer, ring)
-            by_part.setdefault(at, []).append(sides)
+            reader = fusion.tensor(e.output)
+            sides = Sides(fusion, graph, target, read, reader, buffer, ring, alone)
+            by_part.setdefault(part_of(parts, e.output), []).append(sides)
     for at, found in by_part.items():
         _check_alike(found[0])
         yield Readers(at, tuple(found))
@@ -215,7 +223,7 @@ def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
     """What the loops left of the stage count, slowest first, and those that are not serial."""
     graph = sides.graph
     left = t.loop[: t.slice_position]
-    loop = graph.group(t.loop[serial_left_of_slice(t)[0]])
-    counted, _ = load_digits(graph, loop, graph.known(sides.compute))
+    loops = [graph.group(t.loop[p]) for p in serial_left_of_slice(t)]
+    counted, _ = load_digits(graph, loops, graph.known(sides.compute))
     beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
     return counted, beside

@@ -1,0 +1,136 @@
+"""The parts that compute, as they are lowered: what each reads, fills and adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lowering.ground.errors import UnsupportedError
+from lowering.nest.accumulator import Accumulator
+from lowering.nest.refusal import refused
+from wsched.fusion import MemoryType, TensorView, inputs_of
+from wsched.schedule.plan import Plan
+from wsched.schedule.proof.relation import LoadRelation
+
+__all__ = ["Computing", "computing_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """A part that computes.
+
+    Args:
+        name: of its section, that of no other.
+        tensors: their names, in topological order.
+        main: the relation that says which loops it runs.
+        rings: name and relation of each ring that it reads or fills, by the tensors in it.
+        accumulators: what it adds up, all in the same loops.
+        registers: of a thread, None where they stay as the kernel starts with them.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    main: LoadRelation
+    rings: Mapping[str, tuple[str, LoadRelation]]
+    accumulators: tuple[Accumulator, ...]
+    registers: int | None
+
+
+def computing_parts(plan: Plan) -> tuple[Computing, ...]:
+    """Those of a plan, in its order.
+
+    Raises:
+        UnsupportedError: one reads no ring, or sums over the steps of another ring than its main
+            one; or the whole has several, and tiles come otherwise than in turn.
+    """
+    found = tuple(_named(plan))
+    if len(found) > 1:
+        _require_in_turn(plan)
+    return found
+
+
+def _named(plan: Plan) -> Iterator[Computing]:
+    taken: list[str] = []
+    for at in plan.computing:
+        part, main = plan.parts[at], plan.main(at)
+        if main is None:
+            raise UnsupportedError(
+                f"{part.tensors[-1]}, which is computed of nothing that a ring brings",
+                "parts that read what TMA loads into a circular buffer",
+            )
+        reads, fills = plan.into(at), [e for e in plan.rings if e.producer == at]
+        rings = {t: (e.name, e.relation) for e in (*reads, *fills) for t in e.relation.loads}
+        name = f"{part.name}{taken.count(part.name) or ''}"
+        taken.append(part.name)
+        sums = _accumulators(plan, at, main)
+        yield Computing(name, part.tensors, main, rings, sums, plan.registers(at))
+
+
+def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator, ...]:
+    """What a part adds up over the steps of its main ring.
+
+    Raises:
+        UnsupportedError: there are several where CTAs add up parts of a tile; or one of another
+            ring; or of what fills none.
+    """
+    fusion, edges = plan.fusion, plan.into(at)
+    sums = [t for t in map(fusion.tensor, main.readers) if t.sums]
+    if plan.work.slots is not None and len(sums) > 1:
+        raise refused(
+            sums[1],
+            f"{' and '.join(t.name for t in sums)} of which CTAs add up parts",
+            "one accumulator where they do",
+        )
+    for e in edges:
+        for t in (t for t in map(fusion.tensor, e.relation.readers) if t.sums):
+            if t not in sums or not _steps_alike(e.relation, main, t):
+                raise refused(
+                    t,
+                    f"{t.name} = {fusion.definition(t.name)} over the steps of another ring than "
+                    f"{', '.join(main.loads)}",
+                    "sums over the steps of one ring",
+                )
+    brought = {name for e in edges for name in e.relation.loads}
+    for t in sums:
+        _require_rings(plan, t, brought)
+    return tuple(Accumulator.of(t, main, plan.graph) for t in sums)
+
+
+def _steps_alike(one: LoadRelation, main: LoadRelation, t: TensorView) -> bool:
+    """Whether a tensor takes the steps of two rings together."""
+    steps = [[(s.domain.id, s.stop) for s in r.digits] for r in (one, main) if t.name == r.compute]
+    return one is main or (len(steps) == 2 and steps[0] == steps[1])
+
+
+def _require_rings(plan: Plan, t: TensorView, brought: set[str]) -> None:
+    """What a sum reads comes through rings, or its first operand through registers."""
+    e = plan.fusion.definition(t.name)
+    read = () if e is None else inputs_of(e)
+    in_registers = {n for n in read[:1] if plan.fusion.tensor(n).memory is MemoryType.Local}
+    for name in (n for n in read if n not in {*brought, *in_registers}):
+        raise refused(
+            t,
+            f"{t.name} = {e} of {name}, which fills no ring",
+            "products of what TMA loads into a circular buffer",
+        )
+
+
+def _require_in_turn(plan: Plan) -> None:
+    """Several parts know their tiles when they start, and load for nobody.
+
+    Raises:
+        UnsupportedError: tiles are dealt out at run time, or in parts; or those who compute load.
+    """
+    t = plan.fusion.tensor(plan.operands.compute)
+    what = f"{len(plan.computing)} parts that compute"
+    for r in plan.relations:
+        if r.work.at_run_time or r.work.slots is not None or r.work.ends_within_tiles:
+            raise refused(t, f"{what}, of tiles that CTAs share or are dealt out at run time",
+                          "whole tiles in turn")  # fmt: skip
+        if not r.warp_specialized:
+            raise refused(t, f"{what}, with Pipelined loads", "loads by a load warpgroup")
+    for ring in plan.rings:
+        teams = {e.relation.warpgroups.teams for e in plan.edges if e.name == ring.name}
+        if len(teams) > 1:
+            what = f"{', '.join(ring.relation.loads)} read by parts of {sorted(teams)} turns"
+            raise refused(t, what, "as many turns in all parts that read a ring")

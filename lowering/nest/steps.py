@@ -1,0 +1,58 @@
+"""Steps of rings that all trips of a loop are in: waited for, or begun to fill, in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lowering.ground.expr import ONE, Expr
+from lowering.kernel.nodes import Body, Consume, Produce
+from lowering.nest.computing import Computing
+from lowering.nest.registers import Registers
+from lowering.nest.work_loops import WorkLoops
+from wsched.fusion import IterDomain
+from wsched.schedule.nest import Node, leaves, loops
+from wsched.schedule.plan import Plan
+from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.proof.graph import Group
+
+__all__ = ["steps_of"]
+
+
+def steps_of(
+    node: Node,
+    plan: Plan,
+    part: Computing,
+    work: WorkLoops,
+    registers: Registers,
+    indices: Callable[[], Mapping[Group, Expr]],
+) -> Body:
+    """What stands in front of a loop all of whose trips are in one step of a ring.
+
+    Args:
+        node: the loop.
+        plan: the schedule.
+        part: the part that it is of.
+        work: where tiles come from.
+        registers: those of the list that the loop stands in.
+        indices: index of each group that is known in front of the loop.
+    """
+    out: Body = ()
+    graph = plan.graph
+    inside = {graph.group(d) for d in loops(node) if d.extent != ONE}
+    for t in leaves(node):
+        for name in (t.name, *(p.name for p in plan.fusion.producers(t.name))):
+            if name in part.rings:
+                ring, relation = part.rings[name]
+                fills = name == t.name
+                stepping = _filled_by(plan, name) if fills else [s.domain for s in relation.digits]
+                if inside.isdisjoint(map(graph.group, stepping)):
+                    step = work.step(relation, indices())
+                    if step is not None:
+                        out += registers.step(ring, step, Produce if fills else Consume)
+    return out
+
+
+def _filled_by(plan: Plan, name: str) -> list[IterDomain]:
+    """The loops of a tensor that step through the ring that it fills."""
+    t = plan.fusion.tensor(name)
+    return [t.loop[p] for p in serial_left_of_slice(t)]
