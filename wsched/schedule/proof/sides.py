@@ -212,10 +212,13 @@ def _check_alike(sides: Sides) -> None:
 
 
 def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
-    """What the loops left of the stage count, slowest first, and those that are not serial."""
+    """What the loops left of the stage count, slowest first, and those that are not serial.
+
+    Merges are taken apart: in which order they were made makes no difference.
+    """
     graph = sides.graph
     left = t.loop[: t.slice_position]
     loop = graph.group(t.loop[serial_left_of_slice(t)[0]])
-    counted, _ = load_digits(graph, loop, graph.known(sides.compute))
+    counted, _ = load_digits(graph, loop, frozenset())
     beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
     return counted, beside
