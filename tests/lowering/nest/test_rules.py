@@ -141,23 +141,6 @@ def test_tiles_on_ctas_along_z(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.supported == PARTS
 
 
-def test_rows_of_ctas_that_add_up_parts() -> None:
-    """Counters and slots in global memory are those of the CTAs along x."""
-    m = by_hand.matmul()
-    m.tile(64, 64, 32)
-    m.split((*m.loads, m.acc), "k", 2, "part k", outer=True)
-    m.run((*m.loads, m.acc), "part", ParallelType.BIDz)
-    m.run(m.every, "Mo", ParallelType.BIDx)
-    m.run(m.every, "No", ParallelType.BIDy)
-    m.stage()
-    m.fragments("No", 32)
-    m.inline("No")
-    with pytest.raises(UnsupportedError) as error:
-        lower(make_plan(m.s.fusion), "k")
-    assert error.value.what == "loop No ceildiv(N, 64) [BIDy] of T4 with K in parts"
-    assert error.value.supported == "all loops over tiles on BIDx there"
-
-
 def test_rows_of_ctas_that_are_dealt_tiles() -> None:
     """They would take from one queue; the proof refuses that before the lowering can."""
     m = by_hand.matmul()
@@ -177,26 +160,6 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
         "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
         "inner part runs on them"
     )
-
-
-def test_turns_of_warpgroups_that_are_no_neighbours() -> None:
-    m = by_hand.matmul()
-    m.tile(128, 32, 32)
-    m.deal()
-    m.split(m.every, "tile", 2, "tile turn")
-    m.run(m.compute, "turn", ParallelType.TIDy)
-    m.share("Mi", 64, "row", ParallelType.TIDz)
-    m.steps("tile turn k")
-    m.stage(4, 2)
-    m.order(m.compute, "cta tile turn row")
-    m.fragments("row", 16)
-    m.inline("row")
-    with pytest.raises(UnsupportedError) as error:
-        lower(make_plan(m.s.fusion), "k")
-    assert error.value.what == (
-        "turns on loop turn [TIDy] of T4 by warpgroups that share a tile on row [TIDz]"
-    )
-    assert error.value.supported == "turns on TIDz of those that share it on TIDy"
 
 
 def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
