@@ -25,7 +25,6 @@ REFUSED = {
 """By which rule."""
 
 NOT_BUILT = {
-    "one_big_store": "T8 inlined at 2",
     "halves_of_columns": "half 2 [Serial], k16 1 [Serial]",
 }
 """Legal, and no rule of the lowering covers what is named."""

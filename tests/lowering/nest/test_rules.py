@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -80,23 +79,6 @@ def test_no_instruction_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.what == "Mi 64 [Serial], Ni 256 [Serial], Ki 64 [Serial] inside a k slice"
 
 
-def test_nothing_inlined(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(monkeypatch, ONE_TILE, _inline=lambda s, names: None)
-    assert error.what == "T9 inlined at 0"
-    assert error.supported == "at least 3: read in the loops around it"
-
-
-def test_the_epilogue_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def inline(s: Schedule, names: matmul._Names) -> None:
-        for tv, _ in reversed(list(pairwise(names.epilogue))):
-            s.inline_at(tv, 1)
-        s.inline_at(names.sums[0], s.axis(names.sums[0], "group") + 1)
-
-    error = refusal(monkeypatch, ONE_TILE, _inline=inline)
-    assert error.what == "T9 inlined at 1"
-    assert error.supported == "at least 3: read in the loops around it"
-
-
 def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = matmul._cache
 
@@ -125,7 +107,6 @@ ALL_RULES = "; ".join(
 )  # fmt: skip
 
 
-KINDS = "loops on BIDx, BIDy, BIDz, TIDy, TIDz, Serial, Bulk, Mma"
 PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
@@ -160,18 +141,6 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
         "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
         "inner part runs on them"
     )
-
-
-def test_an_unrolled_loop_of_the_accumulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = matmul._schedule_accumulator
-
-    def unrolled(s: Schedule, tv: str, params: MatmulParams) -> None:
-        made(s, tv, params)
-        s.parallelize(tv, s.axis(tv, "k16"), ParallelType.Unroll)
-
-    error = refusal(monkeypatch, _schedule_accumulator=unrolled)
-    assert error.what == "loop k16 4 [Unroll] of T4"
-    assert error.supported == KINDS
 
 
 def test_a_loaded_matrix_beside_parts_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,18 +182,6 @@ def test_a_direct_store_from_shared_memory(monkeypatch: pytest.MonkeyPatch) -> N
     error = refusal(monkeypatch, DIRECT, _cache=shared)
     assert error.what == "T8 = cast(T4), cast Local -> Shared,"
     assert error.supported == ALL_RULES
-
-
-def test_a_direct_store_inlined_further_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def inline(s: Schedule, names: matmul._Names) -> None:
-        for tv, _ in reversed(list(pairwise(names.epilogue))):
-            s.inline_at(tv, 1)
-        s.inline_at(names.sums[0], s.axis(names.sums[0], "group") + 1)
-
-    one = replace(DIRECT, tiling_strategy=TilingStrategy.OneTilePerCTA)
-    error = refusal(monkeypatch, one, _inline=inline)
-    assert error.what == "T8 inlined at 1"
-    assert error.supported == "at least 3: read in the loops around it"
 
 
 def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -> None:
