@@ -54,7 +54,7 @@ def instructions(**changes: int) -> dict[str, object]:
 
 
 ONE_TILE = MatmulParams(tiling_strategy=TilingStrategy.OneTilePerCTA)
-MAIN_LOOP = "[K / 16, M / 64 | Mma: 64, N, 16]"
+MAIN_LOOP = "[N / n, K / 16, M / 64 | Mma: 64, n, 16]"
 
 
 def test_another_k_of_the_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
