@@ -207,8 +207,9 @@ def _spans(names: Names, store: StoreTile, buffer: SharedBuffer, stage: Expr) ->
     for at in range(0, buffer.cols, buffer.box_cols):
         part, cut = value, list[Stmt]()
         if buffer.cols > buffer.box_cols:
-            size = {"rows" if store.trans else "cols": buffer.box_cols}
-            part = Frag(names.new("span"), replace(value.type, **size))
+            rows, cols = value.type.rows, value.type.cols
+            rows, cols = (buffer.box_cols, cols) if store.trans else (rows, buffer.box_cols)
+            part = Frag(names.new("span"), replace(value.type, rows=rows, cols=cols))
             cut = [(FragRows if store.trans else FragColumns)(part, value, Const(at))]
         ref = first.moved(0, at)
         wide = value.type.dtype.bits == 32

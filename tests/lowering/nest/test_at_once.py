@@ -15,12 +15,12 @@ from tests.legality.agreement import outcome
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.legality.by_hand.results import one_big_store
 from wsched.fusion import Fusion
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 
 
 def compute(fusion: Fusion) -> list[Stmt]:
     """The statements of the compute section."""
-    kernel = lower(plan(fusion), "k")
+    kernel = lower(make_plan(fusion), "k")
     (section,) = (s for s in kernel.body if isinstance(s, Section) and s.name == "compute")
     return list(walk(section.body))
 
@@ -142,7 +142,7 @@ def test_steps_of_a_ring_are_not_taken_at_once() -> None:
     m.fill(m.rings, 2, 1, ON_TIDY)
     m.inline("group", box="group")
     with pytest.raises(UnsupportedError) as error:
-        lower(plan(m.s.fusion), "k")
+        lower(make_plan(m.s.fusion), "k")
     staged = m.epilogue[-2]
     assert error.value.what == f"{staged} inlined at 3"
     assert error.value.supported == "at least 4: read in the loops around it"

@@ -18,12 +18,12 @@ from tests.legality.builder import Matmul, P, matmul
 from wsched import Pipelined
 from wsched.fusion import Fusion
 from wsched.schedule.loops import loops_text
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 
 
 def loads(fusion: Fusion) -> Section:
     """The first load section of a schedule."""
-    kernel = lower(plan(fusion), "k")
+    kernel = lower(make_plan(fusion), "k")
     return next(s for s in kernel.body if isinstance(s, Section) and s.name == "load")
 
 
@@ -87,7 +87,7 @@ def test_a_section_has_the_loops_that_are_counted() -> None:
 
 def pipelined() -> Kernel:
     fusion = tiles_by_two_loops(Pipelined()).s.fusion
-    return run_passes(lower(plan(fusion), "k"), LoweringOptions())
+    return run_passes(lower(make_plan(fusion), "k"), LoweringOptions())
 
 
 def quotients(e: Expr) -> int:

@@ -15,7 +15,7 @@ from tests.legality.builder import Matmul, matmul
 from tests.on_machine import Problem, exact, operands, run
 from tests.schedules import definition
 from wsched.front.own import kernel_of
-from wsched.schedule.plan import plan
+from wsched.schedule.plan import make_plan
 
 
 def halves(order: str, layout: str = "tn") -> Matmul:
@@ -37,7 +37,7 @@ def halves(order: str, layout: str = "tn") -> Matmul:
 
 def products(m: Matmul) -> list[tuple[int, int | None, int, str]]:
     """First column, how many, K and whether it adds up, of each statement."""
-    kernel = lower(plan(m.s.fusion), "k")
+    kernel = lower(make_plan(m.s.fusion), "k")
     found = [s for s in walk(kernel.body) if isinstance(s, MmaTile)]
     for before, after in pairwise(found):
         assert after.acc == before.out
