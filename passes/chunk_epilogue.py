@@ -16,7 +16,7 @@ After ``warp_specialize`` (a group index exists), before ``allocate_shared``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
@@ -29,6 +29,9 @@ from lowering.kernel.nodes import (
     BulkWait,
     FenceProxyAsync,
     For,
+    Frag,
+    FragColumns,
+    FragRows,
     NamedBarrierRef,
     Role,
     SmemRef,
@@ -73,10 +76,12 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
 
     With ``trans`` a chunk's columns are the lines of its buffer; ``stmatrix`` transposes as well.
+    A chunk with longer lines than a swizzle spans is written and copied span by span, by boxes of
+    one each.
 
     Raises:
         ScheduleError: the number of buffers, if it is less than that of chunks, does not divide it;
-            or a box of the result would be wider than its swizzle.
+            or no swizzle divides a line.
         UnsupportedError: elements of other than 16 or 32 bits; transposed ones of other than 16.
     """
     for role in (r for s in kernel.body if hasattr(s, "roles") for r in s.roles):
@@ -118,13 +123,15 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
         raise InternalError("chunk_epilogue", f"role {role.name} stores a tensor twice in a chunk")
     first = stores[0].dst.map
     barrier = NamedBarrierArray(names.new(f"{first}_store"), groups, ptx.WARPGROUP)
-    maps = (kernel.tensor_map(name).boxed(b.rows, b.cols, b.swizzle) for name, b in staged.items())
+    maps = (
+        kernel.tensor_map(name).boxed(b.rows, b.box_cols, b.swizzle) for name, b in staged.items()
+    )
     group: Expr = role.group if role.group is not None else ZERO
 
     def put(run: tuple[StoreTile, ...], loop: For | None) -> Body:
         stage = group * buffers + _turn(loop, buffers)
-        refs = [SmemRef(staged[s.dst.map].name, stage, (ZERO, ZERO)) for s in run]
-        return _store(run, refs, NamedBarrierRef(barrier.name, group), buffers)
+        spans = [x for s in run for x in _spans(names, s, staged[s.dst.map], stage)]
+        return _store(spans, NamedBarrierRef(barrier.name, group), buffers)
 
     body = _body(role.body, put)
     done = one_thread(BulkWait(0, read=True), of="warpgroup.warp")
@@ -133,7 +140,7 @@ def _stage(kernel: Kernel, role: Role, stores: tuple[StoreTile, ...], buffers: i
 
 
 def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
-    """The staging buffer of a result; refuses a chunk that no TMA box takes."""
+    """The staging buffer of a result; refuses a chunk whose lines no swizzle divides."""
     kind, name = store.value.type, store.dst.map
     if store.trans and kind.dtype.bits != 16:
         raise UnsupportedError(f"a transposed store of {kind.dtype.value}", "16-bit types")
@@ -141,13 +148,6 @@ def _buffer(names: Names, store: StoreTile, stages: int) -> SharedBuffer:
         raise UnsupportedError(f"a TMA store of {kind.dtype.value}", "16-bit and 32-bit types")
     rows, cols = (kind.cols, kind.rows) if store.trans else (kind.rows, kind.cols)
     swizzle = store_swizzle(name, kind.dtype, cols)
-    if cols * kind.dtype.bytes > swizzle.value > 0:
-        raise ScheduleError(
-            "epilogue-chunk",
-            f"an epilogue chunk of {cols} {kind.dtype.value} columns",
-            f"a TMA store box spans at most {swizzle.value} bytes under its swizzle",
-            (f"{swizzle.value // kind.dtype.bytes} columns",),
-        )
     return SharedBuffer(names.new(f"{name}_s"), kind.dtype, stages, (rows, cols), swizzle)
 
 
@@ -186,22 +186,44 @@ def _turn(loop: For | None, buffers: int) -> Expr:
     return loop.var % buffers if loop is not None and chunks > 1 else ZERO
 
 
-def _store(
-    stores: tuple[StoreTile, ...], refs: list[SmemRef], barrier: NamedBarrierRef, buffers: int
-) -> Body:
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A part of a chunk that one box takes.
+
+    Args:
+        cut: what takes it out of the chunk.
+        write: what puts it into the buffer.
+        copy: what copies it from there.
+    """
+
+    cut: Body
+    write: StMatrix | StShared
+    copy: TmaStore
+
+
+def _spans(names: Names, store: StoreTile, buffer: SharedBuffer, stage: Expr) -> Iterator[_Span]:
+    """The boxes of a chunk: one, or as many as swizzles span its lines."""
+    value, first = store.value, SmemRef(buffer.name, stage, (ZERO, ZERO))
+    for at in range(0, buffer.cols, buffer.box_cols):
+        part, cut = value, list[Stmt]()
+        if buffer.cols > buffer.box_cols:
+            rows, cols = value.type.rows, value.type.cols
+            rows, cols = (buffer.box_cols, cols) if store.trans else (rows, buffer.box_cols)
+            part = Frag(names.new("span"), replace(value.type, rows=rows, cols=cols))
+            cut = [(FragRows if store.trans else FragColumns)(part, value, Const(at))]
+        ref = first.moved(0, at)
+        wide = value.type.dtype.bits == 32
+        write = StShared(ref, part) if wide else StMatrix(ref, part, trans=store.trans)
+        yield _Span(tuple(cut), write, TmaStore(store.dst.moved(0, at), ref))
+
+
+def _store(spans: list[_Span], barrier: NamedBarrierRef, buffers: int) -> Body:
     """All results of a chunk: written, then copied out by one thread as one bulk group."""
-    writes = [
-        StShared(ref, s.value)
-        if s.value.type.dtype.bits == 32
-        else StMatrix(ref, s.value, trans=s.trans)
-        for s, ref in zip(stores, refs, strict=True)
-    ]
-    copies = [TmaStore(s.dst, ref) for s, ref in zip(stores, refs, strict=True)]
     return (  # always the same thread: bulk groups belong to one
         one_thread(BulkWait(buffers - 1, read=True), of="warpgroup.warp"),
         BarSync(barrier),
-        *writes,
+        *(s for span in spans for s in (*span.cut, span.write)),
         FenceProxyAsync(),
         BarSync(barrier),
-        one_thread(*copies, BulkCommit(), of="warpgroup.warp"),
+        one_thread(*(span.copy for span in spans), BulkCommit(), of="warpgroup.warp"),
     )

@@ -1,11 +1,12 @@
 """Without warp specialization: let the compute warpgroups issue loads, some steps ahead.
 
-Requires: one section with threads; sections that only copy, each a loop over the steps of a ring
-with ``prefetch`` > 0.
+Requires: one section with threads; sections that only copy, each a nest of loops over the steps of
+a ring with ``prefetch`` > 0.
 Guarantees: one role, of the section with threads. Its warp 0 fills the first ``prefetch`` steps of
 each ring before the loops, and before consuming step m of a ring, fills its step ``m + prefetch``
-if there is one. A load section's loop body serves both places, with its loop index replaced: that
-the two sides have loop nests of their own is what makes this a substitution.
+if there is one. A load section's body serves both places, with its loop indices replaced: that the
+two sides have loop nests of their own is what makes this a substitution. A nest of several loops
+stays one: the loops that consume carry the indices of the step to be filled (``load_ahead``).
 
 A step is filled only after its stage was released ``stages`` steps before; warp 0 waits for that
 between its own k steps. Steps up to ``m + prefetch - 1`` are under way by then, so nobody it waits
@@ -17,26 +18,14 @@ Right after ``warp_specialize``, which leaves such kernels alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import Const, Expr, Special, Var, minimum
-from lowering.kernel.kernel import Kernel, Ring
-from lowering.kernel.nodes import (
-    Body,
-    Consume,
-    Elect,
-    For,
-    If,
-    Let,
-    Produce,
-    Role,
-    Roles,
-    Section,
-    Stmt,
-)
-from lowering.kernel.visit import Names, map_bodies, rename, walk
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, If, Role, Roles, Section, Stmt
+from lowering.kernel.visit import Names
 from lowering.target import ptx
+from passes.load_ahead import LoadAhead
 from passes.options import LoweringOptions
 from passes.warp_specialize import only_copies
 
@@ -63,6 +52,18 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
           }
         }
 
+    A load nest ``for t in 0 .. tiles { for k in 0 .. n { ... } }`` is filled at indices that the
+    loops around ``consume`` carry::
+
+          for k in 0 .. n carry (t_ahead: i32 = ... -> ..., k_ahead: i32 = ... -> ...) {
+            if %warp == 0 and t_ahead < tiles { elect { produce ring, t * n + k + 2  ... } }
+            consume ring, t * n + k
+            let next: i32 = k_ahead + 1
+            let wraps: pred = n <= next
+            ...
+            yield t_ahead + select(wraps, 1, 0), select(wraps, 0, next)
+          }
+
     Raises:
         InternalError: sections or loads of another form.
     """
@@ -77,81 +78,24 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
     body, lets, heads = compute.body, list[Stmt](), list[Stmt]()
     for section in sections:
         if section is not compute:
-            load = _Load.of(kernel, section)
-            body = load.ahead(body, names)
+            load = LoadAhead.of(kernel, section, names)
             lets += load.lets
-            heads.append(load.head)
-    role = Role(
-        compute.name, 0, 4 * compute.groups,
-        (*lets, If(_warp_0(), tuple(heads)), *body), compute.group,
-    )  # fmt: skip
+            head, at = load.head()
+            heads += head
+            body, _ = load.ahead(body, at)
+    role = Role(compute.name, 0, 4 * compute.groups, (*lets, *_joined(heads), *body), compute.group)
     kept = [s for s in kernel.body if not isinstance(s, Section)]
     threads = compute.groups * ptx.WARPGROUP
     return replace(kernel, threads=threads, body=(*kept, Roles((role,))))
 
 
-def _warp_0() -> Expr:
-    return Special("warp").eq(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """A section that fills a ring: a loop over its steps, behind bindings."""
-
-    lets: Body
-    loop: For
-    ring: Ring
-
-    @staticmethod
-    def of(kernel: Kernel, section: Section) -> _Load:
-        """Refuses other forms, and rings that nobody is to load ahead."""
-        *lets, loop = section.body or (None,)
-        if not isinstance(loop, For) or not all(isinstance(s, Let) for s in lets):
-            raise InternalError("interleave_loads", "the load section is not one loop")
-        steps = [s for s in walk(loop.body) if isinstance(s, Produce)]
-        if len(steps) != 1 or any(isinstance(s, For) for s in loop.body):
-            raise InternalError("interleave_loads", "a load loop's trips are not steps of one ring")
-        ring = kernel.ring(steps[0].ring)
-        if steps[0].step != loop.var or not ring.prefetch:
-            why = f"{ring.name} has prefetch {ring.prefetch}, its loop's trip is {steps[0].step}"
-            raise InternalError("interleave_loads", why)
-        return _Load(tuple(s for s in lets if s is not None), loop, ring)
-
-    @property
-    def head(self) -> For:
-        """The first steps."""
-        stop = minimum(self.ring.prefetch, self.loop.stop)
-        return replace(self.loop, stop=stop, body=_elected(self.loop.body))
-
-    def ahead(self, body: Body, names: Names) -> Body:
-        """``body`` with the fill of step ``m + prefetch`` before each ``consume`` of step ``m``."""
-        out: list[Stmt] = []
-        for stmt in body:
-            if isinstance(stmt, Consume) and stmt.ring == self.ring.name:
-                step = stmt.step + Const(self.ring.prefetch)
-                fill = _elected(_copy(self.loop, step, names))
-                out.append(If(_warp_0().logical_and(step < self.loop.stop), fill))
-                out.append(stmt)
-            else:
-                out.append(map_bodies(stmt, lambda inner: self.ahead(inner, names)))
-        return tuple(out)
-
-
-def _copy(load: For, step: Expr, names: Names) -> Body:
-    """The load loop's body for ``step``, with local bindings under new names."""
-    table: dict[Var, Expr] = {load.var: step}
+def _joined(heads: list[Stmt]) -> Body:
+    """Neighbours that warp 0 alone executes in one branch."""
     out: list[Stmt] = []
-    for stmt in load.body:
-        (new,) = rename((stmt,), table)
-        if isinstance(new, Let):
-            fresh = Var(names.new(new.var.name), new.var.type)
-            table[new.var] = fresh
-            new = Let(fresh, new.value)
-        out.append(new)
+    for stmt in heads:
+        last = out[-1] if out else None
+        if isinstance(stmt, If) and isinstance(last, If):
+            out[-1] = replace(last, then=(*last.then, *stmt.then))
+        else:
+            out.append(stmt)
     return tuple(out)
-
-
-def _elected(body: Body) -> Body:
-    """The bindings, then everything else under one ``elect``."""
-    lets = tuple(s for s in body if isinstance(s, Let))
-    return (*lets, Elect(tuple(s for s in body if not isinstance(s, Let))))

@@ -226,10 +226,10 @@ class _Stepper:
 
     def before_loop(self, loop: For, first: Poly, places: _Places) -> _Place:
         """A place that is known in front of a loop, some steps before or behind its first one."""
-        if not places:
-            return self.begin(first)
         if near := _near(places, first):
             return near
+        if not places or first.constant() is not None:
+            return self.begin(first)
         why = f"loop {loop.var.name} starts at {first.expr()}, not {places[0].at.expr()}"
         raise InternalError("step_stages", why)
 

@@ -124,10 +124,10 @@ def _instruction_k(kernel: Kernel, mma: MmaTile) -> int:
     if form is None:
         what = f"a product of {a.value} by {b.value} into {kind.dtype.value}"
         raise ScheduleError("wgmma", what, f"{family.name} has no such types", family.types)
-    if mma.k % step or kind.cols not in form.n or kind.rows % family.m:
+    if mma.k % step or mma.width not in form.n or kind.rows % family.m:
         raise ScheduleError(
             "wgmma",
-            f"a warp tile of {kind.rows}x{kind.cols}x{mma.k}",
+            f"a warp tile of {kind.rows}x{mma.width}x{mma.k}",
             f"{family.name} multiplies {family.m}xNx{step}, N {form.columns}",
             (f"M a multiple of {family.m}", f"N {form.columns}", f"K a multiple of {step}"),
         )
@@ -139,7 +139,8 @@ def _wgmma(names: Names, mma: MmaTile, acc: Frag, k: int, piece: Frag | None) ->
     out = Frag(names.new(f"{mma.out.name}_k{k}"), mma.out.type.flying())
     a = _along_k(mma.a, k, mma.trans_a) if isinstance(mma.a, SmemRef) else piece or mma.a
     b = _along_k(mma.b, k, mma.trans_b)
-    return Wgmma(out, acc, a, b, TRUE if k else mma.accumulate, mma.trans_a, mma.trans_b)
+    keep = TRUE if k else mma.accumulate
+    return Wgmma(out, acc, a, b, keep, mma.trans_a, mma.trans_b, mma.col, mma.cols)
 
 
 def _pieces(names: Names, mma: MmaTile, step: int) -> list[FragColumns]:

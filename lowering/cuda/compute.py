@@ -135,14 +135,16 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     b, view = e.buffer(s.b.buffer), e.view(s.acc)
     dtype = s.a.type.dtype if isinstance(s.a, Frag) else e.buffer(s.a.buffer).dtype
     types = dtype, b.dtype, view.type.dtype
-    if problem := e.kernel.target.mma.problem(*types, view.type.cols):
+    if problem := e.kernel.target.mma.problem(*types, s.width):
         raise InternalError("emit_cuda", problem)
-    form = WgmmaForm(view.type.cols, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
+    form = WgmmaForm(s.width, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
     e.wgmmas.add(form)
+    skipped = s.col // (view.type.layout.columns // view.type.group_registers)
     for block in range(view.blocks):
+        first = block * view.block + skipped
         e.out.call(
             form.name,
-            e.array(s.acc) + (f" + {block * view.block}" if block else ""),
+            e.array(s.acc) + (f" + {first}" if first else ""),
             _words(e, s.a, block)
             if isinstance(s.a, Frag)
             else _descriptor(e, s.a, s.trans_a, block),

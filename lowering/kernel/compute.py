@@ -164,7 +164,8 @@ class MmaTile(Stmt):
 
     A is ``rows x k`` from ``a`` on, B is ``cols x k`` from ``b`` on, both K-major; with ``trans_a``
     or ``trans_b`` (of 16 bits only) the operand is MN-major instead, stored as ``k x rows`` or
-    ``k x cols``. A may be a fragment of ``rows x k`` elements. Consumes ``acc``.
+    ``k x cols``. A may be a fragment of ``rows x k`` elements. Consumes ``acc``. With ``cols`` only
+    so many columns of ``acc`` are added to, from ``col`` on; the others stay.
     """
 
     OP: ClassVar[str] = "mma.tile"
@@ -182,6 +183,13 @@ class MmaTile(Stmt):
     accumulate: Expr
     trans_a: bool = False
     trans_b: bool = False
+    col: int = 0
+    cols: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns that are added to."""
+        return self.acc.type.cols if self.cols is None else self.cols
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +216,9 @@ class Wgmma(Stmt):
 
     ``trans_a`` and ``trans_b`` are PTX's imm-trans-a and imm-trans-b, for 16-bit types only: the
     operand is MN-major, its buffer holds K as rows and M or N as columns.
+
+    With ``cols`` that is N, and the registers are those of so many columns of the accumulator, from
+    ``col`` on, a multiple of 8; the others stay.
     """
 
     OP: ClassVar[str] = "wgmma"
@@ -225,6 +236,13 @@ class Wgmma(Stmt):
     accumulate: Expr = TRUE
     trans_a: bool = False
     trans_b: bool = False
+    col: int = 0
+    cols: int | None = None
+
+    @property
+    def width(self) -> int:
+        """N of the instruction."""
+        return self.acc.type.cols if self.cols is None else self.cols
 
 
 @dataclass(frozen=True, slots=True)

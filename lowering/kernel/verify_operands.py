@@ -25,9 +25,11 @@ def operand_rules(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
     yield from _types(kernel, stmt)
     if isinstance(stmt.a, Frag):
         yield from _from_registers(kernel, stmt, stmt.a)
+    if stmt.col % kind.layout.columns or not 0 <= stmt.col <= kind.cols - stmt.width:
+        yield f"columns {stmt.col} .. {stmt.col + stmt.width} of {kind} are no part of it"
     for operand, extent, trans in (
         (stmt.a, kind.rows, stmt.trans_a),
-        (stmt.b, kind.cols, stmt.trans_b),
+        (stmt.b, stmt.width, stmt.trans_b),
     ):
         b = None if isinstance(operand, Frag) else _buffer(kernel, operand)
         if b is not None:
@@ -41,7 +43,7 @@ def _types(kernel: Kernel, stmt: MmaTile | Wgmma) -> Iterator[str]:
     if a is None or b is None:
         return
     form = family.form(a, b, acc.dtype)
-    cols = min(form.n) if form is not None and isinstance(stmt, MmaTile) else acc.cols
+    cols = min(form.n) if form is not None and isinstance(stmt, MmaTile) else stmt.width
     if problem := family.problem(a, b, acc.dtype, cols):
         yield problem
 

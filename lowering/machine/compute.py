@@ -120,7 +120,7 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
 
     Each warp computes its 16 rows of each 64. wgmmas of a warp happen in order.
     """
-    type_, b = stmt.acc.type, program.place(stmt.b)
+    b = program.place(stmt.b)
     left, dtype = _left(stmt, program)
     _check_shapes(stmt, dtype, b, program.kernel.target.mma)
     accumulate = program.scalar(stmt.accumulate)
@@ -131,8 +131,8 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
         descriptor = _descriptor(b, stmt.trans_b, warp)
-        right = _Operand(descriptor, type_.cols, stmt.trans_b, b.buffer.dtype)
-        update = _update(warp, registers, left(warp), right, type_.dtype, keep)
+        right = _Operand(descriptor, stmt.width, stmt.trans_b, b.buffer.dtype)
+        update = _update(warp, registers, left(warp), right, stmt, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
         if isinstance(stmt.a, Frag):
@@ -221,7 +221,7 @@ def _check_shapes(stmt: Wgmma, dtype: DType, b: Place, family: MmaFamily) -> Non
     type_ = stmt.acc.type
     if (stmt.out.type.rows, stmt.out.type.cols) != (type_.rows, type_.cols):
         raise InternalError("machine", "wgmma changes the fragment's shape", print_stmt(stmt))
-    problem = family.problem(dtype, b.buffer.dtype, type_.dtype, type_.cols)
+    problem = family.problem(dtype, b.buffer.dtype, type_.dtype, stmt.width)
     if type_.rows % family.m:
         problem = f"a {family.name} has {family.m} rows, {type_} no multiple of it"
     if problem:
@@ -247,16 +247,17 @@ def _issue(warp: Warp, effect: Effect) -> None:
 
 
 def _update(
-    warp: Warp, registers: Registers, left: Blocks, right: _Operand, acc: DType, keep: bool,
+    warp: Warp, registers: Registers, left: Blocks, right: _Operand, stmt: Wgmma, keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
-    """The product of each block of A with B, onto the block's accumulators."""
-    memory = warp.cta.memory
+    """The product of each block of A with B, onto the block's accumulators of these columns."""
+    memory, acc, group = warp.cta.memory, stmt.acc.type.dtype, stmt.acc.type.layout.columns
+    columns = slice(stmt.col // group, (stmt.col + stmt.width) // group)
 
     def update() -> None:
         b = _elements(memory, right)
         for block, a in enumerate(left()):
-            before = registers.data[:, block] if keep else None
-            registers.data[:, block] = add_products(before, block_to_lanes(a @ b.T), acc)
+            before = registers.data[:, block, columns] if keep else None
+            registers.data[:, block, columns] = add_products(before, block_to_lanes(a @ b.T), acc)
 
     return update
 

@@ -56,8 +56,8 @@ class _Meter:
 def _elements(stmt: Stmt, kernel: Kernel) -> int:
     """Elements that a warp's part of the statement touches."""
     match stmt:
-        case nodes.Wgmma(acc=acc):
-            return acc.type.rows * acc.type.cols // 4 + 16 * (acc.type.rows + acc.type.cols)
+        case nodes.Wgmma(acc=acc, width=cols):
+            return acc.type.rows * cols // 4 + 16 * (acc.type.rows + cols)
         case nodes.TmaLoad(src=ref) | nodes.TmaStore(dst=ref):
             return prod(kernel.tensor_map(ref.map).box)
         case (

@@ -18,8 +18,6 @@ from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["Accumulator"]
 
-_HANDLED = (*CTA_INDEX, *ROLES, ParallelType.Serial, *BOX)
-_KINDS = "loops on " + ", ".join(str(p) for p in _HANDLED)
 _PARTS = "on BIDz a constant number of parts of K, one for each CTA along z"
 
 
@@ -49,8 +47,6 @@ class Accumulator:
         """
         for d in t.loop:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {t.name}"
-            if d.parallel not in _HANDLED:
-                raise refused(t, what, _KINDS)
             one_each = summed(t, d) and d.extent == Const(relation.work.splits)
             if d.parallel is ParallelType.BIDz and not one_each:
                 raise refused(t, what, _PARTS)

@@ -14,6 +14,7 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
+from lowering.nest.at_once import PARTS, AtOnce
 from lowering.nest.cluster import constant
 from lowering.nest.computing import Computing
 from lowering.nest.counter import Counter
@@ -40,6 +41,8 @@ from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["compute_section"]
+
+_RUN = "BIDx, BIDy, BIDz, TIDy, TIDz, serial and unrolled loops"
 
 
 def compute_section(
@@ -100,6 +103,7 @@ class _Walk:
     def section(self) -> Section:
         """The whole section."""
         nodes = nest(self.plan.fusion, self.graph, self.part.tensors)
+        self.at_once = AtOnce(self.plan, nodes, self.accumulators)
         # The first wgmma of a tile overwrites, so one clearing of registers serves K = 0.
         zeros = [Frag(self.namer.new("zero"), a.kind) for a in self.accumulators]
         for accumulator, zero in zip(self.accumulators, zeros, strict=True):
@@ -200,13 +204,13 @@ class _Walk:
                 self.known[at] = self.on_warpgroup(d)
             elif not counter.serial:
                 self.known[counter.loop.group] = self._turn(counter)
-        elif d.parallel is not ParallelType.Serial:
+        elif d.parallel not in PARTS:
             what = f"loop {d.label} {d.extent} [{d.parallel}] of {node.tensor.name}"
-            raise refused(node.tensor, what, "BIDx, BIDy, BIDz, TIDy, TIDz and serial loops")
+            raise refused(node.tensor, what, _RUN)
         elif counter is not None:
             if counter.loop.group not in self.counted:
                 return self.counting(node, counter, depth)
-        elif d.extent == ONE or self._repeats(node):
+        elif d.extent == ONE or self.at_once.covers(node, depth):
             self.known[at] = ZERO
             self.covered |= {at}
         else:
@@ -323,32 +327,10 @@ class _Walk:
 
     def _tile(self, t: TensorView) -> Tile:
         """What a statement for a tensor that is reduced makes of it."""
-        repeated = self._repeated(t)
+        repeated = self.at_once.groups(t)
         return tile_of(
             t, [d for d in t.loop if d.parallel in BOX or self.graph.group(d) in repeated]
         )
-
-    def _repeats(self, node: Node) -> bool:
-        """Whether a statement at each leaf stands for all trips of a loop and of those in it."""
-        if isinstance(node, Leaf):
-            return True
-        at = self.graph.group(node.domain)
-        once = node.domain.extent == ONE
-        return all(map(self._repeats, node.body)) and (
-            once or all(at in self._repeated(t) for t in leaves(node))
-        )
-
-    def _repeated(self, t: TensorView) -> set[Group]:
-        """The innermost loops of a tensor that only repeat the fragment of one instruction."""
-        found: set[Group] = set()
-        loops = [d for d in t.loop if d.parallel not in BOX and d.extent != ONE]
-        if any(d.parallel is ParallelType.Bulk for d in t.loop):
-            return found
-        for d in reversed(loops):
-            if not any(self.graph.group(d) in a.repeated for a in self.accumulators):
-                break
-            found.add(self.graph.group(d))
-        return found
 
     def leaf(self, t: TensorView) -> Body:
         """The statements of a rule."""

@@ -60,20 +60,9 @@ class LoopsInTurn:
         return number
 
     def loads(self, relation: LoadRelation) -> LoadNest:
-        """Those that the load loop is made of.
-
-        Where the consumers load for themselves it is a single loop, whose step they put in.
-        """
+        """Those that the load loop is made of."""
         known = {loop.group: ZERO + 0 for loop in relation.nest if loop.stop == ONE}
         loops = [loop for loop in relation.nest if loop.stop != ONE]
-        if not relation.warp_specialized:
-            m = Var(self.shared.namer.new(relation.label))
-            rest: Expr = m
-            for loop in reversed(loops[1:]):
-                known[loop.group] = rest % loop.stop
-                rest = rest // loop.stop
-            known |= {loop.group: rest for loop in loops[:1]}
-            return LoadNest((Head(m, ZERO, self.shared.apply(relation.load_stop), known),), m)
         heads = tuple(map(self._load_loop, loops))
         index = {loop.group: head.var for loop, head in zip(loops, heads, strict=True)}
         step = self._number(loops, index)

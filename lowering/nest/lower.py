@@ -53,8 +53,6 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     fusion, graph, relation = plan.fusion, plan.graph, plan.operands
     _require_sizes(plan)
     _require_rings(plan)
-    _require_one_row(plan)
-    _require_neighbours(plan)
     size = cluster_size(plan.cluster)
     params = _parameters(fusion)
     namer = Namer([*(p.name for p in params), *fusion.names, "sms", *(e.name for e in plan.edges)])
@@ -146,41 +144,6 @@ def _rows(plan: Plan) -> Expr:
     """CTAs along y."""
     row = plan.fusion.tensor(plan.operands.loads[0]).axis_on(ParallelType.BIDy)
     return ONE if row is None else row.extent
-
-
-def _require_one_row(plan: Plan) -> None:
-    """CTAs that add up parts of tiles are all along x and z.
-
-    Raises:
-        UnsupportedError: there are some along y.
-    """
-    t = plan.fusion.tensor(plan.operands.compute)
-    row = t.axis_on(ParallelType.BIDy)
-    if row is not None and plan.work.slots is not None:
-        raise refused(
-            t,
-            f"loop {row.label} {row.extent} [{row.parallel}] of {t.name} with K in parts",
-            "all loops over tiles on BIDx there",
-        )
-
-
-def _require_neighbours(plan: Plan) -> None:
-    """Warpgroups that take a turn together are neighbours: TIDy counts them.
-
-    Raises:
-        UnsupportedError: they are on TIDz, and the turns on TIDy.
-    """
-    t = plan.fusion.tensor(plan.operands.compute)
-    turns = {s.domain.id for s in plan.operands.steps if s.role}
-    y, z = (t.axis_on(p) for p in (ParallelType.TIDy, ParallelType.TIDz))
-    if y is None or z is None or y.id not in turns or z.id in turns or ONE in (y.extent, z.extent):
-        return
-    raise refused(
-        t,
-        f"turns on loop {y.label} [{y.parallel}] of {t.name} by warpgroups that share a tile on "
-        f"{z.label} [{z.parallel}]",
-        f"turns on {z.parallel} of those that share it on {y.parallel}",
-    )
 
 
 def _require_sizes(plan: Plan) -> None:

@@ -24,7 +24,15 @@ from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
 
-__all__ = ["Place"]
+__all__ = ["Place", "is_fragment"]
+
+
+def is_fragment(plan: Plan, tile: Tile) -> bool:
+    """Whether a tile in registers has whole rows and columns of instructions."""
+    *_, rows, cols = tile.sizes
+    reduced = plan.fusion.reduction(tile.tensor.name) is not None  # to a row, or to a column
+    whole = rows % plan.target.mma.m == 0 and cols % ACCUMULATOR.columns == 0
+    return whole or (reduced and (rows == 1 or cols == 1))
 
 
 @dataclass
@@ -93,11 +101,7 @@ class Place:
         """
         t = self.tensor
         dims = [d for d in t.loop if d.parallel in BOX]
-        *_, rows, cols = self.tile.sizes
-        mma = self.plan.target.mma
-        reduced = self.fusion.reduction(t.name) is not None  # to a row, or to a column
-        whole = rows % mma.m == 0 and cols % ACCUMULATOR.columns == 0
-        whole = whole or (reduced and (rows == 1 or cols == 1))
+        mma, whole = self.plan.target.mma, is_fragment(self.plan, self.tile)
         found = {d.parallel for d in dims}
         if len(found) == 1 and found <= {*kinds} and (whole or ParallelType.Mma not in kinds):
             return

@@ -146,13 +146,24 @@ def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:
 
 
 def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
-    """The loops that were split from a dimension, from the slowest to the fastest."""
+    """The loops that a dimension was made into, from the slowest to the fastest: split, and merged
+    again where neighbours are. Ends at a merge with what is no neighbour.
+    """
+    order = [d]
     for s in t.transforms:
-        if d.id in {i.id for i in s.inputs}:
-            if not isinstance(s, Split):
-                return []
-            return _in_order(t, s.outer) + _in_order(t, s.inner)
-    return [x for x in t.loop if x.id == d.id]
+        ids = [x.id for x in order]
+        at = next((p for p, x in enumerate(ids) if x in {i.id for i in s.inputs}), None)
+        if at is None:
+            continue
+        if isinstance(s, Split):
+            order[at : at + 1] = [s.outer, s.inner]
+        elif not s.traversal and ids[at : at + 2] == [s.outer.id, s.inner.id]:
+            order[at : at + 2] = [s.output]
+        else:
+            last = max(p for p, x in enumerate(ids) if x in {i.id for i in s.inputs})
+            order = order[last + 1 :]
+    loops = {x.id: x for x in t.loop}
+    return [loops[x.id] for x in order if x.id in loops]
 
 
 def _leaves_a_tail(s: Split) -> bool:

@@ -1,7 +1,4 @@
-"""Schedules by hand, unlike the built-in ones: each runs right, or is refused for what it means.
-
-A few wait for a rule of the lowering; they are legal.
-"""
+"""Schedules by hand, unlike the built-in ones: each runs right, or is refused for what it means."""
 
 from __future__ import annotations
 
@@ -24,13 +21,7 @@ REFUSED = {
 }
 """By which rule."""
 
-NOT_BUILT = {
-    "one_big_store": "T8 inlined at 2",
-    "halves_of_columns": "half 2 [Serial], k16 1 [Serial]",
-}
-"""Legal, and no rule of the lowering covers what is named."""
-
-RUN = sorted(set(MADE) - set(REFUSED) - set(NOT_BUILT))
+RUN = sorted(set(MADE) - set(REFUSED))
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -45,13 +36,6 @@ def test_is_refused_for_what_it_means(name: str) -> None:
     said = outcome(MADE[name]())
     assert said.refused == REFUSED[name]
     assert said.oracle is not None and said.oracle.why is not None
-
-
-@pytest.mark.parametrize("name", NOT_BUILT)
-def test_is_legal_and_not_built(name: str) -> None:
-    said = outcome(MADE[name]())
-    assert said.legal and said.fault is None and said.unsupported
-    assert said.why.startswith(NOT_BUILT[name])
 
 
 def test_they_are_as_many_as_they_should_be() -> None:

@@ -356,3 +356,20 @@ def test_a_skip_that_is_read_from_memory() -> None:
     with pytest.raises(InternalError) as e:
         step_stages(kernel(text), LoweringOptions())
     assert e.value.why == "loop t moves by n steps, not always the same number"
+
+
+def test_a_loop_that_begins_at_a_constant_takes_no_step_from_the_one_in_front() -> None:
+    """What was filled ahead ends where the sizes say, the loops that fill the rest begin behind."""
+    ahead = """
+    roles {
+      role load warps 0 .. 4 {
+        for m in 0 .. min(3, n) { mbarrier.wait full[m % 4], m // 4 % 2 }
+        for k in 0 .. n { mbarrier.wait full[(k + 3) % 4], (k + 3) // 4 % 2 }
+      }
+    }
+    """
+    lines = [line.strip() for line in lowered(step_stages, HEAD + ahead).splitlines()]
+    assert (
+        "for k in 0 .. n carry (stage_k: i32 = 3 -> stage_k_end, parity_k: i32 = 0 -> parity_k_end)"
+        " {" in lines
+    )

@@ -310,3 +310,33 @@ def test_products_outside_of_loops() -> None:
     once = once.replace("ring, k", "ring, 0")
     text = lowered(synchronize_wgmma, HEAD.format(in_flight=1) + once)
     assert "acc1: frag<f32, 64x256> = wgmma.wait acc1_k16, 0\n      release ring, 0\n" in text
+
+
+def test_parts_of_an_accumulator_are_one_group() -> None:
+    """The second adds to the other columns of what the first one has added to."""
+    halves = """
+    roles {
+      role compute warps 0 .. 4 {
+        zero: frag<f32, 64x256> = frag.fill 0.0
+        for k in 0 .. n carry (acc: frag<f32, 64x256> = zero -> sum) {
+          wait_full ring, k
+          low: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 16, 0 < k, \
+cols=128
+          all: frag<f32, 64x256> = mma.tile low, A_s[k % 4, 0, 0], B_s[k % 4, 128, 0], 16, 0 < k, \
+col=128, cols=128
+          release ring, k
+          yield all
+        }
+      }
+    }
+    """
+    text = lowered(synchronize_wgmma, HEAD.format(in_flight=1) + halves)
+    lines = [line.strip() for line in text.splitlines()]
+    first = lines.index("wgmma.fence")
+    assert [line.split(" = ")[-1] for line in lines[first : first + 5]] == [
+        "wgmma.fence",
+        "wgmma acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], accumulate=0 < k, cols=128",
+        "wgmma low, A_s[k % 4, 0, 0], B_s[k % 4, 128, 0], accumulate=0 < k, col=128, cols=128",
+        "wgmma.commit",
+        "wgmma.wait all_k0, 1",
+    ]

@@ -95,4 +95,4 @@ def test_rules_of_the_lowering_ask_the_target() -> None:
     rows = replace(HOPPER, mma=replace(HOPPER.mma, m=128))
     with pytest.raises(UnsupportedError) as e:
         lower(replace(plan_matmul(FUSION, PARAMS), target=rows), "k")
-    assert "[K / 16, M / 128 | Mma: 128, N, 16]" in str(e.value)
+    assert "[N / n, K / 16, M / 128 | Mma: 128, n, 16]" in str(e.value)

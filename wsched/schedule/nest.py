@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
 from wsched.schedule.proof.bystanders import determined
+from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "nest", "stepping", "waits"]
@@ -150,6 +151,7 @@ class _Builder:
 
     def __init__(self, fusion: Fusion, graph: TransformGraph, tensors: list[TensorView]) -> None:
         self.fusion, self.graph, self.tensors = fusion, graph, tensors
+        self.loops = {t.name: _outside(t) for t in tensors}
         self.leader: dict[_Key, _Key] = {}
         self.circle: tuple[Wait, ...] = ()
         by_name = {t.name: t for t in tensors}
@@ -161,6 +163,8 @@ class _Builder:
             loads = [p for p in fusion.producers(a.name) if p.circular_buffer is not None]
             self.share(a, b, len(stepping(graph, a, loads)))
         for a, b in pairwise(tensors):
+            if _fill_stages(a, b):
+                self.loops[b.name] = self.in_step(a, b)
             self.share(a, b, a.slice_position if _fill_stages(a, b) else a.compute_at)
 
     def readers(self) -> Iterator[tuple[TensorView, TensorView]]:
@@ -173,11 +177,32 @@ class _Builder:
 
     def share(self, a: TensorView, b: TensorView, limit: int) -> None:
         """The outer loops of two tensors are the same, at most ``limit`` of them."""
-        pairs = zip(_outside(a)[:limit], _outside(b), strict=False)
+        same = self.counts_alike if _fill_stages(a, b) else self.same_loop
+        pairs = zip(self.loops[a.name][:limit], self.loops[b.name], strict=False)
         for depth, (x, y) in enumerate(pairs):
-            if self.graph.group(x) != self.graph.group(y) or x.parallel is not y.parallel:
+            if not same(x, y):
                 break
             self.leader[self.find((b.name, depth))] = self.find((a.name, depth))
+
+    def same_loop(self, x: IterDomain, y: IterDomain) -> bool:
+        """Whether loops of two tensors were made in the same way and run alike."""
+        return x.parallel is y.parallel and self.graph.group(x) == self.graph.group(y)
+
+    def counts_alike(self, x: IterDomain, y: IterDomain) -> bool:
+        """Whether they count the same and run alike, in whichever order they were merged."""
+        counts = (load_digits(self.graph, [self.graph.group(d)], frozenset())[0] for d in (x, y))
+        return self.same_loop(x, y) or (x.parallel is y.parallel and next(counts) == next(counts))
+
+    def in_step(self, a: TensorView, b: TensorView) -> list[IterDomain]:
+        """The loops of ``b`` left of the stage that ``a`` fills as well, in the order of those of
+        ``a``: loops on CTAs have none.
+        """
+        loops = self.loops[b.name]
+        left, stage = loops[: b.slice_position], loops[b.slice_position :]
+        mine = [next((y for y in left if self.counts_alike(x, y)), None)
+                for x in self.loops[a.name][: a.slice_position]]  # fmt: skip
+        found = [y for y in mine if y is not None]
+        return [*found, *stage] if {d.id for d in found} == {d.id for d in left} else loops
 
     def find(self, key: _Key) -> _Key:
         """The first of the loops that are one with ``key``."""
@@ -193,12 +218,12 @@ class _Builder:
         """What stands in the loops around, which all of ``tensors`` share up to ``depth``."""
         inside: dict[_Key | str, list[TensorView]] = {}
         for t in tensors:
-            key = self.find((t.name, depth)) if depth < len(_outside(t)) else t.name
+            key = self.find((t.name, depth)) if depth < len(self.loops[t.name]) else t.name
             inside.setdefault(key, []).append(t)
         return tuple(
             Leaf(found[0])
             if isinstance(key, str)
-            else Loop(found[0], _outside(found[0])[depth], self.body(found, depth + 1))
+            else Loop(found[0], self.loops[found[0].name][depth], self.body(found, depth + 1))
             for key, found in self.in_order(inside, depth)
         )
 
@@ -226,7 +251,7 @@ class _Builder:
         key, seen, path = next(iter(left)), dict[_Key | str, int](), list[Wait]()
         while key not in seen:
             seen[key] = len(path)
-            label = "" if isinstance(key, str) else _outside(left[key][0])[depth].label
+            label = "" if isinstance(key, str) else self.loops[left[key][0].name][depth].label
             t, read = next(
                 (t, p.name)
                 for t in left[key]

@@ -4,10 +4,11 @@ statement for a whole k slice.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import prod
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO
+from lowering.ground.expr import TRUE, ZERO
 from lowering.kernel.nodes import Frag, MmaTile, SmemRef
 from lowering.nest.cluster import constant
 from lowering.nest.element import element_type
@@ -28,22 +29,32 @@ def mma(place: Place) -> None:
     t, e = place.tensor, place.expr
     if not isinstance(e, MmaOp):
         raise InternalError("lower", f"{t.name} = {e} as a matrix product")
-    _require_shape(place, e)
-    acc = place.registers.held[t.name].value
     product = place.plan.product(t.name)
-    depth = prod(place.tile.size(d) for d in product.of(Role.K))
+    parts = _parts(place, e, product)
+    depth = prod(place.tile.size(d) for d in product.of(Role.K)) // len({x.k for x in parts})
     shared = [x for x in (e.a, e.b) if place.fusion.tensor(x).memory is MemoryType.Shared]
     place.consume(*shared)
+    acc = place.registers.held[t.name].value
     first, second = (e.b, e.a) if _exchanged(place, product) else (e.a, e.b)
-    a: SmemRef | Frag
-    if first in shared:
-        a, trans_a = _operand(place, product, first)
-    else:
-        a, trans_a = _in_registers(place, first, acc.type.rows, depth), False
     b, trans_b = _operand(place, product, second)
-    after = Frag(place.namer.new("acc_next"), acc.type)
-    place.emit(MmaTile(after, acc, a, b, depth, place.again, trans_a, trans_b))
-    place.hold(after)
+    for n, x in enumerate(parts):
+        a, trans_a = _left(place, product, first, depth, x.k)
+        after = Frag(place.namer.new("acc_next" if n == len(parts) - 1 else "acc_part"), acc.type)
+        moved = b.moved(x.k, x.col) if trans_b else b.moved(x.col, x.k)
+        some = (x.col, x.cols) if x.cols < acc.type.cols else (0, None)
+        again = TRUE if x.k else place.again
+        place.emit(MmaTile(after, acc, a, moved, depth, again, trans_a, trans_b, *some))
+        acc = after
+    place.hold(acc)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of a tile's columns, and of its k slice as many as all parts have, from ``k`` on."""
+
+    col: int
+    cols: int
+    k: int
 
 
 def _exchanged(place: Place, product: Product) -> bool:
@@ -64,6 +75,17 @@ def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 
 
+def _left(
+    place: Place, product: Product, name: str, depth: int, k: int
+) -> tuple[SmemRef | Frag, bool]:
+    """The operand with the rows of the fragment, ``k`` on in the slice; whether K is its rows."""
+    if place.fusion.tensor(name).memory is MemoryType.Shared:
+        a, trans = _operand(place, product, name)
+        return a.moved(k, 0) if trans else a.moved(0, k), trans
+    rows = place.registers.held[place.tensor.name].value.type.rows
+    return _in_registers(place, name, rows, depth), False
+
+
 def _in_registers(place: Place, name: str, rows: int, depth: int) -> Frag:
     """A that this step has made: all of its rows and of the k slice."""
     held = place.registers.held.get(name)
@@ -76,25 +98,39 @@ def _in_registers(place: Place, name: str, rows: int, depth: int) -> Frag:
     raise place.refuse(what, f"{name} of {rows} x {depth}, made in the loop over k")
 
 
-def _require_shape(place: Place, e: MmaOp) -> None:
-    """The loops inside a k slice are those that the statement executes, in their order: wgmmas
-    along K, each over all rows of a warpgroup.
+def _parts(place: Place, e: MmaOp, product: Product) -> list[_Part]:
+    """The statements of a k slice, in the order of the loops inside it.
+
+    One executes wgmmas along K, each over all rows of a warpgroup: those are the innermost loops.
+    Those in front of them, up to the last over columns, go from statement to statement.
     """
-    t, tile, product = place.tensor, place.tile, place.plan.product(place.tensor.name)
+    t, tile = place.tensor, place.tile
     rows, cols, summed = product.rows, product.cols, product.of(Role.K)
     if _exchanged(place, product):
         rows, cols = cols, rows
     family = place.plan.target.mma
     m, k = family.m, family.k(element_type(place.fusion.tensor(e.a).dtype))
     of = {d.id: dim for dim, found in zip(t.logical, tile.dims, strict=True) for d in found}
-    inside = [d for d in t.loop if d.id in of]
-    box = [(of[d.id], constant(d.extent, d.label)) for d in inside
-           if d.parallel is ParallelType.Mma]  # fmt: skip
-    wanted = [(rows, m), (cols, tile.size(cols)), (summed[-1], k)]
+    inside = [(of[d.id], constant(d.extent, d.label), d) for d in t.loop if d.id in of]
+    box = [(dim, n) for dim, n, d in inside if d.parallel is ParallelType.Mma]
     # Loops that run once are in any order.
-    loops = [of[d.id] for d in inside if d.parallel is not ParallelType.Mma
-             and constant(d.extent, d.label) > 1]  # fmt: skip
-    in_order = sorted(loops, key=lambda d: d == rows)
-    if box != wanted or loops != in_order or not set(loops) <= {rows, *summed}:
-        text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for d in inside) or "no loop"
-        raise place.refuse(f"{text} inside a k slice", f"[K / {k}, M / {m} | Mma: {m}, N, {k}]")
+    loops = [(dim, n) for dim, n, d in inside if d.parallel is not ParallelType.Mma and n > 1]
+    last = max((p for p, (dim, _) in enumerate(loops, 1) if dim == cols), default=0)
+    outer, inner = loops[:last], [dim for dim, _ in loops[last:]]
+    width = tile.size(cols) // prod(n for dim, n in outer if dim == cols)
+    legal = {d for d, _ in outer} <= {cols, *summed} and set(inner) <= {rows, *summed}
+    if box != [(rows, m), (cols, width), (summed[-1], k)] or not legal or inner != sorted(
+        inner, key=lambda d: d == rows
+    ):  # fmt: skip
+        text = ", ".join(f"{d.label} {d.extent} [{d.parallel}]" for *_, d in inside) or "no loop"
+        wanted = f"[N / n, K / {k}, M / {m} | Mma: {m}, n, {k}]"
+        raise place.refuse(f"{text} inside a k slice", wanted)
+    depth = prod(tile.size(d) for d in summed) // prod(n for dim, n in outer if dim != cols)
+    found = [_Part(0, width, 0)]
+    steps = {True: width, False: depth}
+    for dim, n in reversed(outer):
+        step = steps[dim == cols]
+        at = [(i * step, 0) if dim == cols else (0, i * step) for i in range(n)]
+        found = [replace(x, col=x.col + c, k=x.k + k) for c, k in at for x in found]
+        steps[dim == cols] *= n
+    return found

@@ -109,6 +109,22 @@ def pairs_in_turns() -> Fusion:
     return m.s.fusion
 
 
+def turns_of_pairs_across_z() -> Fusion:
+    """Turns on TIDy, taken by pairs of warpgroups on TIDz that share the tile's columns."""
+    m = matmul()
+    m.tile(64, 64, 32)
+    m.deal()
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.share("Ni", 32, "column", P.TIDz)
+    m.steps("tile turn k")
+    m.stage(4, 2)
+    m.order(m.compute, "cta tile turn column")
+    m.fragments("column", 16)
+    m.inline("column")
+    return m.s.fusion
+
+
 def groups_on_tidz() -> Fusion:
     """Two warpgroups of 128 rows each, along z, and so is the load warpgroup."""
     m = matmul()
@@ -155,6 +171,6 @@ def a_load_warp_for_each_operand() -> Fusion:
 
 ROLES = (
     column_groups, rows_by_columns, three_roles, three_in_turns, turns_along_a_row,
-    turns_in_shares, pairs_in_turns, groups_on_tidz, columns_without_load_warps,
-    a_load_warp_for_each_operand,
+    turns_in_shares, pairs_in_turns, turns_of_pairs_across_z, groups_on_tidz,
+    columns_without_load_warps, a_load_warp_for_each_operand,
 )  # fmt: skip

@@ -184,8 +184,28 @@ def split_k_in_two_levels() -> Fusion:
     return m.s.fusion
 
 
+def split_k_on_a_grid_of_two_axes() -> Fusion:
+    """Half of K for each of two CTAs along z; rows are dealt out along x, columns stand along y."""
+    m = matmul()
+    m.tile(128, 32, 32)
+    m.split(m.every, "Mo", CTAS, "row cta")
+    m.order(m.every, "cta No row")
+    m.run(m.every, "cta", P.BIDx)
+    m.run(m.every, "No", P.BIDy)
+    _parts_of_k(m, 2, runs=True)
+    m.share("Mi", 64, "group", P.TIDy)
+    m.order(m.loads, "cta No part row k")
+    m.steps("row k")
+    m.stage(4, 3)
+    m.order(m.compute, "cta No row group part k")
+    m.fragments("group", 16)
+    m.inline("group")
+    return m.s.fusion
+
+
 TILES = (
     neighbouring_shares, tile_loop_in_two_levels, panels, rows_on_x_columns_on_y,
     rows_dealt_columns_on_y, pairs_of_rows_on_x_columns_on_y, a_row_of_tiles_each, k_in_two_levels,
     k_in_twos_and_threes, k_128, interleaved_split_k, split_k_in_two_levels,
+    split_k_on_a_grid_of_two_axes,
 )  # fmt: skip

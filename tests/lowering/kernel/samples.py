@@ -87,7 +87,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
         one: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 64, 0], accumulate=0 < k
         two: frag<f32, 64x64, async> = wgmma one, A_s[k, 0, 16], A_s[k, 64, 16], trans_a=true
         few: frag<bf16, 64x16> = frag.fill 0.0
-        three: frag<f32, 64x64, async> = wgmma two, few, A_s[k, 64, 16], trans_b=true
+        half: frag<f32, 64x64, async> = wgmma two, A_s[k, 0, 0], A_s[k, 64, 0], col=32, cols=32
+        three: frag<f32, 64x64, async> = wgmma half, few, A_s[k, 64, 16], trans_b=true
         wgmma.commit
         next: frag<f32, 64x64, async> = wgmma.wait three, 1
         yield next

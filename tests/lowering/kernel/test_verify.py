@@ -82,6 +82,14 @@ def test_a_grid_is_over_what_a_launch_knows() -> None:
         ("wgmma.commit", "two: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 0, 0]",
          "acc is consumed twice, "
          "in: two: frag<f32, 64x64, async> = wgmma acc, A_s[k, 0, 0], A_s[k, 0, 0]"),
+        (ONE, f"{ONE}, col=40, cols=32",
+         "columns 40 .. 72 of frag<f32, 64x64, async> are no part of it, "
+         f"in: {ONE}, col=40, cols=32"),
+        (ONE, f"{ONE}, col=4, cols=8",
+         "columns 4 .. 12 of frag<f32, 64x64, async> are no part of it, in: "
+         f"{ONE}, col=4, cols=8"),
+        (ONE, f"{ONE}, cols=20", "N of a wgmma of bf16 by bf16 is a multiple of 8 from 8 to 256, "
+         f"not 20, in: {ONE}, cols=20"),
         (CAST, "again: frag<f32, 64x64> = wgmma.wait sum, 0",
          "sum is consumed twice, in: again: frag<f32, 64x64> = wgmma.wait sum, 0"),
         ("yield one", "yield acc",

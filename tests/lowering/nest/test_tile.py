@@ -78,3 +78,28 @@ def test_two_dimensions_in_one_loop() -> None:
         tile_of(s.tensor("T4"), loops(s, "both"))
     assert error.value.what == "a tile of T4 over both [Serial]"
     assert error.value.supported == "loops of one dimension each"
+
+
+def test_neighbours_that_are_merged_again_are_a_loop_of_their_dimension() -> None:
+    s = split(*ROWS)
+    s.merge("T4", "m64", "M64", label="rows")
+    s.split("T4", "Ni", 32, labels=("third", "n"))
+    s.merge("T4", "third", "n", label="columns")
+    tile = tile_of(s.tensor("T4"), loops(s, "rows", "columns", "Ki"))
+    assert tile.sizes == (128, 96)
+    graph = TransformGraph(s.fusion)
+    rows, columns = (graph.group(d) for d in loops(s, "rows", "columns"))
+    assert tile.offsets(graph, {rows: Var("r"), columns: Const(0)}) == (Var("r"), Const(0))
+
+
+@pytest.mark.parametrize("pair", [("M64", "m64"), ("Mo", "m64")])
+def test_others_that_are_merged_are_no_loop_of_it(pair: tuple[str, str]) -> None:
+    """The slower one inside, or with another one between."""
+    s = split(*ROWS, ("m64", 1, ("m64o", "m64"), True))
+    if pair == ("Mo", "m64"):
+        s.reorder("T4", ["Mo", "m64"])
+    s.merge("T4", *pair, label="rows")
+    with pytest.raises(UnsupportedError) as error:
+        tile_of(s.tensor("T4"), loops(s, "rows"))
+    assert error.value.what == "a tile of T4 over rows [Serial]"
+    assert error.value.supported == "loops of one dimension each"

@@ -19,7 +19,7 @@ __all__ = ["check_turns", "find_warpgroups"]
 
 
 def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
-    """The compute warpgroups.
+    """The compute warpgroups, numbered so that those that share a tile are neighbours.
 
     Args:
         sides: of the edge.
@@ -50,8 +50,9 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
         )
     if sides.alone:
         _check_registers(sides, total)
+    in_order = sorted(extents.items(), key=lambda found: found[0].id in turning)
     return Warpgroups(
-        tuple((d.parallel, n) for d, n in extents.items()),
+        tuple((d.parallel, n) for d, n in in_order),
         prod(n for d, n in extents.items() if d.id not in turning),
     )
 

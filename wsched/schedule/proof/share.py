@@ -147,13 +147,15 @@ class _WholeTiles(Share):
     def work(self, proved: Proved) -> Work:
         """In turn, or from the queue where the split that ends both sides deals its tiles out."""
         p, splits = proved, _parts(self.sides)
+        row = self.sides.loads[0].axis_on(ParallelType.BIDy)
+        rows = ONE if row is None else row.extent
         ending = None if p.entry is not None else find_tail(p.nest, p.digits, p.above, p.below)
         if ending is None:
             stop: Expr = prod((n.stop for n in p.nest), start=ONE)
-            return InTurn(stop, None, _items(p), splits)
+            return InTurn(stop, None, _items(p), splits, rows)
         tail, guard = ending
         if not guard.dynamic:
-            return InTurn(tail.load_stop, tail, _items(p), splits)
+            return InTurn(tail.load_stop, tail, _items(p), splits, rows)
         self._require_one_plane(guard.group)
         return FromQueue(tail, guard.group)
 

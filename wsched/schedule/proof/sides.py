@@ -220,10 +220,13 @@ def _check_alike(sides: Sides) -> None:
 
 
 def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
-    """What the loops left of the stage count, slowest first, and those that are not serial."""
+    """What the loops left of the stage count, slowest first, and those that are not serial.
+
+    Merges are taken apart: in which order they were made makes no difference.
+    """
     graph = sides.graph
     left = t.loop[: t.slice_position]
     loops = [graph.group(t.loop[p]) for p in serial_left_of_slice(t)]
-    counted, _ = load_digits(graph, loops, graph.known(sides.compute))
+    counted, _ = load_digits(graph, loops, frozenset())
     beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
     return counted, beside

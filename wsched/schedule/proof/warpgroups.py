@@ -16,8 +16,8 @@ class Warpgroups:
     """The compute warpgroups of a CTA.
 
     Args:
-        extents: how many there are along each axis that is used, fastest first as CUDA numbers
-            threads.
+        extents: how many there are along each axis that is used, fastest first: axes whose
+            warpgroups share a tile in front of those that take turns, else as CUDA numbers threads.
         taking: how many of them take each load step: those that share what it is for.
     """
 

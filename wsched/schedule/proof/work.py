@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Binary, Expr, Special, Var
+from lowering.ground.expr import ONE, ZERO, Binary, Expr, Special, Var
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import Interval
 
 __all__ = ["FromQueue", "InTurn", "OfInterval", "Slots", "Tail", "Work"]
 
 _CTA, _CTAS, _PART = Special("ctaid.x"), Special("nctaid.x"), Special("ctaid.z")
+_ROW = Special("ctaid.y")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +147,14 @@ class InTurn:
             one within another.
         items: tiles of a CTA at most.
         splits: CTAs along z that each run a part of K, and add up what they have.
+        rows: CTAs along y, each with tiles of its own.
     """
 
     load_stop: Expr
     tail: Tail | None
     items: Expr
     splits: int = 1
+    rows: Expr = ONE
 
     at_run_time = False
     ends_within_tiles = False
@@ -170,12 +173,18 @@ class InTurn:
     @property
     def slots(self) -> Expr | None:
         """One for each part of a tile but the last."""
-        return None if self.splits == 1 else _CTAS * self.items * (self.splits - 1)
+        return None if self.splits == 1 else self._ctas * self.items * (self.splits - 1)
+
+    @property
+    def _ctas(self) -> Expr:
+        """CTAs with tiles of their own."""
+        return _CTAS if self.rows == ONE else _CTAS * self.rows
 
     def slots_of(self, tile: Expr) -> Slots:
         """Those of the CTA's tile, behind those of its tiles before."""
         others = self.splits - 1
-        first = (tile * _CTAS + _CTA) * others
+        cta = _CTA if self.rows == ONE else _ROW * _CTAS + _CTA
+        first = (tile * self._ctas + cta) * others
         return Slots(first + _PART, first, 1, ZERO + others, first, _PART.eq(others))
 
     @property

@@ -1,0 +1,168 @@
+"""Which loops a statement stands for: all their trips are one execution of what is in them.
+
+What is computed in registers, staged and stored has no order among the elements of a tile: one
+statement of a larger tile does what a loop over smaller ones says. Three things ask for that. A
+fragment has whole rows and columns of instructions; a tensor that is read outside of its loops is
+there as a whole by then; a box that is stored is all that a warpgroup has staged. Where one leaf
+asks, all leaves in the loop are lowered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import ONE
+from lowering.nest.accumulator import Accumulator
+from lowering.nest.place import is_fragment
+from lowering.nest.tile import Tile, tile_of
+from wsched.fusion import IterDomain, ParallelType, ReductionOp, TensorView
+from wsched.schedule.nest import BOX, Loop, Node, leaves
+from wsched.schedule.plan import Plan
+from wsched.schedule.proof.graph import Group
+
+__all__ = ["PARTS", "AtOnce"]
+
+PARTS = (ParallelType.Serial, ParallelType.Unroll)
+"""Loops over parts of what a warpgroup holds."""
+
+
+class AtOnce:
+    """The innermost loops of each leaf, whose trips its statement stands for."""
+
+    def __init__(
+        self, plan: Plan, nodes: tuple[Node, ...], accumulators: Sequence[Accumulator]
+    ) -> None:
+        """Decided once for a part.
+
+        Args:
+            plan: the schedule.
+            nodes: the tree of the part.
+            accumulators: what it adds up; what repeats their instructions is no loop for others.
+        """
+        self.plan, self.fusion, self.graph = plan, plan.fusion, plan.graph
+        self.counted = {self.graph.group(s.domain) for r in plan.relations for s in r.digits}
+        self.accumulators = {a.tensor.name for a in accumulators}
+        self.repeating = frozenset[Group]().union(*(a.repeated for a in accumulators))
+        self.around = dict(_around(nodes, ()))
+        self.tensors = [self.fusion.tensor(name) for name in self.around]
+        may = {t.name: self._repeated(t) for t in self.tensors}
+        self.first = {t.name: self._shared(t, may) for t in self.tensors}
+        while (found := self._more()) != self.first:
+            self.first = found
+
+    def covers(self, node: Loop, depth: int) -> bool:
+        """Whether statements stand for all trips of a loop that is in ``depth`` others."""
+        return all(self.first[t.name] <= depth for t in leaves(node))
+
+    def groups(self, t: TensorView) -> set[Group]:
+        """Groups of the loops that a leaf's statement stands for."""
+        return {self.graph.group(d) for d in self._inside(t, self.first[t.name])}
+
+    def _inside(self, t: TensorView, first: int) -> list[IterDomain]:
+        """Those of a leaf's loops from ``first`` on that have trips of their own."""
+        loops = _loops(t)[first:]
+        return [d for d in loops if d.parallel in PARTS and d.extent != ONE]
+
+    def _repeated(self, t: TensorView) -> int:
+        """Where the loops begin that only repeat the fragment of one instruction."""
+        loops = _loops(t)
+        first = len(loops)
+        if any(d.parallel is ParallelType.Bulk for d in t.loop):
+            return first
+        for depth in reversed(range(len(loops))):
+            if loops[depth].extent != ONE:
+                if self.graph.group(loops[depth]) not in self.repeating:
+                    break
+                first = depth
+        return first
+
+    def _shared(self, t: TensorView, may: Mapping[str, int]) -> int:
+        """Where those of these loops begin that are so for all leaves in them."""
+        loops = self.around[t.name]
+        shared = (all(may[x.name] <= p for x in leaves(loops[p])) for p in range(len(loops)))
+        return next((p for p, all_do in enumerate(shared) if all_do), len(loops))
+
+    def _more(self) -> dict[str, int]:
+        """The same with what each leaf asks for, and with what others in those loops do."""
+        found = {t.name: self._asked(t) for t in self.tensors}
+        for name, loops in self.around.items():
+            for depth, loop in enumerate(loops[: found[name]]):
+                if any(found[t.name] <= depth for t in leaves(loop)):
+                    found[name] = depth
+                    break
+        return found
+
+    def _asked(self, t: TensorView) -> int:
+        """Where the loops begin that a leaf asks for; as before where they can't be had."""
+        first = depth = self.first[t.name]
+        while self._read_outside(t, depth) or not self._fits(t, depth):
+            outer = self._outer(t, depth)
+            if outer is None:
+                return first
+            depth = outer
+        return depth
+
+    def _read_outside(self, t: TensorView, first: int) -> bool:
+        """Whether a tensor is read outside of loops that are left in front of ``first``."""
+        readers = [r for r in self.fusion.consumers(t.name) if r.name in self.around]
+        if t.name in self.accumulators or not readers:
+            return False
+        loops = _loops(t)[t.compute_at : first]
+        return any(d.parallel in PARTS and d.extent != ONE for d in loops)
+
+    def _fits(self, t: TensorView, first: int) -> bool:
+        """Whether the box of a leaf, with the loops from ``first`` on, is one of a statement."""
+        if t.name in self.accumulators:
+            return True
+        kinds = {d.parallel for d in t.loop if d.parallel in BOX}
+        if kinds == {ParallelType.Mma}:
+            tile = self._tile(t, first)
+            return tile is not None and is_fragment(self.plan, tile)
+        for staged in self.fusion.producers(t.name) if kinds else ():
+            if staged.name in self.around:
+                box, held = self._tile(t, first), self._tile(staged, self.first[staged.name])
+                return box is None or held is None or box.size_by_axis == held.size_by_axis
+        return True
+
+    def _tile(self, t: TensorView, first: int) -> Tile | None:
+        """What the statement of a leaf covers, None if that is no box."""
+        inside = {d.id for d in self._inside(t, first)}
+        try:
+            tile = tile_of(t, [d for d in t.loop if d.parallel in BOX or d.id in inside])
+            return tile if tile.sizes else None
+        except UnsupportedError:
+            return None
+
+    def _outer(self, t: TensorView, first: int) -> int | None:
+        """The next loop outside whose trips a statement may stand for; None if there is none."""
+        for depth in reversed(range(first)):
+            loop = self.around[t.name][depth]
+            if loop.domain.parallel in PARTS and loop.domain.extent != ONE:
+                return depth if self._has_no_order(loop) else None
+        return None
+
+    def _has_no_order(self, loop: Loop) -> bool:
+        """Whether the trips of a loop may be executed together."""
+        if self.graph.group(loop.domain) in self.counted:
+            return False
+        return not any(
+            t.name in self.accumulators or isinstance(self.fusion.definition(t.name), ReductionOp)
+            for t in leaves(loop)
+        )
+
+
+def _loops(t: TensorView) -> list[IterDomain]:
+    """The loops of a tensor around its box."""
+    return [d for d in t.loop if d.parallel not in BOX]
+
+
+def _around(
+    nodes: tuple[Node, ...], loops: tuple[Loop, ...]
+) -> Iterator[tuple[str, tuple[Loop, ...]]]:
+    """Each leaf's tensor with the loops around it."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield from _around(node.body, (*loops, node))
+        else:
+            yield node.tensor.name, loops
