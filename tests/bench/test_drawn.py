@@ -127,6 +127,23 @@ def test_a_wrong_schedule_is_told(monkeypatch: pytest.MonkeyPatch, problems: Pat
     assert f"{name} at {drawn[0]}: wrong result: relative error nan (limit 4e-03)" in text
 
 
+def test_what_wsched_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path, saved = tmp_path / "problems.csv", tmp_path / "f.jsonl"
+    path.write_text("M,N,K,layout\n8,8,2147483656,TN\n1000,1000,1000,TN\n")
+    wanted = fake(monkeypatch)
+    code, text = invoke(path, "--first", "0", "--json", str(saved))
+    assert (code, len(wanted)) == (0, 1), text
+    lines = [json.loads(line) for line in saved.read_text().splitlines()[1:]]
+    (refused,) = (ln["result"] for ln in lines if "refused" in ln["result"])
+    assert (refused["choice"], list(refused["systems"])) == ("", ["cublas"])
+    assert len(refused["systems"]["cublas"]["times_us"]) == 2
+    row = next(ln for ln in text.splitlines() if "8, 8, 2147483656" in ln)
+    assert row.replace("│", " ").split()[-4:] == ["refused", "–", "–", "–"]
+    assert f"wsched at 8x8x2147483656 tn: {refused['refused']}" in text
+    assert text.splitlines()[-1] == "refused: 1 of 2 problems"
+    assert len(judge(saved)) == 0
+
+
 def test_another_file(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     append(path, {"problem": FIRST, "result": {}})
