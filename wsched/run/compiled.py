@@ -279,17 +279,23 @@ class CompiledFusion(Made):
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return _nothing
+        grid = self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
-            on_cpu = grid_on_cpu(self.kernel, arguments.extents)
-            require_countable(self.plan, arguments.extents, on_cpu)
 
             def simulate() -> None:
                 run_on_cpu(self.kernel, arguments)
 
             return simulate
-        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
-        require_countable(self.plan, arguments.extents, grid)
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+
+    def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """CTAs along x; refuses sizes that these cannot count."""
+        if self.simulates(device):
+            grid = grid_on_cpu(self.kernel, extents)
+        else:
+            grid = self.grid(extents, self.loaded.resident_ctas(device.index))
+        require_countable(self.plan, extents, grid)
+        return grid
 
     def _results(
         self,
@@ -323,10 +329,11 @@ class CompiledFusion(Made):
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return
+        if not self.simulates(arguments.device):
+            self._load(arguments.device)
+        self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)
-        else:
-            self._load(arguments.device)
 
     def simulates(self, device: torch.device) -> bool:
         """Whether tensors of this device go to the machine model."""

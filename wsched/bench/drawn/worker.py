@@ -98,11 +98,12 @@ def run_drawn_job(
     def ready(drawn: Drawn, excluded: Collection[str], tell: Tell) -> Measure:
         problem = drawn.problem
         text = definition_text(problem)
+        told: dict[str, Any] = {}
         try:
             planned = planned_for(text, problem.shape)
-            found, told = schedules_for(text, planned, first), {"problem": problem_to_dict(planned)}
+            found, told["problem"] = schedules_for(text, planned, first), problem_to_dict(planned)
         except (ScheduleError, UnsupportedError) as refusal:
-            found, told = [], {"refused": str(refusal)}
+            found, told["refused"] = [], str(refusal)
         return lambda: {
             **measure_drawn(gpu, problem, found, excluded, plan, sampler, tell, seed), **told
         }  # fmt: skip
