@@ -65,6 +65,16 @@ def test_the_draw_is_that_of_the_random_module(problems: Path) -> None:
     assert drawn == draw(found, 3, 2)
 
 
+def test_odd_sizes_are_drawn_beside_the_others(problems: Path) -> None:
+    found = read_problems(problems)
+    plain, odd = draw(found, 3, 2), draw(found, 3, 2, odd=True)
+    assert odd == draw(found, 3, 2, odd=True) != draw(found, 3, 3, odd=True)
+    for p, q in zip(plain, odd, strict=True):
+        less = [a - b for a, b in zip((p.m, p.n, p.k), (q.m, q.n, q.k), strict=True)]
+        assert all(0 <= d < 8 for d in less) and p.layout == q.layout
+        assert any(size % 8 for size in (q.m, q.n, q.k))
+
+
 def test_alignment_of_rows() -> None:
     assert Drawn(1000, 1000, 1000, "tn").rows == (16, 16, 16)
     assert Drawn(96, 1048, 4112, "nt").rows == (64, 16, 16)

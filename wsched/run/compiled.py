@@ -34,6 +34,7 @@ from wsched.run.results import (
     add_outputs,
     results,
 )
+from wsched.run.row_copy import copy_rows
 from wsched.run.summary import kernels_of
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
@@ -163,7 +164,7 @@ class CompiledFusion(Made):
         """A call with copies in front, or with reductions to finish; it is kept for the class."""
         if out is not None:
             return self._bind_behind(front, inputs, out)()
-        run = prepare(front, self._kernels(front), {}, inputs)
+        run = prepare(front, self._kernels(front), {}, inputs, copy_rows)
         outputs = run(inputs)
         if key is not None:
             self._plans.add(key, run)
@@ -199,7 +200,7 @@ class CompiledFusion(Made):
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
         outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
-        launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs)
+        launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs, copy_rows)
         return BoundLaunch(launch, inputs, made)
 
     def _kernels(self, front: Program) -> dict[str, Kernel]:

@@ -41,6 +41,7 @@ def random(
     problems: Path = typer.Argument(help="A CSV file with the columns M, N, K and layout."),
     count: int = typer.Option(24, min=1, help="How many are drawn."),
     seed: int = typer.Option(1, help="Of the draw, the operands and the order."),
+    odd: bool = typer.Option(False, "--odd", help="Make M, N and K smaller by 0 to 7 each."),
     first: int = typer.Option(
         FIRST, min=0, help="Schedules of the cost model, beside variants; 0: only what is taken."
     ),
@@ -61,7 +62,7 @@ def random(
     out, what wsched refuses is a row that says why. All kernels are compiled first. Ctrl-C ends
     with what was measured. The exit status is 1 if a system failed or was wrong, 130 after Ctrl-C.
     """
-    wanted = draw(read_problems(problems), count, seed)
+    wanted = draw(read_problems(problems), count, seed, odd)
     plan = Plan(rounds, replay_ms)
     command = {"plan": asdict(plan), "first": first, "seed": seed}
     found: dict[str, dict[str, Any]] = {}
