@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.importer.nvfuser import UnfinishedError
+    from wsched.run.aligned import aligned_rows
     from wsched.run.compiled import CompiledFusion
     from wsched.run.input_error import InputError
     from wsched.schedule.matmul.params import (
@@ -80,6 +81,7 @@ __all__ = [
     "WarpSpecialized",
     "WschedError",
     "__version__",
+    "aligned_rows",
     "compile",
     "enabled",
     "execute",
@@ -99,6 +101,7 @@ _HOME = {
     "WarpSpecialized": "wsched.fusion.tensor",
     "Pipelined": "wsched.fusion.tensor",
     "Special": "lowering.ground.expr",
+    "aligned_rows": "wsched.run.aligned",
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
-from lowering.cuda.tensormap import MAX_ELEMENTS
+from lowering.cuda.tensormap import require_extents
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.kernel import GlobalTensor
 
@@ -22,7 +21,8 @@ def pointer_of(g: GlobalTensor, tensor: torch.Tensor) -> tuple[int, ...]:
 
     Raises:
         UnsupportedError: not a CUDA tensor of ``g``'s rank and type, columns not contiguous, 2**31
-            elements and more, or address, stride or row length not aligned as ``g`` promises.
+            elements and more along a dimension, or address, stride or row length not aligned as
+            ``g`` promises.
     """
     wanted = f"torch.{g.dtype.torch}"
     if tensor.dim() != g.rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
@@ -30,9 +30,7 @@ def pointer_of(g: GlobalTensor, tensor: torch.Tensor) -> tuple[int, ...]:
         raise UnsupportedError(f"{g.name}: {what}", f"a {g.rank}-D CUDA tensor of {wanted}")
     *outer, cols = tensor.shape
     *steps, col = tensor.stride()
-    if cols * prod(outer) >= MAX_ELEMENTS:
-        what = f"{g.name}: {' x '.join(map(str, tensor.shape))} elements"
-        raise UnsupportedError(what, "fewer than 2**31 elements")
+    require_extents(g.name, tensor.shape)
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{g.name}: stride {col} between columns", "contiguous columns (stride 1)"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.expr import I32_MAX
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import TensorMap
 from lowering.target.ptx import TMA_STRIDE_ALIGN
@@ -15,13 +16,13 @@ from lowering.target.ptx import TMA_STRIDE_ALIGN
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MAP_BYTES", "MAX_ELEMENTS", "Layout", "encode", "layout_of"]
+__all__ = ["MAP_BYTES", "Layout", "encode", "layout_of", "require_extents"]
 
 MAP_BYTES = 128
 """Size of a descriptor (CUtensorMap)."""
 
-MAX_ELEMENTS = 1 << 31
-"""Index arithmetic in the kernels is 32-bit."""
+_STRIDE_END = 1 << 40
+"""A descriptor has strides of fewer bytes (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,17 @@ class Layout:
     strides: tuple[int, ...]
 
 
+def require_extents(name: str, sizes: Sequence[int]) -> None:
+    """Refuse a tensor with a dimension that an i32 cannot count; addresses have 64 bits.
+
+    Raises:
+        UnsupportedError: 2**31 elements and more along a dimension.
+    """
+    if max(sizes, default=0) > I32_MAX:
+        what = f"{name}: {' x '.join(map(str, sizes))} elements"
+        raise UnsupportedError(what, f"at most {I32_MAX} along each dimension")
+
+
 def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
     """The layout of a tensor, as TMA wants it.
 
@@ -43,7 +55,8 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
 
     Raises:
         UnsupportedError: not a CUDA tensor of the rank and type of ``m``, columns not contiguous, a
-            stride or the base not aligned to 16 bytes, or 2**31 elements and more.
+            stride or the base not aligned to 16 bytes, 2**31 elements and more along a dimension,
+            or strides of 2**40 bytes and more.
     """
     name, wanted = m.name, f"torch.{m.dtype.torch}"
     if tensor.dim() != m.rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
@@ -51,9 +64,7 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
         raise UnsupportedError(f"{name}: {what}", f"a {m.rank}-D CUDA tensor of {wanted}")
     sizes = tuple(tensor.shape)
     *outer, col = tensor.stride()
-    if prod(sizes) >= MAX_ELEMENTS:
-        what = f"{name}: {' x '.join(map(str, sizes))} elements"
-        raise UnsupportedError(what, "fewer than 2**31 elements")
+    require_extents(name, sizes)
     if col != 1 and sizes[-1] > 1:
         raise UnsupportedError(
             f"{name}: stride {col} between columns", "contiguous columns (stride 1)"
@@ -77,11 +88,12 @@ def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[
         stride = strides[d]
         if sizes[d] <= 1 or 0 in sizes:
             stride = -(-dense // TMA_STRIDE_ALIGN) * TMA_STRIDE_ALIGN
-        elif stride % TMA_STRIDE_ALIGN or stride <= 0:
+        elif stride % TMA_STRIDE_ALIGN or not 0 < stride < _STRIDE_END:
             where = "from row to row" if d == m.rank - 2 else f"along dimension {d}"
-            raise UnsupportedError(
-                f"{m.name}: {stride} bytes {where}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
-            )
+            legal = f"multiples of {TMA_STRIDE_ALIGN} bytes"
+            if stride >= _STRIDE_END:
+                legal += " below 2**40"
+            raise UnsupportedError(f"{m.name}: {stride} bytes {where}", legal)
         found.append(stride)
         dense = stride * max(sizes[d], 1)
     return tuple(reversed(found))

@@ -15,6 +15,7 @@ from enum import Enum
 
 __all__ = [
     "FALSE",
+    "I32_MAX",
     "ONE",
     "TRUE",
     "ZERO",
@@ -38,6 +39,10 @@ __all__ = [
     "substitute",
     "type_of",
 ]
+
+
+I32_MAX = 2**31 - 1
+"""Largest i32: no counter, extent or coordinate of a kernel is larger."""
 
 
 class ScalarType(Enum):

@@ -107,7 +107,14 @@ class MappedArray:
         self.raw[target] = box[inside]
 
     def _clip(self, at: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Slices of the box and of the tensor where the box at ``at`` lies in bounds."""
+        """Slices of the box and of the tensor where the box at ``at`` lies in bounds.
+
+        Raises FaultError for a box whose lines do not begin at 16 bytes: an illegal instruction.
+        """
+        unit = TMA_STRIDE_ALIGN // self.map.dtype.bytes
+        if at[-1] % unit:
+            name = self.map.name
+            raise FaultError(f"column {at[-1]} of {name} is no multiple of {unit}, 16 bytes")
         box, tensor = [], []
         for first, extent, size in zip(at, self.box, self.raw.shape, strict=True):
             low, high = max(first, 0), min(first + extent, size)

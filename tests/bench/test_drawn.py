@@ -65,6 +65,16 @@ def test_the_draw_is_that_of_the_random_module(problems: Path) -> None:
     assert drawn == draw(found, 3, 2)
 
 
+def test_odd_sizes_are_drawn_beside_the_others(problems: Path) -> None:
+    found = read_problems(problems)
+    plain, odd = draw(found, 3, 2), draw(found, 3, 2, odd=True)
+    assert odd == draw(found, 3, 2, odd=True) != draw(found, 3, 3, odd=True)
+    for p, q in zip(plain, odd, strict=True):
+        less = [a - b for a, b in zip((p.m, p.n, p.k), (q.m, q.n, q.k), strict=True)]
+        assert all(0 <= d < 8 for d in less) and p.layout == q.layout
+        assert any(size % 8 for size in (q.m, q.n, q.k))
+
+
 def test_alignment_of_rows() -> None:
     assert Drawn(1000, 1000, 1000, "tn").rows == (16, 16, 16)
     assert Drawn(96, 1048, 4112, "nt").rows == (64, 16, 16)
@@ -125,6 +135,23 @@ def test_a_wrong_schedule_is_told(monkeypatch: pytest.MonkeyPatch, problems: Pat
     name = listed(drawn[0].problem, 2)[1].name
     assert code == 1
     assert f"{name} at {drawn[0]}: wrong result: relative error nan (limit 4e-03)" in text
+
+
+def test_what_wsched_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path, saved = tmp_path / "problems.csv", tmp_path / "f.jsonl"
+    path.write_text("M,N,K,layout\n8,8,2147483656,TN\n1000,1000,1000,TN\n")
+    wanted = fake(monkeypatch)
+    code, text = invoke(path, "--first", "0", "--json", str(saved))
+    assert (code, len(wanted)) == (0, 1), text
+    lines = [json.loads(line) for line in saved.read_text().splitlines()[1:]]
+    (refused,) = (ln["result"] for ln in lines if "refused" in ln["result"])
+    assert (refused["choice"], list(refused["systems"])) == ("", ["cublas"])
+    assert len(refused["systems"]["cublas"]["times_us"]) == 2
+    row = next(ln for ln in text.splitlines() if "8, 8, 2147483656" in ln)
+    assert row.replace("│", " ").split()[-4:] == ["refused", "–", "–", "–"]
+    assert f"wsched at 8x8x2147483656 tn: {refused['refused']}" in text
+    assert text.splitlines()[-1] == "refused: 1 of 2 problems"
+    assert len(judge(saved)) == 0
 
 
 def test_another_file(tmp_path: Path) -> None:

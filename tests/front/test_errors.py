@@ -11,7 +11,7 @@ import pytest
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from passes.pipeline import PASSES
-from tests.schedules import SCHEDULES, definition
+from tests.schedules import SCHEDULES, cooperative, definition, dynamic
 from wsched.run.input_error import InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -143,23 +143,28 @@ def test_something_else_than_a_definition(thing: Any, kind: str) -> None:
     )
 
 
-def test_too_many_elements() -> None:
-    # Rows that lie over each other: no memory of that size.
-    one = zeros((1 << 19) + (1 << 15)).as_strided((1 << 16, 1 << 15), (8, 1))
+def test_a_size_that_no_coordinate_reaches() -> None:
+    inputs = [zeros(8).expand(1 << 31, 8), zeros(8, 8)]
     with pytest.raises(UnsupportedError) as caught:
-        wsched.compile(definition(), [one, one[:8]]).bind(one, one[:8])
+        wsched.compile(definition(), [zeros(8, 8)] * 2).bind(*inputs)
     assert str(caught.value) == (
-        "input 0 with 65536 x 32768 elements is not supported; supported: fewer than 2**31 elements"
+        "M = 2147483648 is not supported; supported: sizes of at most 2147483647"
     )
 
 
-def test_too_many_elements_of_the_result() -> None:
-    inputs = [torch.empty(1 << 16, 8, dtype=BF16), torch.empty(1 << 15, 8, dtype=BF16)]
+def test_a_size_that_a_kernel_cannot_count() -> None:
+    """Rows lie over each other: no memory of that size."""
+    side = 46344
+    one = zeros(9 * side).as_strided((side, side), (8, 1))
+    params = dynamic(cooperative(64, 16, 16, groups=1, registers=None))
+    kernel = wsched.compile(definition(), [one, one], params=params)
     with pytest.raises(UnsupportedError) as caught:
-        wsched.compile(definition(), inputs).admit(inputs)
+        kernel.admit([one, one])
+    steps = 725 * 2897 * 2897
     assert str(caught.value) == (
-        "output 0 with 65536 x 32768 elements is not supported; supported: fewer than 2**31 "
-        "elements"
+        f"46344 x 46344 x 46344 on 4 CTAs, one of which counts {steps} steps, is not supported; "
+        "supported: at most 2147483647. Take larger tiles, or more CTAs where each has tiles of "
+        "its own"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,19 +107,31 @@ def test_explanation_where_nobody_can(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("extents", "what"),
-    [
-        (Extents(65536, 32768, 64), "T3 with 65536 x 32768 = 2147483648 elements"),
-        (Extents(2**25, 16, 64), "T0 with 33554432 x 64 = 2147483648 elements"),
-    ],
+    [(Extents(2**31, 64, 64), "M = 2147483648"), (Extents(64, 64, 2**31 + 8), "K = 2147483656")],
 )
 def test_what_execute_refuses_for_its_size_is_not_promised(extents: Extents, what: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         extents.problem(import_fusion(definition()))
-    assert error.value.what.endswith(what.partition(" ")[2])
-    assert error.value.supported == "fewer than 2**31 elements"
+    assert str(error.value) == (f"{what} is not supported; supported: sizes of at most 2147483647")
     pytest.importorskip("torch")
     found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
-    assert found.route != "wsched" and "fewer than 2**31" in found.refusals[0].reason
+    assert found.route != "wsched" and "at most 2147483647" in found.refusals[0].reason
+
+
+@pytest.mark.parametrize("extents", [Extents(31448, 122584, 512), Extents(2**25, 128, 4096)])
+def test_tensors_of_any_number_of_elements(extents: Extents) -> None:
+    pytest.importorskip("torch")
+    found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
+    assert found.route == "wsched"
+
+
+def test_what_a_launch_cannot_count_is_not_promised() -> None:
+    """Its last tile would begin in front of 2**31 and end behind it."""
+    extents = Extents(2**31 - 8, 64, 64)
+    pytest.importorskip("torch")
+    found = explain_definition(definition(), "a GPU", lambda f: extents.problem(f, 132))
+    assert found.route != "wsched"
+    assert re.search(r" \* \d+ is 2147483[67]\d\d, is not supported", found.refusals[0].reason)
 
 
 KERNEL = Extents(256, 256, 128)

@@ -57,6 +57,23 @@ def test_calls_of_one_class() -> None:
         assert all(map(torch.equal, given, kept))
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_copies_are_run_by_who_is_given(bound: bool) -> None:
+    given, seen = inputs(), list[tuple[Any, ...]]()
+    wanted = expected(given)
+
+    def copy(target: Any, source: Any) -> Any:
+        seen.append((source.data_ptr(), tuple(target.shape)))
+        return target.copy_(source)
+
+    if bound:
+        launch, (y, _) = bind(whole().program, kernels(), FUNCTIONS, given, None, copy)
+        launch()
+    else:
+        y, _ = prepare(whole().program, kernels(), FUNCTIONS, given, copy)(given)
+    assert torch.equal(y, wanted) and seen == [(given[0].data_ptr(), (M, K))]
+
+
 def test_memory_goes_after_its_last_use() -> None:
     """``h`` is dead when the second kernel runs."""
     import gc

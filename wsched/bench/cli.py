@@ -14,6 +14,7 @@ from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError, WschedError
 from wsched.bench.drawn.command import random
+from wsched.bench.gate.command import gate
 from wsched.bench.gemm.plot import plot
 from wsched.bench.gemm.report import markdown, notes, table
 from wsched.bench.gemm.results import Summary, check_path, from_json, save, summarize, to_json
@@ -235,6 +236,7 @@ def _say(text: str) -> None:
     Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+app.command()(_told()(gate))
 app.command()(_told()(mlp))
 app.command()(_told()(pingpong))
 app.command()(_told()(random))

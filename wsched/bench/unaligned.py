@@ -2,9 +2,9 @@
 
 ``python -m wsched.bench.unaligned`` measures what the constants of :mod:`wsched.run.copies` say:
 how fast a copy is, and how fast cuBLAS is on rows that start at odd addresses. Each line is a
-shape: microseconds of the copies alone, of copies and kernel, of cuBLAS and of nvFuser on the same
-tensors (nvFuser takes cuBLAS; what it adds is on the host), and the way that wsched predicts to be
-faster. The ways take turns on the GPU.
+shape: microseconds of the copies alone, of torch's in their place, of copies and kernel, of cuBLAS
+and of nvFuser on the same tensors (nvFuser takes cuBLAS; what it adds is on the host), and the way
+that wsched predicts to be faster. The ways take turns on the GPU.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
 from wsched.front.known import import_fusion, recorded
 from wsched.importer.linear import LINEAR
-from wsched.program.prepare import prepare
+from wsched.program.prepare import prepare, torch_copy
 from wsched.run.copies import alone, copies, in_front, unreadable
+from wsched.run.row_copy import copy_rows
 
 __all__ = ["SHAPES", "main", "measure", "report"]
 
@@ -61,9 +62,10 @@ def report(found: Mapping[str, Any]) -> str:
     us = found["us"]
     moved, flops = found["bytes"] / us["copies"] / 1e6, 2 * m * n * k / us["cublas"] / 1e6
     return (
-        f"{f'{m}x{n}x{k}':16} copies {us['copies']:8.1f} us ({moved:5.2f} TB/s)  copies and kernel "
-        f"{us['wsched']:8.1f}  cuBLAS {us['cublas']:8.1f} ({flops:4.0f} TFLOP/s)  nvFuser "
-        f"{us['nvfuser']:8.1f}  predicted faster: {'nvFuser' if found['refused'] else 'copies'}"
+        f"{f'{m}x{n}x{k}':16} copies {us['copies']:8.1f} us ({moved:5.2f} TB/s)  "
+        f"torch's {us['torch']:8.1f}  copies and kernel {us['wsched']:8.1f}  "
+        f"cuBLAS {us['cublas']:8.1f} ({flops:4.0f} TFLOP/s)  nvFuser {us['nvfuser']:8.1f}  "
+        f"predicted faster: {'nvFuser' if found['refused'] else 'copies'}"
     )
 
 
@@ -90,10 +92,11 @@ def _shape(m: int, n: int, k: int) -> dict[str, Any]:
     fusion = import_fusion(LINEAR)
     kernel = api.compile(LINEAR, [x, w])
     moved = alone(in_front(kernel.plan, kernel.kernel.name, unreadable(fusion, [x, w])))
-    front = prepare(moved, {}, {}, [x, w])
+    front, by_torch = (prepare(moved, {}, {}, [x, w], copy) for copy in (copy_rows, torch_copy))
     definition = rebuild(recorded(LINEAR))
     ways = {
         "copies": lambda: front([x, w]),
+        "torch": lambda: by_torch([x, w]),
         "wsched": lambda: kernel(x, w),
         "cublas": lambda: torch.nn.functional.linear(x, w),
         "nvfuser": lambda: definition.execute([x, w]),

@@ -15,6 +15,7 @@ from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.route import WSCHED, Refusal
 from wsched.fusion.names import in_order
 from wsched.run.compiled import CompiledFusion
+from wsched.run.counts import require_countable, require_extents
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["explain_given", "explain_kernel"]
@@ -88,12 +89,16 @@ def _facts(
     cost: Cost | None,
     others: list[Candidate],
 ) -> KernelFacts:
+    """What is said of a kernel; raises UnsupportedError for sizes that a launch refuses."""
     sizes = problem.extents(kernel.fusion)
+    require_extents(sizes)
+    grid = kernel.grid(sizes, problem.sms)
+    require_countable(kernel.plan, sizes, grid)
     return KernelFacts(
         problem="x".join(str(sizes[name]) for name in in_order(sizes)),
         sms=problem.sms,
         kernel=kernel.kernel.name,
-        grid=kernel.grid(sizes, problem.sms) * kernel.kernel.rows(sizes),
+        grid=grid * kernel.kernel.rows(sizes),
         threads=kernel.kernel.threads,
         shared_bytes=kernel.kernel.shared_bytes,
         predicted_us=None if cost is None else cost.us,

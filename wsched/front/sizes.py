@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import Problem
@@ -15,8 +13,8 @@ from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
 from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
-from wsched.run.arguments import MAX_ELEMENTS
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.counts import require_extents
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.input_error import InputError
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
@@ -61,19 +59,14 @@ class Extents:
         """The heuristic's question for these extents.
 
         Raises:
-            UnsupportedError: a tensor of so many elements that no kernel takes it.
+            UnsupportedError: a size that no kernel takes.
         """
-        for binding in (*fusion.inputs, *fusion.outputs):
-            if (count := prod(self.of(axis) for axis in binding.axes)) >= MAX_ELEMENTS:
-                sizes = " x ".join(str(self.of(axis)) for axis in binding.axes)
-                raise UnsupportedError(
-                    f"{binding.tensor} with {sizes} = {count} elements", "fewer than 2**31 elements"
-                )
+        extents = {name: self.of(name) for name in EXTENTS}
+        require_extents(extents)
         n = self.of(fusion.result_axes[-1])
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
         inputs = types if loaded else None
-        extents = {name: self.of(name) for name in EXTENTS}
         return Problem.of(fusion, extents, sms, inputs)
 
     def __str__(self) -> str:

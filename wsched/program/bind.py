@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from wsched.program.lifetimes import arena_of
 from wsched.program.memory import device_of, extents_of, new_tensor, within
-from wsched.program.prepare import Function, Kernel
+from wsched.program.prepare import Copy, Function, Kernel, torch_copy
 from wsched.program.program import (
     Buffer,
     CallStep,
@@ -36,6 +36,7 @@ def bind(
     functions: Mapping[str, Function],
     inputs: Sequence[Any],
     outputs: Sequence[torch.Tensor] | None = None,
+    copy: Copy = torch_copy,
 ) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     """Pack all steps for these very tensors.
 
@@ -50,6 +51,7 @@ def bind(
         inputs: what it reads.
         outputs: what it writes; by default new tensors. What is written in place lies where it
             lies.
+        copy: runs the copies.
 
     Returns:
         A function that launches it, and the results, which each launch writes.
@@ -77,7 +79,7 @@ def bind(
             elif buffer not in tensors:
                 out = given.get(buffer)
                 tensors[buffer] = new_tensor(buffer, extents, device) if out is None else out
-        launches.append(_launch(step, kernels, functions, tensors))
+        launches.append(_launch(step, kernels, functions, tensors, copy))
 
     def launch() -> None:
         for step in launches:
@@ -102,6 +104,7 @@ def _launch(
     kernels: Mapping[str, Kernel],
     functions: Mapping[str, Function],
     tensors: Mapping[Buffer, Any],
+    copy: Copy,
 ) -> Launch:
     """One step on its tensors."""
     reads, writes = ([tensors[b] for b in bs] for bs in (step.reads, step.writes))
@@ -117,7 +120,7 @@ def _launch(
 
             return call
         case CopyStep():
-            return partial(writes[0].copy_, reads[0])
+            return partial(copy, writes[0], reads[0])
         case WorkspaceStep(zeroed=True):
             return partial(writes[0].zero_)
     return _nothing

@@ -23,7 +23,7 @@ from wsched.program.verify import verify
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Function", "Kernel", "Prepared", "prepare"]
+__all__ = ["Copy", "Function", "Kernel", "Prepared", "prepare", "torch_copy"]
 
 Function = Callable[[Sequence[Any]], "Sequence[torch.Tensor]"]
 """Takes the values of what a step reads and returns those of what it writes."""
@@ -48,6 +48,15 @@ class Kernel(Protocol):
 
     def bind(self, *inputs: Any, out: Any = None) -> Launch:
         """Pack a call for these very tensors."""
+
+
+Copy = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+"""Copies the elements of its second argument into its first one, and returns that."""
+
+
+def torch_copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """A copy as torch does it."""
+    return target.copy_(source)
 
 
 Action = Callable[[list[Any]], object]
@@ -104,6 +113,7 @@ def prepare(
     kernels: Mapping[str, Kernel],
     functions: Mapping[str, Function],
     inputs: Sequence[Any],
+    copy: Copy = torch_copy,
 ) -> Prepared:
     """Make calls on inputs of one class ready; nothing runs yet.
 
@@ -112,6 +122,7 @@ def prepare(
         kernels: of each name in the program.
         functions: of each name in the program; each returns new tensors and writes nothing else.
         inputs: of the class.
+        copy: runs the copies.
 
     Raises:
         ScheduleError: the program cannot run, see :func:`~wsched.program.verify.verify`.
@@ -133,7 +144,7 @@ def prepare(
             case CallStep():
                 actions.append(_call(step, functions[step.function], places))
             case CopyStep():
-                actions.append(_copy(step, places, make))
+                actions.append(_copy(step, places, make, copy))
             case WorkspaceStep():
                 actions.append(_workspace(step, make))
         places |= {b: len(places) + at for at, b in enumerate(step.writes)}
@@ -202,13 +213,13 @@ def _call(step: CallStep, function: Function, places: Places) -> Action:
     return call
 
 
-def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker]) -> Action:
+def _copy(step: CopyStep, places: Places, make: Callable[[Buffer], Maker], copy: Copy) -> Action:
     source, at = places[step.source], step.target.at
     if at is not None:
         into = places[at]
-        return lambda values: values.append(values[into].copy_(values[source]))
+        return lambda values: values.append(copy(values[into], values[source]))
     new = make(step.target)
-    return lambda values: values.append(new().copy_(values[source]))
+    return lambda values: values.append(copy(new(), values[source]))
 
 
 def _workspace(step: WorkspaceStep, make: Callable[[Buffer], Maker]) -> Action:

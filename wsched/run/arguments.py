@@ -10,6 +10,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.run.copies import tma_reads
+from wsched.run.counts import require_extents
 from wsched.run.input_error import (
     InputError,
     no_tensor,
@@ -34,9 +35,6 @@ ONE = (
 
 _BETWEEN = ("row to row", "matrix to matrix")
 """What the strides of a tensor lead from and to, behind that of its columns."""
-
-MAX_ELEMENTS = 1 << 31
-"""Index arithmetic in the kernels is 32-bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,8 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
 
     Raises:
         InputError: number, rank, type, sizes or devices do not fit.
-        UnsupportedError: a layout that TMA cannot address, or a device that is neither the CPU
-            (the machine model) nor a GPU.
+        UnsupportedError: a layout that TMA cannot address, a size that no coordinate reaches, or a
+            device that is neither the CPU (the machine model) nor a GPU.
     """
     from torch import contiguous_format
 
@@ -247,6 +245,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     Raises:
         InputError: something else than tensors, number or rank is wrong, or sizes contradict each
             other or the definition.
+        UnsupportedError: a size that no coordinate reaches.
     """
     import torch
 
@@ -275,6 +274,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
                     f"input {position}", f"{name} {size}", f"{name} {extents[name]}",
                 )  # fmt: skip
             origin.setdefault(name, here)
+    require_extents(extents)
     return extents
 
 
@@ -287,8 +287,7 @@ def matrix(
     to do about a tensor that is not aligned.
 
     Raises:
-        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA,
-            or it has 2**31 elements and more.
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
     """
     order = in_memory(fusion, binding)
     if order != list(binding.axes):
@@ -297,7 +296,6 @@ def matrix(
     if 0 in tensor.shape:
         row = -(-max(cols, 1) // 8) * 8
         return tensor.as_strided(tensor.shape, (*(row for _ in sizes), 1))
-    _refuse_large(tensor, what)
     if col != 1 and cols > 1:
         raise UnsupportedError(
             f"{what} with stride {col} along {order[-1]}",
@@ -329,15 +327,14 @@ def stored_matrix(
     """A result that threads store themselves, as rows by columns of the kernel.
 
     Raises:
-        UnsupportedError: its columns are not next to each other, its rows overlap, pairs of columns
-            cannot be written at once where the kernel does so, or it has 2**31 elements and more.
+        UnsupportedError: its columns are not next to each other, its rows overlap, or pairs of
+            columns cannot be written at once where the kernel does so.
     """
     order = in_memory(fusion, binding)
     if order != list(binding.axes):
         tensor = tensor.permute([binding.axes.index(name) for name in order])
     if 0 in tensor.shape:
         return tensor
-    _refuse_large(tensor, what)
     if fusion.reduction(binding.tensor) is not None:
         return tensor
     (*_, rows, cols), row = tensor.shape, tensor.stride(-2)
@@ -356,12 +353,6 @@ def stored_matrix(
             ONE,
         )
     return tensor
-
-
-def _refuse_large(tensor: torch.Tensor, what: str) -> None:
-    if tensor.numel() >= MAX_ELEMENTS:
-        sizes = " x ".join(map(str, tensor.shape))
-        raise UnsupportedError(f"{what} with {sizes} elements", "fewer than 2**31 elements")
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:

@@ -34,6 +34,7 @@ from wsched.run.results import (
     add_outputs,
     results,
 )
+from wsched.run.row_copy import copy_rows
 from wsched.run.summary import kernels_of
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
@@ -163,7 +164,7 @@ class CompiledFusion(Made):
         """A call with copies in front, or with reductions to finish; it is kept for the class."""
         if out is not None:
             return self._bind_behind(front, inputs, out)()
-        run = prepare(front, self._kernels(front), {}, inputs)
+        run = prepare(front, self._kernels(front), {}, inputs, copy_rows)
         outputs = run(inputs)
         if key is not None:
             self._plans.add(key, run)
@@ -199,7 +200,7 @@ class CompiledFusion(Made):
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)
         outputs = self._results(Arguments(extents, {}, device_of(inputs)), inputs, out)
-        launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs)
+        launch, made = bind_program(front, self._kernels(front), {}, inputs, outputs, copy_rows)
         return BoundLaunch(launch, inputs, made)
 
     def _kernels(self, front: Program) -> dict[str, Kernel]:
@@ -279,17 +280,23 @@ class CompiledFusion(Made):
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return _nothing
+        grid = self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
-            on_cpu = grid_on_cpu(self.kernel, arguments.extents)
-            require_countable(self.plan, arguments.extents, on_cpu)
 
             def simulate() -> None:
                 run_on_cpu(self.kernel, arguments)
 
             return simulate
-        grid = self.grid(arguments.extents, self.loaded.resident_ctas(arguments.device.index))
-        require_countable(self.plan, arguments.extents, grid)
         return self.loaded.prepare(arguments.matrices, arguments.extents, grid)
+
+    def _grid_on(self, device: torch.device, extents: dict[str, int]) -> int:
+        """CTAs along x; refuses sizes that these cannot count."""
+        if self.simulates(device):
+            grid = grid_on_cpu(self.kernel, extents)
+        else:
+            grid = self.grid(extents, self.loaded.resident_ctas(device.index))
+        require_countable(self.plan, extents, grid)
+        return grid
 
     def _results(
         self,
@@ -323,10 +330,11 @@ class CompiledFusion(Made):
         self._add_outputs(arguments, outputs)
         if 0 in outputs[0].shape:
             return
+        if not self.simulates(arguments.device):
+            self._load(arguments.device)
+        self._grid_on(arguments.device, arguments.extents)
         if self.simulates(arguments.device):
             refuse_large(self.kernel, arguments.extents)
-        else:
-            self._load(arguments.device)
 
     def simulates(self, device: torch.device) -> bool:
         """Whether tensors of this device go to the machine model."""

@@ -19,6 +19,7 @@ from wsched.fusion import Fusion, TensorBinding
 from wsched.program.of_fusion import program_buffers
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step
+from wsched.run.row_copy import copy_rows
 from wsched.schedule.plan import Plan
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def alone(front: Program) -> Program:
 def copied(front: Program, inputs: Sequence[Any]) -> list[Any]:
     """What the kernel of such a program reads: the inputs, with copies in place of some."""
     copies = alone(front)
-    made = prepare(copies, {}, {}, inputs)(inputs)
+    made = prepare(copies, {}, {}, inputs, copy_rows)(inputs)
     values = dict(zip((*copies.inputs, *copies.outputs), (*inputs, *made), strict=True))
     (kernel,) = (s for s in front.steps if isinstance(s, KernelStep))
     return [values[b] for b in kernel.reads]

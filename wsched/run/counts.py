@@ -1,4 +1,4 @@
-"""Counters of a kernel have 32 bits: is a problem small enough for them?"""
+"""Counters and coordinates of a kernel have 32 bits: is a problem small enough for them?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,24 @@ from lowering.ground.expr import evaluate
 from wsched.schedule import Plan
 from wsched.schedule.primitives.factor import LARGEST
 
-__all__ = ["LARGEST", "require_countable"]
+__all__ = ["LARGEST", "require_countable", "require_extents"]
+
+
+def require_extents(extents: Mapping[str, int]) -> None:
+    """Refuse sizes that a coordinate does not reach.
+
+    Tensors may have any number of elements: TMA takes a coordinate of each dimension, and threads
+    multiply coordinates by strides of 64 bits.
+
+    Args:
+        extents: sizes by name.
+
+    Raises:
+        UnsupportedError: the first that is too large.
+    """
+    for name, size in extents.items():
+        if size > LARGEST:
+            raise UnsupportedError(f"{name} = {size}", f"sizes of at most {LARGEST}")
 
 
 def require_countable(plan: Plan, extents: Mapping[str, int], grid: int) -> None:

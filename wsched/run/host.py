@@ -16,7 +16,7 @@ from wsched.program.memory import allocator
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "class_key", "repeated"]
+__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "bounded", "class_key", "repeated"]
 
 Key = tuple[Any, ...]
 
@@ -112,7 +112,7 @@ class HostPlan:
         if launch is None:
             launch = self._pack(inputs, outputs)
             with self._lock:
-                _bounded(self._launches, key, launch, _LAUNCHES)
+                bounded(self._launches, key, launch, _LAUNCHES)
         launch()
         return outputs
 
@@ -138,7 +138,7 @@ class Plans:
     def add(self, key: Key, plan: Run) -> None:
         """Keep a plan."""
         with self._lock:
-            _bounded(self._plans, key, plan, _PLANS)
+            bounded(self._plans, key, plan, _PLANS)
 
 
 def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], plans: Plans) -> Run:
@@ -162,7 +162,7 @@ def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], pl
     return run
 
 
-def _bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+def bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
     """Add to a dictionary; the oldest entry makes room."""
     if len(kept) >= limit:
         kept.pop(next(iter(kept)))

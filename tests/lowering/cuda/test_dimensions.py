@@ -212,8 +212,12 @@ def test_strides_that_mean_nothing_are_legal_ones() -> None:
          "X: 72 bytes along dimension 0 is not supported; supported: multiples of 16 bytes"),
         (Tensor((2, 4, 8), (32, 4, 1)),
          "X: 8 bytes from row to row is not supported; supported: multiples of 16 bytes"),
-        (Tensor((1 << 11, 1 << 10, 1 << 10), (1 << 20, 1 << 10, 1)),
-         "X: 2048 x 1024 x 1024 elements is not supported; supported: fewer than 2**31 elements"),
+        (Tensor((2, 4, 8), (1 << 39, 8, 1)),
+         "X: 1099511627776 bytes along dimension 0 is not supported; "
+         "supported: multiples of 16 bytes below 2**40"),
+        (Tensor((2, 1 << 31, 8), (1 << 34, 8, 1)),
+         "X: 2 x 2147483648 x 8 elements is not supported; "
+         "supported: at most 2147483647 along each dimension"),
     ],
 )  # fmt: skip
 def test_tensor_that_tma_does_not_take(tensor: Tensor, text: str) -> None:

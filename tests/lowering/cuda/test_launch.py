@@ -274,8 +274,9 @@ def test_plain_tensors_are_passed_by_address_and_stride(
             "(stride 1)",
         ),
         (
-            Tensor(shape=(1 << 16, 1 << 15), strides=(1 << 15, 1)),
-            "A: 65536 x 32768 elements is not supported; supported: fewer than 2**31 elements",
+            Tensor(shape=(1 << 31, 8), strides=(8, 1)),
+            "A: 2147483648 x 8 elements is not supported; supported: at most 2147483647 along "
+            "each dimension",
         ),
         (
             Tensor(dtype="torch.float32"),

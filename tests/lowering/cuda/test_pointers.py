@@ -26,6 +26,10 @@ def test_address_and_stride_in_elements() -> None:
     assert of(Tensor(strides=(0, 1))) == (4096, 0)
 
 
+def test_any_number_of_elements() -> None:
+    assert of(Tensor(shape=(1 << 16, 1 << 16), strides=(1 << 16, 1))) == (4096, 1 << 16)
+
+
 def test_strides_of_single_rows_and_columns_mean_nothing() -> None:
     assert of(Tensor(shape=(1, 10), strides=(3, 1))) == (4096, 0)
     assert of(Tensor(shape=(10, 1), strides=(7, 5)), replace(BIAS, align=1)) == (4096, 7)
@@ -43,8 +47,9 @@ def test_strides_of_single_rows_and_columns_mean_nothing() -> None:
         (Tensor(is_cuda=False),
          "T: 2-D torch.bfloat16 on cpu is not supported; "
          "supported: a 2-D CUDA tensor of torch.bfloat16"),
-        (Tensor(shape=(1 << 16, 1 << 15), strides=(1 << 15, 1)),
-         "T: 65536 x 32768 elements is not supported; supported: fewer than 2**31 elements"),
+        (Tensor(shape=(1 << 31, 8), strides=(8, 1)),
+         "T: 2147483648 x 8 elements is not supported; "
+         "supported: at most 2147483647 along each dimension"),
         (Tensor(strides=(1, 128)),
          "T: stride 128 between columns is not supported; "
          "supported: contiguous columns (stride 1)"),

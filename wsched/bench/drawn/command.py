@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.drawn.build import build
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA, Line, append, line_of, read, table, totals
@@ -40,6 +41,7 @@ def random(
     problems: Path = typer.Argument(help="A CSV file with the columns M, N, K and layout."),
     count: int = typer.Option(24, min=1, help="How many are drawn."),
     seed: int = typer.Option(1, help="Of the draw, the operands and the order."),
+    odd: bool = typer.Option(False, "--odd", help="Make M, N and K smaller by 0 to 7 each."),
     first: int = typer.Option(
         FIRST, min=0, help="Schedules of the cost model, beside variants; 0: only what is taken."
     ),
@@ -57,10 +59,10 @@ def random(
     """Measure problems drawn from a list beside cuBLAS: what is taken, and the best of many.
 
     The problems are random.Random(seed).sample of those between 2 GFLOP and 3 TFLOP; none is left
-    out. All kernels are compiled first. Ctrl-C ends with what was measured. The exit status is 1 if
-    a system failed or was wrong, 130 after Ctrl-C.
+    out, what wsched refuses is a row that says why. All kernels are compiled first. Ctrl-C ends
+    with what was measured. The exit status is 1 if a system failed or was wrong, 130 after Ctrl-C.
     """
-    wanted = draw(read_problems(problems), count, seed)
+    wanted = draw(read_problems(problems), count, seed, odd)
     plan = Plan(rounds, replay_ms)
     command = {"plan": asdict(plan), "first": first, "seed": seed}
     found: dict[str, dict[str, Any]] = {}
@@ -100,12 +102,13 @@ def device() -> dict[str, Any]:
 
 
 def _compile(problems: tuple[Drawn, ...], gpu: dict[str, Any], first: int, jobs: int) -> None:
-    """Compile what will be measured, under a bar."""
+    """Compile what will be measured, under a bar; the worker says what wsched refuses."""
     wanted = []
     for p in problems:
         text = definition_text(p.problem)
-        planned = problem_for(text, p.problem.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
-        wanted += [(text, r.params) for r in schedules_for(text, planned, first)]
+        with suppress(ScheduleError, UnsupportedError):
+            planned = problem_for(text, p.problem.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
+            wanted += [(text, r.params) for r in schedules_for(text, planned, first)]
     with progress_bar(len(set(wanted))) as update:
         build(wanted, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
 
@@ -150,7 +153,8 @@ def _show(lines: list[Line], gpu: dict[str, Any]) -> None:
     if lines:
         console.print(table(lines, f"{gpu.get('name', 'GPU')}, bf16: ratios to cuBLAS"))
     for line in lines:
-        for name, reason in line.broken.items():
+        refused = {"wsched": line.refused} if line.refused else {}
+        for name, reason in (refused | line.broken).items():
             console.print(f"{name} at {line.problem}: {reason}", markup=False, soft_wrap=True)
     for text in totals(lines):
         console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -68,11 +68,11 @@ def judge(path: Path) -> list[Verdict]:
 
 def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
     """The verdict of a result of ``worker.measure_drawn``, by the times of its first stage."""
-    problem = _problem(name, result)
     times = {n: r["first_us"] for n, r in result["systems"].items() if "first_us" in r}
     cublas = times.pop(REFERENCE, None)
     if len(times) < 2:
         return None
+    problem = _problem(name, result)
     all_params = {n: MatmulParams.from_dict(result["systems"][n]["params"]) for n in times}
     predicted = {n: cost(problem, params).us for n, params in all_params.items()}
     choice = min(predicted, key=predicted.__getitem__)

@@ -76,9 +76,18 @@ def _problem(path: Path, number: int, line: dict[str, str]) -> Drawn:
     return Drawn(m, n, k, layout)
 
 
-def draw(problems: tuple[Drawn, ...], count: int, seed: int) -> tuple[Drawn, ...]:
+def draw(
+    problems: tuple[Drawn, ...], count: int, seed: int, odd: bool = False
+) -> tuple[Drawn, ...]:
     """Return ``random.Random(seed).sample`` of the problems between 2 GFLOP and 3 TFLOP, in its
     order; a problem that the list has twice may come twice and is then measured once.
+
+    Args:
+        problems: the list.
+        count: how many.
+        seed: of the draw.
+        odd: whether M, N and K of each are made smaller by 0 to 7 each, likewise drawn, and one of
+            them at least by such a number that it is no multiple of 8.
 
     Raises:
         UnsupportedError: there are fewer.
@@ -88,4 +97,13 @@ def draw(problems: tuple[Drawn, ...], count: int, seed: int) -> tuple[Drawn, ...
         raise UnsupportedError(
             f"--count {count}", f"at most {len(there)}, so many lie between 2 GFLOP and 3 TFLOP"
         )
-    return tuple(dict.fromkeys(random.Random(seed).sample(there, count)))
+    drawn = random.Random(seed)
+    found = drawn.sample(there, count)
+    return tuple(dict.fromkeys([_odd(p, drawn) for p in found] if odd else found))
+
+
+def _odd(p: Drawn, drawn: random.Random) -> Drawn:
+    while True:
+        m, n, k = (max(size - drawn.randrange(8), 1) for size in (p.m, p.n, p.k))
+        if any(size % 8 for size in (m, n, k)):
+            return Drawn(m, n, k, p.layout)

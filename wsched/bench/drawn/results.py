@@ -80,6 +80,7 @@ class Line:
         best: name of the fastest schedule; empty where none was right.
         best_ratio: as ``choice_ratio``, of that.
         broken: systems that failed or were wrong, with the reason.
+        refused: why wsched has no kernel; empty if it has one.
     """
 
     problem: Drawn
@@ -89,6 +90,7 @@ class Line:
     best: str
     best_ratio: float | None
     broken: dict[str, str]
+    refused: str = ""
 
 
 def line_of(problem: Drawn, result: dict[str, Any]) -> Line:
@@ -110,11 +112,12 @@ def line_of(problem: Drawn, result: dict[str, Any]) -> Line:
         best,
         ratios.get(best),
         {n: r.get("reason", "") for n, r in systems.items() if r["status"] in BAD},
+        result.get("refused", ""),
     )
 
 
 def totals(lines: Sequence[Line]) -> list[str]:
-    """Return a text for the choices and one for the best."""
+    """Return a text for the choices, one for the best, and one for what was refused."""
     told = []
     for what, ratios in (
         ("choice", [ln.choice_ratio for ln in lines if ln.choice_ratio is not None]),
@@ -126,6 +129,8 @@ def totals(lines: Sequence[Line]) -> list[str]:
                 f"{what} over cuBLAS at {len(ratios)} problems: geometric mean "
                 f"{geometric_mean(ratios):.3f}, least {min(ratios):.3f}, {below} below {LIMIT:g}"
             )
+    if refused := sum(bool(ln.refused) for ln in lines):
+        told.append(f"refused: {refused} of {len(lines)} problems")
     return told or ["nothing was measured"]
 
 
@@ -143,9 +148,9 @@ def table(lines: Sequence[Line], title: str) -> Table:
             ", ".join(map(str, p.rows)),
             "–" if us is None else f"{us:.1f}",
             "–" if us is None else f"{p.tflops(us):.0f}",
-            ln.choice,
+            "refused" if ln.refused else ln.choice,
             _ratio(ln.choice_ratio),
-            "the choice" if ln.best == ln.choice else ln.best or "–",
+            "the choice" if ln.best == ln.choice != "" else ln.best or "–",
             _ratio(ln.best_ratio),
         )
     return made

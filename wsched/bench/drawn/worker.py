@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.gemm.worker import Measure, Write, measure_each, serve
@@ -41,20 +42,22 @@ def measure_drawn(
     """Measure schedules and cuBLAS in the same rounds, in two stages.
 
     All run in a few short rounds; cuBLAS, the first schedule, which is what is taken, and the
-    fastest then run as ``plan`` says. A single schedule needs no first stage.
+    fastest then run as ``plan`` says. A single schedule needs no first stage; without any cuBLAS
+    runs alone.
 
     Returns:
-        ``{"sets", "choice", "systems": {name: record}, "clocks"}``. A record has ``status``; where
+        ``{"sets", "choice", "systems": {name: record}, "clocks"}``, the choice empty where no
+        schedule is given. A record has ``status``; where
         that is not ``ok``, ``reason``; ``predicted_us`` of a schedule; ``first_us``, the median of
         the first stage, and ``times_us`` of the second one's rounds if it was in that.
 
     Raises:
         Broken: the CUDA context is lost.
     """
+    choice = found[0].name if found else ""
     systems: dict[str, dict[str, Any] | None] = {REFERENCE: None}
     systems |= {r.name: r.params.to_dict() for r in found}
     systems = {n: p for n, p in systems.items() if n not in excluded}
-    choice = found[0].name
     stages = measure_in_stages(
         gpu, problem, systems, {REFERENCE, choice}, {REFERENCE}, FIRST if len(found) > 1 else None,
         plan, sampler, tell, seed,
@@ -81,6 +84,8 @@ def run_drawn_job(
 ) -> None:
     """Measure the job's problems one after another; see :func:`wsched.bench.gemm.worker.run_job`.
 
+    A result has what was planned for as ``problem``, or why wsched takes none as ``refused``.
+
     Args:
         job: shapes with their layout, and plan; what it excludes are names of systems.
         first: how many of the model's schedules.
@@ -93,12 +98,15 @@ def run_drawn_job(
     def ready(drawn: Drawn, excluded: Collection[str], tell: Tell) -> Measure:
         problem = drawn.problem
         text = definition_text(problem)
-        planned = planned_for(text, problem.shape)
-        found = schedules_for(text, planned, first)
+        told: dict[str, Any] = {}
+        try:
+            planned = planned_for(text, problem.shape)
+            found, told["problem"] = schedules_for(text, planned, first), problem_to_dict(planned)
+        except (ScheduleError, UnsupportedError) as refusal:
+            found, told["refused"] = [], str(refusal)
         return lambda: {
-            **measure_drawn(gpu, problem, found, excluded, plan, sampler, tell, seed),
-            "problem": problem_to_dict(planned),
-        }
+            **measure_drawn(gpu, problem, found, excluded, plan, sampler, tell, seed), **told
+        }  # fmt: skip
 
     measure_each(job, write, Drawn, ready)
 

@@ -20,6 +20,7 @@ from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step
 from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
 from wsched.run.host import Key
+from wsched.run.row_copy import copy_rows
 from wsched.run.summary import kernels_of
 from wsched.schedule.plan import Plan
 
@@ -86,7 +87,7 @@ def make(
         else:
             made.rest(segment)
     program = made.program(definition.outputs)
-    run = prepare(program, made.own, made.functions, inputs)
+    run = prepare(program, made.own, made.functions, inputs, copy_rows)
     return Made(run, tuple(made.kernels))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import (
+    I32_MAX,
     ONE,
     Binary,
     Const,
@@ -31,7 +32,7 @@ __all__ = ["CTAS", "LARGEST", "check_factor", "check_traversal", "factor_reasons
 
 CTAS = Special("nctaid.x")
 
-LARGEST = 2**31 - 1
+LARGEST = I32_MAX
 """Largest number that a kernel counts to, and CTAs of a grid along x."""
 
 _OPERATORS = ("+", "-", "*", "//", "%", "ceildiv", "min", "max")

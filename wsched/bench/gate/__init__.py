@@ -1,0 +1,1 @@
+"""``wsched bench gate``: is wsched as fast as it was, beside cuBLAS on the same GPU?"""
