@@ -75,8 +75,8 @@ def copies(rank: int) -> Kernel:
               prefetch.tensormap T
               tma.load S[0, 0], T[{zeros}], bar=full[0]
               tma.load S[0, 0], T[{zeros}], bar=full[0], cache=evict_first
-              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3
-              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, cache=evict_last
+              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, ctas=2
+              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, ctas=2, cache=evict_last
               tma.store T[{zeros}], S[0, 0]
               tma.store T[{zeros}], S[0, 0], cache=evict_first
               bulk.commit

@@ -119,7 +119,7 @@ def test_tma_with_boxes_multicast_and_cluster() -> None:
     k = kernel(
         """
         elect {
-          tma.load S[1, 0, 64], T[K, K * 2], bar=full[1], multicast=3
+          tma.load S[1, 0, 64], T[K, K * 2], bar=full[1], multicast=3, ctas=2
           mbarrier.arrive full[1], cta=%cluster.ctarank ^ 1, order=release.cluster
         }
         mbarrier.wait full[1], 0, order=acquire.cluster

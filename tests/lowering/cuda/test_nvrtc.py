@@ -66,7 +66,7 @@ def test_every_function_of_the_header_compiles() -> None:
           st.shared F[0, 0, 0], d
           if big == 0 {
             elect {
-              tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=3
+              tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=3, ctas=2
               mbarrier.arrive full[0], cta=%cluster.ctarank ^ 1, order=release.cluster
               bulk.wait 0
             }

@@ -30,7 +30,7 @@ kernel pair threads 128 cluster 2 grid 2 {
     mbarrier.expect_tx full[0], bytes=16384
     tma.load a_s[0, 0, 0], a[%cluster.ctarank * 64, 0], bar=full[0]
     if %cluster.ctarank == 0 {
-      tma.load b_s[0, 0, 0], b[0, 0], bar=full[0], multicast=3
+      tma.load b_s[0, 0, 0], b[0, 0], bar=full[0], multicast=3, ctas=2
     }
   } }
   mbarrier.wait full[0], 0
@@ -109,6 +109,13 @@ def test_multicast_before_the_peer_is_ready() -> None:
 
 def test_multicast_mask_outside_the_cluster() -> None:
     assert fault("multicast=3", "multicast=5") == "multicast mask 0b101 for a cluster of 2"
+
+
+def test_multicast_mask_of_another_number_of_ctas() -> None:
+    assert (
+        fault("multicast=3", "multicast=1 << %cluster.ctarank")
+        == "multicast mask 0b1 of a copy to 2 CTAs"
+    )
 
 
 def test_rank_outside_the_cluster() -> None:

@@ -179,7 +179,7 @@ def _load(c: Copies) -> str:
     slice_ = LINES // c.cluster
     own = f" + %cluster.ctarank * {slice_}" if c.cluster > 1 else ""
     source = f"band * {LINES}{own}, box * {c.columns}"
-    to_all = f", multicast={2**c.cluster - 1}" if c.cluster > 1 else ""
+    to_all = f", multicast={2**c.cluster - 1}, ctas={c.cluster}" if c.cluster > 1 else ""
     relaxed = ", order=relaxed.cluster" if c.cluster > 1 else ""
     return f"""
     role load warps 4 .. 8 {{
