@@ -67,7 +67,7 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
     before::
 
         role compute: wait_full ring, k ... release ring, k
-        role load:    elect { acquire ring, m  tma.load A_s[m % 4, 0, 0], A[row, m * 64] }
+        role load:    elect { acquire ring, m  tma.load A_s[stage(m, 4), 0, 0], A[row, m * 64] }
 
     after::
 
@@ -76,14 +76,14 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         (init, fence, sync before the roles; sync, inval after them)
         role compute:
           elect { for i in 0 .. 4 unroll { mbarrier.arrive ring_empty[i] } }
-          mbarrier.wait ring_full[k % 4], k // 4 % 2
+          mbarrier.wait ring_full[stage(k, 4)], parity(k, 4)
           ...
-          elect { mbarrier.arrive ring_empty[k % 4] }
+          elect { mbarrier.arrive ring_empty[stage(k, 4)] }
         role load:
           elect {
-            mbarrier.wait ring_empty[m % 4], m // 4 % 2
-            mbarrier.expect_tx ring_full[m % 4]
-            tma.load A_s[m % 4, 0, 0], A[row, m * 64], bar=ring_full[m % 4]
+            mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4)
+            mbarrier.expect_tx ring_full[stage(m, 4)]
+            tma.load A_s[stage(m, 4), 0, 0], A[row, m * 64], bar=ring_full[stage(m, 4)]
           }
     """
     names = Names(kernel)

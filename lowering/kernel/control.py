@@ -54,7 +54,8 @@ class For(Stmt):
     """``for var in start .. stop step step``; the body ends by yielding the next carried values.
 
     Start, stop and step may be run-time values, uniform over the warps that execute the loop.
-    ``unroll`` asks the emitter for full unrolling and needs constant bounds.
+    ``unroll`` asks the emitter for full unrolling and needs constant bounds. Where the trips are
+    steps of one tile, ``tile`` is its number among those of the CTA (None after ``trace``).
     """
 
     OP: ClassVar[str] = "for"
@@ -67,6 +68,7 @@ class For(Stmt):
     carries: tuple[Carry, ...] = ()
     yields: tuple[Expr | Frag, ...] = ()
     unroll: bool = False
+    tile: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

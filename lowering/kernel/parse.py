@@ -274,6 +274,7 @@ class _Parser(Declarations):
         self.expect("..")
         stop = self.expr()
         step = self.expr() if self.accept("step") else ONE
+        tile = self.expr() if self.accept("tile") else None
         self.scope[var.name] = var
         halves: tuple[Any, ...] = ()
         if self.accept("carry"):
@@ -295,7 +296,7 @@ class _Parser(Declarations):
             result = type(inner)(result_name, inner.type)
             self.scope[result_name] = result
             carries.append(Carry(inner, init, result))
-        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll)
+        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll, tile)
 
     def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
         before = dict(self.scope)

@@ -84,6 +84,6 @@ def barriers(k: Kernel, name: str, env: dict[str, int], group: int) -> list[tupl
 def divides(e: Expr, stages: int) -> bool:
     """Whether an expression divides by the number of stages."""
     match e:
-        case Binary("//" | "%", _, Const(value)) if value == stages:
+        case Binary("//" | "%" | "stage" | "parity", _, Const(value)) if value == stages:
             return True
     return any(divides(c, stages) for c in children(e))

@@ -122,12 +122,12 @@ section load groups 1 {
 def test_what_says_which_tile_is_next_is_for_the_whole_warp() -> None:
     """Its loop may end there, for all lanes; what takes tiles has a thread of its own."""
     queue = "shared word: s32[2][1]\nring queue(word) stages 2 remote\n"
-    before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m\n"
+    before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m, n\n"
                             "    break n <= t0\n    let row").replace(
         "section compute", "section load groups 1 {\n  fetch.tiles queue, n\n}\nsection compute"
     )  # fmt: skip
     after = AFTER.replace(
-        "        let row", "        t0: i32 = next.tile queue, m\n        break n <= t0\n"
+        "        let row", "        t0: i32 = next.tile queue, m, n\n        break n <= t0\n"
         "        let row"
     ).replace(
         "  }\n}\n",
