@@ -40,6 +40,7 @@ from lowering.kernel.nodes import (
     For,
     If,
     Let,
+    OnWarp,
     Role,
     Stmt,
 )
@@ -166,7 +167,7 @@ class _Stepper:
                 new, place = self.loop(stmt, places)
                 out += new
                 places = (place, *places)
-            elif isinstance(stmt, If | Elect) and any(map(self.moves, walk((stmt,)))):
+            elif isinstance(stmt, If | OnWarp | Elect) and any(map(self.moves, walk((stmt,)))):
                 out.append(map_bodies(stmt, partial(self.within, places=places)))
             else:
                 out.append(self.statement(stmt, places))

@@ -36,6 +36,7 @@ from lowering.kernel.nodes import (
     If,
     MBarrierArrive,
     MBarrierExpectTx,
+    OnWarp,
     Stamp,
     Stmt,
     TmaStore,
@@ -106,7 +107,7 @@ def _both_clocks(name: str, phase: str) -> Stmt:
     """The CTA by the SM's clock, then by the device's, from its first warp."""
     here = Stamp(name, "cta", phase, ZERO)
     everywhere = replace(here, value=Special("smid"), clock="globaltimer")
-    return If(Special("warp").eq(0), (here, everywhere))
+    return OnWarp(0, (here, everywhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _tile_spans(body: Body, main: int, turns: frozenset[str], tile: Expr) -> Ite
 
 def _signals(stmt: Stmt) -> bool:
     """Whether a statement only arrives at barriers."""
-    return all(isinstance(s, (If, Elect, MBarrierArrive, BarArrive)) for s in walk((stmt,)))
+    return all(isinstance(s, (If, OnWarp, Elect, MBarrierArrive, BarArrive)) for s in walk((stmt,)))
 
 
 def _directly(body: Body) -> Iterator[Stmt]:

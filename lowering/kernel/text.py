@@ -23,6 +23,7 @@ from lowering.kernel.nodes import (
     MapRef,
     MBarrierRef,
     NamedBarrierRef,
+    OnWarp,
     PartialRef,
     Role,
     Roles,
@@ -88,6 +89,8 @@ def _stmt(stmt: Stmt) -> Iterator[str]:
             if other:
                 lines[-1:] = ["} else {", *list(_block("", other))[1:]]
             yield from lines
+        case OnWarp(index, body, of):
+            yield from _block(f"on %{of} {index}", body)
         case Elect(body):
             yield from _block("elect", body)
         case Section(name, body, groups, group, registers):

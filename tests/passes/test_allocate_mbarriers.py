@@ -26,7 +26,7 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. top {
         elect {
           acquire ring, m
@@ -39,7 +39,7 @@ roles {
 """
 AFTER = """
 let top: i32 = n
-if %warp == 0 {
+on %warp 0 {
   elect {
     for ring_init in 0 .. 4 unroll {
       mbarrier.init ring_full[ring_init], 1
@@ -64,7 +64,7 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. top {
         elect {
           mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4)
@@ -76,7 +76,7 @@ roles {
   }
 }
 cta.sync
-if %warp == 0 {
+on %warp 0 {
   elect {
     for ring_inval in 0 .. 4 unroll {
       mbarrier.inval ring_full[ring_inval]

@@ -25,13 +25,13 @@ roles {{
     }}
   }}
   role load warps 8 .. 12 {{
-    if %warpgroup.warp == 0 {{
+    on %warpgroup.warp 0 {{
       for m in 0 .. n + 1 {{
         loaded: i32 = next.tile queue, m, n
         break n <= loaded
       }}
     }}
-    if %warpgroup.warp == 1 {{
+    on %warpgroup.warp 1 {{
       elect {{
         fetch.tiles queue, n
       }}

@@ -36,16 +36,16 @@ role compute warps 0 .. 8 as wg {{
       bar.arrive order[1 - wg]
     }}
     for c in 0 .. 2 unroll {{
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         elect {{ bulk.wait 0, read=true }}
       }}
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         elect {{ tma.store D[t, c * 64], S[0, 0, 0]  bulk.commit }}
       }}
     }}
     yield total
   }}
-  if %warpgroup.warp == 0 {{
+  on %warpgroup.warp 0 {{
     elect {{ bulk.wait 0, read=true }}
   }}
 }}

@@ -70,7 +70,7 @@ def copies(rank: int) -> Kernel:
           tensormap T: bf16[{sizes}] box {box}
           shared S: bf16[1][64] at 0
           mbarrier full[1] arrivals 1 at 128
-          if %warp == 0 {{
+          on %warp 0 {{
             elect {{
               prefetch.tensormap T
               tma.load S[0, 0], T[{zeros}], bar=full[0]

@@ -154,7 +154,7 @@ def test_roles_that_share_a_warpgroup_keep_its_setmaxnreg() -> None:
               setmaxnreg dec, 40
               roles {
                 role left warps 8 .. 9 { bar.sync meet[0] }
-                role right warps 9 .. 12 { if %warp == 10 { bar.sync meet[0] } }
+                role right warps 9 .. 12 { on %warp 10 { bar.sync meet[0] } }
               }
               cta.sync
             }

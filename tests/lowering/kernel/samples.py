@@ -154,7 +154,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       }
     }
     role load warps 8 .. 12 {
-      if %warpgroup.warp == 0 {
+      on %warpgroup.warp 0 {
         elect {
           mbarrier.init full[0], 1
           mbarrier.expect_tx full[0]
@@ -180,6 +180,12 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           st.word tile[0, 0], ticket
           st.word tile[1, 0], ticket + 1, cta=1
         }
+      }
+      on %warp 9 {
+        warp.sync
+      }
+      if %ctaid.x == 0 {
+        warp.sync
       } else {
         cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
         cp.async.mbarrier.arrive.noinc full[1]

@@ -16,10 +16,10 @@ from lowering.machine.scheduler import Adversary
 GIVE = """
     frag.store_partial parts[0], given
     bar.sync meet[0]
-    if %warpgroup.warp == 0 { elect { was: i32 = atom add, ready[0], 1, order=release.gpu } }
+    on %warpgroup.warp 0 { elect { was: i32 = atom add, ready[0], 1, order=release.gpu } }
 """
 TAKE = """
-    if %warpgroup.warp == 0 { elect {
+    on %warpgroup.warp 0 { elect {
       counter.wait ready[0], 1
       lowered: i32 = atom exch, ready[0], 0
     } }
