@@ -71,7 +71,7 @@ SUM = "sum: frag<f32, 64x8> = frag.add_partial mine, parts[0]"
     [
         ("counter.wait ready[0], 1", "", 3),
         ("bar.sync meet[0]\n    sum", "sum", 1),
-        ("bar.sync meet[0]\n    if", "if", 3),
+        ("bar.sync meet[0]\n    on", "on", 3),
         (", order=release.gpu", "", 3),
     ],
     ids=["wait", "barrier behind it", "barrier in front of the release", "release"],
