@@ -363,8 +363,8 @@ def test_a_loop_that_begins_at_a_constant_takes_no_step_from_the_one_in_front() 
     ahead = """
     roles {
       role load warps 0 .. 4 {
-        for m in 0 .. min(3, n) { mbarrier.wait full[m % 4], m // 4 % 2 }
-        for k in 0 .. n { mbarrier.wait full[(k + 3) % 4], (k + 3) // 4 % 2 }
+        for m in 0 .. min(3, n) { mbarrier.wait full[stage(m, 4)], parity(m, 4) }
+        for k in 0 .. n { mbarrier.wait full[stage(k + 3, 4)], parity(k + 3, 4) }
       }
     }
     """
