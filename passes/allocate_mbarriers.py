@@ -48,12 +48,12 @@ from lowering.kernel.nodes import (
     Elect,
     FenceMBarrierInit,
     If,
+    OnWarp,
     Role,
     Roles,
     Stmt,
     one_thread,
 )
-from lowering.kernel.ring_ends import entering
 from lowering.kernel.visit import Names, consumes
 from passes.options import LoweringOptions
 from passes.ring_barriers import Barriers, Steps
@@ -67,7 +67,7 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
     before::
 
         role compute: wait_full ring, k ... release ring, k
-        role load:    elect { acquire ring, m  tma.load A_s[m % 4, 0, 0], A[row, m * 64] }
+        role load:    elect { acquire ring, m  tma.load A_s[stage(m, 4), 0, 0], A[row, m * 64] }
 
     after::
 
@@ -76,14 +76,14 @@ def allocate_mbarriers(kernel: Kernel, options: LoweringOptions) -> Kernel:
         (init, fence, sync before the roles; sync, inval after them)
         role compute:
           elect { for i in 0 .. 4 unroll { mbarrier.arrive ring_empty[i] } }
-          mbarrier.wait ring_full[k % 4], k // 4 % 2
+          mbarrier.wait ring_full[stage(k, 4)], parity(k, 4)
           ...
-          elect { mbarrier.arrive ring_empty[k % 4] }
+          elect { mbarrier.arrive ring_empty[stage(k, 4)] }
         role load:
           elect {
-            mbarrier.wait ring_empty[m % 4], m // 4 % 2
-            mbarrier.expect_tx ring_full[m % 4]
-            tma.load A_s[m % 4, 0, 0], A[row, m * 64], bar=ring_full[m % 4]
+            mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4)
+            mbarrier.expect_tx ring_full[stage(m, 4)]
+            tma.load A_s[stage(m, 4), 0, 0], A[row, m * 64], bar=ring_full[stage(m, 4)]
           }
     """
     names = Names(kernel)
@@ -118,14 +118,12 @@ def _placed(barriers: Barriers, role: Role, names: Names) -> Role:
 def _begun(barriers: Barriers, body: Body, warps: frozenset[int], role: Role, names: Names) -> Body:
     """``body`` with the first arrivals, in front of where the warps that read are alone."""
     reading = [s for s in body if consumes((s,), barriers.ring.name)]
-    picked = [
-        entering(s, warps, role) if isinstance(s, If) and not s.other else warps for s in reading
-    ]
-    if warps in picked:
+    alone = [s for s in reading if isinstance(s, OnWarp) and not all(map(s.runs, warps))]
+    if alone != reading:
         return (_arrive_first(barriers, role, names), *body)
     return tuple(
-        replace(s, then=_begun(barriers, s.then, picked[reading.index(s)], role, names))
-        if isinstance(s, If) and s in reading else s
+        replace(s, body=_begun(barriers, s.body, frozenset(filter(s.runs, warps)), role, names))
+        if isinstance(s, OnWarp) and s in alone else s
         for s in body
     )  # fmt: skip
 

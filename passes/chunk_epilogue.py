@@ -66,14 +66,14 @@ def chunk_epilogue(kernel: Kernel, options: LoweringOptions) -> Kernel:
         named_barrier D_store[2] threads 128
         for c in 0 .. 4 unroll {
           ...
-          if %warpgroup.warp == 0 { elect { bulk.wait 1, read=true } }
+          on %warpgroup.warp 0 { elect { bulk.wait 1, read=true } }
           bar.sync D_store[wg]
           stmatrix D_s[wg * 2 + c % 2, 0, 0], out
           fence.proxy.async
           bar.sync D_store[wg]
-          if %warpgroup.warp == 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
+          on %warpgroup.warp 0 { elect { tma.store D[...], D_s[...]  bulk.commit } }
         }
-        if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
+        on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
 
     With ``trans`` a chunk's columns are the lines of its buffer; ``stmatrix`` transposes as well.
     A chunk with longer lines than a swizzle spans is written and copied span by span, by boxes of

@@ -2,10 +2,10 @@
 
 Requires: ``produce ring, m`` / ``consume ring, m`` in front of the statements that fill and read
 load step ``m``; ``m`` on the compute side is the legality relation's load index.
-Guarantees: buffers have ``stages`` stages and every access inside a step names stage
-``m % stages``; a step is acquired before it is filled, and committed behind what threads write of
-it themselves (TMA completes its part by itself); it is waited for and released around its reads.
-Which hardware object does the waiting is ``allocate_mbarriers``'s business.
+Guarantees: buffers have ``stages`` stages and every access inside a step names
+``stage(m, stages)``; a step is acquired before it is filled, and committed behind what threads
+write of it themselves (TMA completes its part by itself); it is waited for and released around its
+reads. Which hardware object does the waiting is ``allocate_mbarriers``'s business.
 
 After ``swizzle_shared`` (loads are copies), before ``synchronize_wgmma`` (which moves releases).
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import Expr
+from lowering.ground.expr import Expr, stage_of
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -37,7 +37,7 @@ __all__ = ["circular_buffer"]
 
 
 def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
-    """Stages for the buffers, ``m % stages`` for the accesses.
+    """Stages for the buffers, and for the accesses the stage of their step.
 
     before::
 
@@ -50,10 +50,10 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
     after::
 
         acquire ring, m
-        tma.load A_s[m % 4, 0, 0], A[row, m * 64]
+        tma.load A_s[stage(m, 4), 0, 0], A[row, m * 64]
         ...
         wait_full ring, k
-        acc1: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 64, 0 < k
+        acc1: frag<f32, 64x256> = mma.tile acc, A_s[stage(k, 4), 0, 0], B_s[...], 64, 0 < k
         release ring, k
 
     Raises:
@@ -144,7 +144,7 @@ def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
         if not isinstance(value, SmemRef) or value.buffer not in steps:
             return value
         ring = next(r for r in kernel.rings if value.buffer in r.buffers)
-        return replace(value, stage=steps[value.buffer] % ring.stages)
+        return replace(value, stage=stage_of(steps[value.buffer], ring.stages))
 
     changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}
     return replace(stmt, **changes)

@@ -13,8 +13,7 @@ and ``mulhi(x, r)``, the product without its low 31 bits, is the quotient or one
 says which. (Division by invariant integers is Granlund and Montgomery, PLDI 1994; with an exact
 multiplier there is no correction, but it takes a division of 64 bits to find one.)
 
-After ``step_stages``, which recognises divisions by the stages and takes them out;
-before ``simplify``.
+After ``step_stages``, which takes the divisions by the stages out; before ``simplify``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Binary, Const, Expr, Var, as_expr
+from lowering.ground.expr import ZERO, Const, Expr, Var, as_expr
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, Let, MBarrierExpectTx, MBarrierRef, Stmt, TmaLoad
 from lowering.kernel.text import print_stmt
@@ -106,18 +106,8 @@ class _Counter:
 
     def box(self, load: TmaLoad) -> tuple[Expr, int]:
         """Lines that land here for ``load``, and bytes of one: counted once for each CTA that
-        multicasts one to us.
+        multicasts one to us, as many as ours go to.
         """
         tensor_map = self.kernel.tensor_map(load.src.map)
         line = tensor_map.box[-1] * tensor_map.dtype.bytes
-        return tensor_map.box_lines, line * _senders(load)
-
-
-def _senders(load: TmaLoad) -> int:
-    """CTAs that issue this copy to us: as many as we issue it to, because they all share a tile."""
-    match load.multicast:
-        case None:
-            return 1
-        case Binary("<<", Const(pattern), _):
-            return pattern.bit_count()
-    raise InternalError("expect_tx", f"a mask that is no shifted pattern: {load.multicast}")
+        return tensor_map.box_lines, line * load.ctas

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, If, Role, Roles, Section, Stmt
+from lowering.kernel.nodes import Body, OnWarp, Role, Roles, Section, Stmt
 from lowering.kernel.visit import Names
 from lowering.target import ptx
 from passes.load_ahead import LoadAhead
@@ -44,9 +44,9 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
     after::
 
         role compute warps 0 .. 8 as wg {
-          if %warp == 0 { for m in 0 .. min(2, n) { elect { produce ring, m  ... } } }
+          on %warp 0 { for m in 0 .. min(2, n) { elect { produce ring, m  ... } } }
           for k in 0 .. n {
-            if %warp == 0 and k + 2 < n { elect { produce ring, k + 2  ... } }
+            on %warp 0 { if k + 2 < n { elect { produce ring, k + 2  ... } } }
             consume ring, k
             ...
           }
@@ -56,7 +56,7 @@ def interleave_loads(kernel: Kernel, options: LoweringOptions) -> Kernel:
     loops around ``consume`` carry::
 
           for k in 0 .. n carry (t_ahead: i32 = ... -> ..., k_ahead: i32 = ... -> ...) {
-            if %warp == 0 and t_ahead < tiles { elect { produce ring, t * n + k + 2  ... } }
+            on %warp 0 { if t_ahead < tiles { elect { produce ring, t * n + k + 2 ... } } }
             consume ring, t * n + k
             let next: i32 = k_ahead + 1
             let wraps: pred = n <= next
@@ -94,8 +94,8 @@ def _joined(heads: list[Stmt]) -> Body:
     out: list[Stmt] = []
     for stmt in heads:
         last = out[-1] if out else None
-        if isinstance(stmt, If) and isinstance(last, If):
-            out[-1] = replace(last, then=(*last.then, *stmt.then))
+        if isinstance(stmt, OnWarp) and isinstance(last, OnWarp):
+            out[-1] = replace(last, body=(*last.body, *stmt.body))
         else:
             out.append(stmt)
     return tuple(out)

@@ -19,7 +19,6 @@ from lowering.ground.expr import (
     Const,
     Expr,
     ScalarType,
-    Special,
     Var,
     free_vars,
     minimum,
@@ -35,6 +34,7 @@ from lowering.kernel.nodes import (
     For,
     If,
     Let,
+    OnWarp,
     Produce,
     Section,
     Stmt,
@@ -99,11 +99,11 @@ class LoadAhead:
         if not self.begin:
             (loop,) = self.loops
             whole = For(loop.var, ZERO, stop, self.fill(loop.var, (loop.var,), first=True))
-            return (If(_warp_0(), (whole,)),), ()
+            return (OnWarp(0, (whole,)),), ()
         m = Var(self.names.new("first"))
         at = self.fresh()
         lets, following = self.advance(at)
-        fill = If(_warp_0(), self.fill(m, at, first=True))
+        fill = OnWarp(0, self.fill(m, at, first=True))
         return self.carried(For(m, ZERO, stop, (fill, *lets)), self.begin, at, following)
 
     def fresh(self) -> tuple[Var, ...]:
@@ -177,8 +177,8 @@ class LoadAhead:
             if isinstance(stmt, Consume):
                 step = stmt.step + Const(self.ring.prefetch)
                 index = at or (step,)
-                more = _warp_0().logical_and(index[0] < self.loops[0].stop)
-                out += If(more, self.fill(step, index)), stmt
+                more = If(index[0] < self.loops[0].stop, self.fill(step, index))
+                out += OnWarp(0, (more,)), stmt
                 if at:
                     lets, at = self.advance(at)
                     out += lets
@@ -206,7 +206,3 @@ def _opening(body: Body) -> tuple[tuple[Let, ...], Body]:
 
 def _unlike(why: str) -> InternalError:
     return InternalError("interleave_loads", why)
-
-
-def _warp_0() -> Expr:
-    return Special("warp").eq(0)

@@ -25,7 +25,6 @@ from lowering.ground.expr import (
     FALSE,
     TRUE,
     ZERO,
-    Binary,
     Expr,
     Var,
     binary,
@@ -43,6 +42,7 @@ from lowering.kernel.nodes import (
     If,
     Let,
     NamedBarrierRef,
+    NextTile,
     Role,
     Stmt,
     WaitFull,
@@ -83,7 +83,7 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         if wg == 1 { bar.arrive order[0] }
         for t in 0 .. tiles + 1 {
-          tile: i32 = next.tile queue, t * 2 + wg
+          tile: i32 = next.tile queue, t * 2 + wg, tiles
           if tile == tiles { bar.sync order[wg] }
           break tiles <= tile
           bar.sync order[wg]
@@ -114,11 +114,15 @@ def _drained(body: Body, enter: BarSync) -> Body:
     """
     out: list[Stmt] = []
     for stmt in body:
-        match stmt:
-            case Break(Binary("<=", tiles, tile)):
-                out.append(If(tile.eq(tiles), (enter,)))
+        if isinstance(stmt, Break):
+            out += (If(s.out.eq(s.tiles), (enter,)) for s in out if isinstance(s, NextTile))
         out.append(stmt)
     return tuple(out)
+
+
+def _ends_with_queue(body: Body) -> bool:
+    """Whether a queue says when a loop ends, not its bound."""
+    return any(isinstance(s, NextTile) for s in body)
 
 
 def _place(body: Body, ring: Ring) -> Body:
@@ -246,7 +250,7 @@ class _Turns:
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
         """The list with a turn from ``start`` to ``stop``."""
         enter, hand = BarSync(self.bar(self.team)), BarArrive(self.bar(self.next))
-        if any(isinstance(s, Break) for s in body):
+        if _ends_with_queue(body):
             new = (*body[:start], enter, *body[start:stop], hand, *body[stop:])
             return _drained(new, enter)
         leave = If(self.follows(loops, entry), (hand,))
@@ -276,7 +280,7 @@ class _Turns:
             if isinstance(stmt, If):
                 begins, inner = begins.logical_and(self.of(stmt.cond, ZERO)), stmt.then
             else:
-                if not self.is_tile_loop(stmt) or any(isinstance(s, Break) for s in stmt.body):
+                if not self.is_tile_loop(stmt) or _ends_with_queue(stmt.body):
                     break
                 begins, inner = begins.logical_and(self.of(stmt.stop, ZERO) > ZERO), stmt.body
             stmt = next(s for s in inner if consumes((s,), self.ring.name))

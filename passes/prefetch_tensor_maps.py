@@ -27,12 +27,12 @@ def prefetch_tensor_maps(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     before::
 
-        if %warp == 0 { elect { mbarrier.init ... } }
+        on %warp 0 { elect { mbarrier.init ... } }
 
     after::
 
-        if %warp == 1 { elect { prefetch.tensormap A  prefetch.tensormap B  prefetch.tensormap D } }
-        if %warp == 0 { elect { mbarrier.init ... } }
+        on %warp 1 { elect { prefetch.tensormap A  prefetch.tensormap B  prefetch.tensormap D } }
+        on %warp 0 { elect { mbarrier.init ... } }
     """
     maps = (m for m in kernel.tensor_maps if not m.device)
     prefetch = tuple(PrefetchTensorMap(ref) for m in maps for ref in _entries(m))

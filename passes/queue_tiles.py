@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, minimum
+from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, minimum, stage_of
 from lowering.kernel.kernel import CounterArray, Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -59,7 +59,7 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
     before::
 
         ring queue(queue_tile) stages 2 remote
-        role compute: for t ... { tile: i32 = next.tile queue, t  break n <= tile  ... }
+        role compute: for t ... { tile: i32 = next.tile queue, t, n  break n <= tile  ... }
         role load:    elect { fetch.tiles queue, n }
 
     after::
@@ -68,7 +68,7 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
         role compute:
           for t ... {
             wait_full queue, t
-            tile: i32 = ld.word queue_tile[t % 2, 0]
+            tile: i32 = ld.word queue_tile[stage(t, 2), 0]
             release queue, t
             break n <= tile
             ...
@@ -78,7 +78,7 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
               acquire queue, i
               ticket: i32 = atom inc, next[0], n + %nctaid.x - 1
               let taken: i32 = min(ticket, n)
-              st.word queue_tile[i % 2, 0], taken
+              st.word queue_tile[stage(i, 2), 0], taken
               commit queue, i
               break n <= taken
             }
@@ -124,7 +124,7 @@ class _Queue:
     def word(self, number: Expr) -> SmemRef:
         """The word of an entry."""
         (buffer,) = self.ring.buffers
-        return SmemRef(buffer, number % self.ring.stages, (ZERO,))
+        return SmemRef(buffer, stage_of(number, self.ring.stages), (ZERO,))
 
     def fetch(self, tiles: Expr) -> For:
         """The loop of the thread that takes tiles."""

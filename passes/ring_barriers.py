@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var
+from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, parity_of, stage_of
 from lowering.kernel.kernel import Kernel, MBarrierArray, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -154,10 +154,10 @@ class Steps:
         return tuple(out)
 
     def _at(self, array: MBarrierArray, m: Expr) -> MBarrierRef:
-        return MBarrierRef(array.name, m % self.of.ring.stages)
+        return MBarrierRef(array.name, stage_of(m, self.of.ring.stages))
 
     def _wait(self, array: MBarrierArray, m: Expr, order: str) -> Stmt:
-        return MBarrierWait(self._at(array, m), m // self.of.ring.stages % 2, order=order)
+        return MBarrierWait(self._at(array, m), parity_of(m, self.of.ring.stages), order=order)
 
     @property
     def _empty_order(self) -> str:
@@ -194,14 +194,8 @@ class Steps:
 
 
 def step_of(stmt: Stmt) -> tuple[Expr, int, str] | None:
-    """(m, stages, array) of an operation on a barrier of step ``m``, not looking into statements.
-
-    Of one stage, whose number is always 0, only a wait tells the step, by its parity.
-    """
-    match stmt:
-        case MBarrierWait(MBarrierRef(array, Const(0)), Binary("%", m, Const(2))):
-            return m, 1, array
+    """(m, stages, array) of an operation on a barrier of step ``m`` itself."""
     match getattr(stmt, "bar", None):
-        case MBarrierRef(array, Binary("%", m, Const(stages))):
+        case MBarrierRef(array, Binary("stage", m, Const(stages))):
             return m, stages, array
     return None

@@ -2,7 +2,8 @@
 
 Requires: nothing. Guarantees: the same kernel with no more statements than before; constants
 folded, sums in their shortest known form, bindings of constants, variables and single uses of
-trivial values propagated, unused bindings and branches that are never taken gone.
+trivial values propagated, unused bindings and branches that are never taken gone. Stages and
+parities that no loop carries are divisions.
 
 Last, so that every other pass can build expressions plainly.
 """
@@ -21,6 +22,7 @@ from lowering.ground.expr import (
     Var,
     binary,
     children,
+    plain,
     select,
     substitute,
     type_of,
@@ -75,6 +77,7 @@ def simplify_expr(e: Expr) -> Expr:
 
 def _rule(e: Expr) -> Expr:
     """``e`` by the first rule that fits, without a look at its type; its operands are simple."""
+    e = plain(e)
     match e:
         case Binary("+", Binary("*", Binary("//", x, d), d2), Binary("%", y, d3)) if (
             x == y and d == d2 == d3

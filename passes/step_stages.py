@@ -1,7 +1,7 @@
 """Carry stage and parity through the loops instead of dividing the load step by the stages.
 
-Requires: mbarrier indices of the form ``m % stages`` and parities ``m // stages % 2`` with ``m``
-linear in the loop indices, inside roles. Of one stage these are 0 and ``m % 2``.
+Requires: ``stage(m, stages)`` and ``parity(m, stages)`` with ``m`` linear in the loop indices,
+inside roles.
 Guarantees: within a role, no division by the number of stages is left inside a loop. Each loop that
 moves ``m`` carries (stage, parity); a step of one adds one with carry, and a loop whose
 iterations skip steps (ping-pong: the other group's) adds ``skip % stages`` and
@@ -40,6 +40,7 @@ from lowering.kernel.nodes import (
     For,
     If,
     Let,
+    OnWarp,
     Role,
     Stmt,
 )
@@ -56,7 +57,7 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
     before::
 
         for t in 0 .. tiles {
-          for k in 0 .. n { mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2 }
+          for k in 0 .. n { mbarrier.wait full[stage(t * n + k, 4)], parity(t * n + k, 4) }
         }
 
     after::
@@ -79,8 +80,7 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     def role(r: Role) -> Role:
         for arrays in rings:
-            # One stage last: its parity ``m % 2`` is the stage of two.
-            for stages in sorted({s for _, s in _steps(r.body, arrays)}, key=lambda s: (s == 1, s)):
+            for stages in sorted({s for _, s in _steps(r.body, arrays)}):
                 stepper = _Stepper(names, r, stages, arrays)
                 body, _ = stepper.body(r.body, ())
                 r = replace(r, body=(*stepper.before, *body))
@@ -106,7 +106,7 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
 
 
 def _steps(body: Body, arrays: frozenset[str]) -> list[tuple[Expr, int]]:
-    """(m, stages) of every index ``m % stages`` into one of ``arrays``, in program order."""
+    """(m, stages) of every index ``stage(m, stages)`` into one of ``arrays``, in program order."""
     found = (step_of(stmt) for stmt in walk(body))
     return [(step[0], step[1]) for step in found if step and step[2] in arrays]
 
@@ -167,7 +167,7 @@ class _Stepper:
                 new, place = self.loop(stmt, places)
                 out += new
                 places = (place, *places)
-            elif isinstance(stmt, If | Elect) and any(map(self.moves, walk((stmt,)))):
+            elif isinstance(stmt, If | OnWarp | Elect) and any(map(self.moves, walk((stmt,)))):
                 out.append(map_bodies(stmt, partial(self.within, places=places)))
             else:
                 out.append(self.statement(stmt, places))
@@ -298,12 +298,10 @@ class _Stepper:
     def found(self, e: Expr) -> tuple[int, Expr | None]:
         """The step of which an expression is the stage (0) or the parity (1), if it is one."""
         match e:
-            case Binary("%", m, Const(2)) if self.stages == 1:
-                return 1, m
-            case Binary("%", Binary("//", m, Const(self.stages)), Const(2)):
-                return 1, m
-            case Binary("%", m, Const(self.stages)):
+            case Binary("stage", m, Const(self.stages)):
                 return 0, m
+            case Binary("parity", m, Const(self.stages)):
+                return 1, m
         return 0, None
 
     def shifted(self, place: _Place, at: Poly) -> tuple[Expr, Expr]:

@@ -221,7 +221,7 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
     dst, src = stmt.dst.moved(row, col), stmt.src.moved(row, col)
     matrices = product(*map(range, buffer.shape[:-2]))
     return tuple(
-        TmaLoad(dst.moved(*matrix, r, c), src.moved(*matrix, r, c), multicast=mask)
+        TmaLoad(dst.moved(*matrix, r, c), src.moved(*matrix, r, c), multicast=mask, ctas=count)
         for matrix in matrices
         for r in range(0, slice_rows, rows)
         for c in range(0, slice_cols, cols)

@@ -61,11 +61,11 @@ def synchronize_partials(kernel: Kernel, options: LoweringOptions) -> Kernel:
         named_barrier parts_sync[2] threads 128
         frag.store_partial parts[7], sum
         bar.sync parts_sync[wg]
-        if %warpgroup.warp == 0 {
+        on %warpgroup.warp 0 {
           elect { was: i32 = atom add, ready[4], 1, order=release.gpu }
         }
         ...
-        if %warpgroup.warp == 0 {
+        on %warpgroup.warp 0 {
           elect {
             counter.wait ready[4], 2
             was2: i32 = atom exch, ready[4], 0

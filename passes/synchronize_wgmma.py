@@ -48,7 +48,7 @@ def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         for k in 0 .. n carry (acc: frag<f32, 64x256> = zero -> sum) {
           wait_full ring, k
-          acc1: frag<f32, 64x256> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 32, 0 < k
+          acc1: frag<f32, 64x256> = mma.tile acc, A_s[s, 0, 0], B_s[s, 0, 0], 32, 0 < k
           release ring, k
           yield acc1
         }
@@ -71,18 +71,18 @@ def synchronize_wgmma(kernel: Kernel, options: LoweringOptions) -> Kernel:
     A in registers is taken apart by columns, in front of the fence. A that the step makes, here of
     two instructions' K::
 
-        left: frag<bf16, 64x32> = ldmatrix A_s[k % 4, 0, 0]
-        acc1: frag<f32, 64x256> = mma.tile acc, left, B_s[k % 4, 0, 0], 32, 0 < k
+        left: frag<bf16, 64x32> = ldmatrix A_s[s, 0, 0]
+        acc1: frag<f32, 64x256> = mma.tile acc, left, B_s[s, 0, 0], 32, 0 < k
 
     after::
 
         acc1_before0: frag<f32, 64x256, async> = wgmma.wait acc, 1
-        left_k0: frag<bf16, 64x16> = ldmatrix A_s[k % 4, 0, 0]
+        left_k0: frag<bf16, 64x16> = ldmatrix A_s[s, 0, 0]
         wgmma.fence
         acc1_k0: frag<f32, 64x256, async> = wgmma acc1_before0, left_k0, ..., accumulate=0 < k
         wgmma.commit
         acc1_before16: frag<f32, 64x256, async> = wgmma.wait acc1_k0, 1
-        left_k16: frag<bf16, 64x16> = ldmatrix A_s[k % 4, 0, 16]
+        left_k16: frag<bf16, 64x16> = ldmatrix A_s[s, 0, 16]
         ...
         if 0 < k { release ring, k - 1 }
 

@@ -1,10 +1,9 @@
 """Stamp when each role waits, computes and stores; nothing unless the options ask for a trace.
 
 Requires: a load side whose loop over a tile's steps stands in the loop over tiles, if there is one;
-a main loop that waits for step ``m``, where the trips of one loop make up one tile, or a part of
-one where its begin is carried; chunks of the result stored by TMA.
-Guarantees: in its trace buffer each warp notes begin and end of, with the number of the tile among
-those of its CTA,
+a main loop that says which tile its trips are steps of; chunks of the result stored by TMA.
+Guarantees: no loop says so any more. In its trace buffer each warp notes begin and end of, with the
+number of the tile among those of its CTA,
 
 - ``load``: the loop that fills the steps of a tile,
 - ``turn``: the wait for the other group at an ordering barrier,
@@ -16,19 +15,16 @@ and, without a tile, ``drain`` (the wait for the last stores) and ``cta``. The l
 both clocks, the second time with the SM, so that clocks of different SMs can be compared. Nothing
 is in flight at a stamp, so that wgmmas are not serialized by one.
 
-After ``order_pingpong`` (whose turns it stamps), before ``step_stages`` (barriers still name their
-step).
+After ``order_pingpong`` (whose turns it stamps).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Const, Expr, Special, Var, substitute
-from lowering.ground.poly import Poly, poly
+from lowering.ground.expr import ZERO, Expr, Special
 from lowering.kernel.kernel import Kernel, TraceBuffer
 from lowering.kernel.nodes import (
     BarArrive,
@@ -40,16 +36,14 @@ from lowering.kernel.nodes import (
     If,
     MBarrierArrive,
     MBarrierExpectTx,
-    MBarrierWait,
+    OnWarp,
     Stamp,
     Stmt,
     TmaStore,
-    Wgmma,
     WgmmaWait,
 )
 from lowering.kernel.visit import Names, bodies, map_bodies, map_roles, walk
 from passes.options import LoweringOptions
-from passes.ring_barriers import step_of
 
 __all__ = ["trace"]
 
@@ -63,7 +57,7 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         for t in 0 .. tiles {
           bar.sync order[wg]
-          for k in 0 .. n { mbarrier.wait full[(t * n + k) % 4], ...  (wgmma) }
+          for k in 0 .. n tile t { mbarrier.wait full[stage(t * n + k, 4)], ...  (wgmma) }
           (epilogue)
         }
 
@@ -75,39 +69,45 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
           bar.sync order[wg]
           stamp spans, turn, end, t
           stamp spans, main_loop, begin, t
-          for k in 0 .. n { mbarrier.wait full[(t * n + k) % 4], ...  (wgmma) }
+          for k in 0 .. n { mbarrier.wait full[stage(t * n + k, 4)], ...  (wgmma) }
           stamp spans, main_loop, end, t
           stamp spans, epilogue, begin, t
           (epilogue)
           stamp spans, epilogue, end, t
         }
-
-    Raises:
-        InternalError: the trips of a main loop are not the steps of one tile.
     """
-    if not options.trace_slots:
-        return kernel
-    buffer = TraceBuffer(Names(kernel).new("spans"), options.trace_slots, EVENTS)
-    name, groups = buffer.name, _turns(kernel)
-    kernel = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, groups, ZERO)))
-    body = (_both_clocks(name, "begin"), *kernel.body, _both_clocks(name, "end"))
-    return replace(kernel.declare(buffer), body=body)
+    body = kernel.body
+    if options.trace_slots:
+        buffer = TraceBuffer(Names(kernel).new("spans"), options.trace_slots, EVENTS)
+        name, turns, kernel = buffer.name, _turns(kernel), kernel.declare(buffer)
+        stamped = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, turns, ZERO)))
+        body = (_both_clocks(name, "begin"), *stamped.body, _both_clocks(name, "end"))
+    return replace(kernel, body=_untold(body))
 
 
-def _turns(kernel: Kernel) -> dict[str, int]:
-    """Barriers of each array that hands turns over: one group arrives, the other waits.
+def _untold(body: Body) -> Body:
+    """``body`` whose loops do not say which tile they are about."""
+
+    def untold(stmt: Stmt) -> Stmt:
+        stmt = map_bodies(stmt, _untold)
+        return replace(stmt, tile=None) if isinstance(stmt, For) else stmt
+
+    return tuple(map(untold, body))
+
+
+def _turns(kernel: Kernel) -> frozenset[str]:
+    """The arrays of barriers that hand turns over: one group arrives, the other waits.
 
     At all others, those of stores for instance, the same threads meet.
     """
-    handed = {s.bar.array for s in walk(kernel.body) if isinstance(s, BarArrive)}
-    return {b.name: b.count for b in kernel.named_barriers if b.name in handed}
+    return frozenset(s.bar.array for s in walk(kernel.body) if isinstance(s, BarArrive))
 
 
 def _both_clocks(name: str, phase: str) -> Stmt:
     """The CTA by the SM's clock, then by the device's, from its first warp."""
     here = Stamp(name, "cta", phase, ZERO)
     everywhere = replace(here, value=Special("smid"), clock="globaltimer")
-    return If(Special("warp").eq(0), (here, everywhere))
+    return OnWarp(0, (here, everywhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,18 @@ class _Span:
 
 
 def _stamped(
-    body: Body, name: str, groups: Mapping[str, int], tile: Expr, storing: bool = False
+    body: Body, name: str, turns: frozenset[str], tile: Expr, storing: bool = False
 ) -> Body:
     """``body`` with stamps.
 
     Args:
         body: of a role, or within it.
         name: the trace buffer.
-        groups: barriers of each array that hands turns over.
+        turns: arrays of barriers that hand turns over.
         tile: the tile that it belongs to, 0 where there is none.
         storing: whether it is of an epilogue.
     """
-    spans = list(_spans(body, groups, tile))
+    spans = list(_spans(body, turns, tile))
     computed = next((s.tile for s in spans if s.event == "main_loop"), None)
     tile = tile if computed is None else computed
     out: list[Stmt] = []
@@ -149,36 +149,33 @@ def _stamped(
         else:
             inside = stmt.var if isinstance(stmt, For) and computed is None else tile
             stored = storing or any(s.event == "epilogue" and s.first <= i <= s.last for s in spans)
-            within = partial(_stamped, name=name, groups=groups, tile=inside, storing=stored)
+            within = partial(_stamped, name=name, turns=turns, tile=inside, storing=stored)
             out.append(map_bodies(stmt, within))
         for s in sorted((s for s in spans if s.last == i), key=lambda s: -s.first):
             out.append(Stamp(name, s.event, "end", s.tile))
     return tuple(out)
 
 
-def _spans(body: Body, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]:
+def _spans(body: Body, turns: frozenset[str], tile: Expr) -> Iterator[_Span]:
     """Events whose statements stand in this list themselves, within a loop over ``tile``."""
     for i, stmt in enumerate(body):
         if not isinstance(stmt, For):
             continue
-        waits = [s for s in stmt.body if isinstance(s, MBarrierWait)]
-        if waits and any(isinstance(s, Wgmma) for s in stmt.body):
-            carried = isinstance(stmt.start, Var)
-            of = _turn(body[:i], groups, tile) if carried else _tile(stmt, waits[0])
-            yield from _tile_spans(body, i, groups, of)
+        if stmt.tile is not None:
+            yield from _tile_spans(body, i, turns, stmt.tile)
             return
         if any(isinstance(s, MBarrierExpectTx) for s in _directly(stmt.body)):
             yield _Span("load", i, i, tile)
 
 
-def _tile_spans(body: Body, main: int, groups: Mapping[str, int], tile: Expr) -> Iterator[_Span]:
+def _tile_spans(body: Body, main: int, turns: frozenset[str], tile: Expr) -> Iterator[_Span]:
     """Events of a tile whose main loop is statement ``main``."""
     last = main
     while last + 1 < len(body) and isinstance(body[last + 1], WgmmaWait):
         last += 1
     yield _Span("main_loop", main, last, tile)
     for i, stmt in enumerate(body):
-        if isinstance(stmt, BarSync) and stmt.bar.array in groups:
+        if isinstance(stmt, BarSync) and stmt.bar.array in turns:
             yield _Span("turn", i, i, tile)
     first = last + 1
     while first < len(body) and _signals(body[first]):
@@ -190,7 +187,7 @@ def _tile_spans(body: Body, main: int, groups: Mapping[str, int], tile: Expr) ->
 
 def _signals(stmt: Stmt) -> bool:
     """Whether a statement only arrives at barriers."""
-    return all(isinstance(s, (If, Elect, MBarrierArrive, BarArrive)) for s in walk((stmt,)))
+    return all(isinstance(s, (If, OnWarp, Elect, MBarrierArrive, BarArrive)) for s in walk((stmt,)))
 
 
 def _directly(body: Body) -> Iterator[Stmt]:
@@ -200,36 +197,3 @@ def _directly(body: Body) -> Iterator[Stmt]:
         if not isinstance(stmt, For):
             for inner in bodies(stmt):
                 yield from _directly(inner)
-
-
-def _turn(before: Body, groups: Mapping[str, int], tile: Expr) -> Expr:
-    """Which of its CTA's tiles a main loop is about that begins within a tile (stream-K): the loop
-    over tiles counts them, or the turns of its group.
-    """
-    orders = [s.bar for s in before if isinstance(s, BarSync)]
-    return tile * groups[orders[0].array] + orders[0].index if orders else tile
-
-
-def _tile(loop: For, wait: MBarrierWait) -> Expr:
-    """Which of its CTA's tiles a main loop is about: its first step by its trips."""
-    if step := step_of(wait):
-        first = poly(substitute(step[0], {loop.var: loop.start}))
-        terms = [_divided(term, loop.stop) for term in first.terms]
-        if all(term is not None for term in terms):
-            return Poly.of(t for t in terms if t is not None).expr()
-    raise InternalError(
-        "trace",
-        f"the loop over {loop.var.name} begins at {wait.bar.index}, which is no whole number of "
-        f"{loop.stop} steps",
-    )
-
-
-def _divided(term: tuple[tuple[Expr, ...], int], by: Expr) -> tuple[tuple[Expr, ...], int] | None:
-    """A term of a polynomial divided, None if that leaves a rest."""
-    atoms, factor = term
-    if isinstance(by, Const):
-        return (atoms, factor // by.value) if by.value and factor % by.value == 0 else None
-    if by not in atoms:
-        return None
-    at = atoms.index(by)
-    return (*atoms[:at], *atoms[at + 1 :]), factor

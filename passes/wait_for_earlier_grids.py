@@ -54,7 +54,7 @@ def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
         kernel k threads 384 cluster 1 grid 1 {
           role load warps 8 .. 12 {
             setmaxnreg dec, 40
-            if %warpgroup.warp == 0 { for t in ... { elect { tma.load ... } } }
+            on %warpgroup.warp 0 { for t in ... { elect { tma.load ... } } }
           }
 
     after::
@@ -64,7 +64,7 @@ def wait_for_earlier_grids(kernel: Kernel, options: LoweringOptions) -> Kernel:
             setmaxnreg dec, 40
             griddepcontrol.wait
             griddepcontrol.launch_dependents
-            if %warpgroup.warp == 0 { for t in ... { elect { tma.load ... } } }
+            on %warpgroup.warp 0 { for t in ... { elect { tma.load ... } } }
           }
 
     Raises:

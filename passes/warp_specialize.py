@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from lowering.ground.errors import InternalError, ScheduleError
-from lowering.ground.expr import Special, Var, free_vars
+from lowering.ground.expr import Var, free_vars
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -25,10 +25,10 @@ from lowering.kernel.nodes import (
     Elect,
     For,
     Frag,
-    If,
     Let,
     LoadTile,
     NextTile,
+    OnWarp,
     Role,
     Roles,
     Section,
@@ -60,13 +60,13 @@ def warp_specialize(kernel: Kernel, options: LoweringOptions) -> Kernel:
         roles {
           role fill warps 0 .. 4 {
             for i in 0 .. n {
-              if %warpgroup.warp == 0 { elect { load.tile B_s[0, 0, 0], B[0, i] } }
+              on %warpgroup.warp 0 { elect { load.tile B_s[0, 0, 0], B[0, i] } }
               stmatrix ...
             }
           }
           role compute warps 4 .. 12 as wg { ... }
           role load warps 12 .. 16 {
-            if %warpgroup.warp == 0 {
+            on %warpgroup.warp 0 {
               for m in 0 .. n { elect { load.tile A_s[0, 0, 0], A[0, m] } }
             }
           }
@@ -131,7 +131,7 @@ def _by_warp(sections: list[Section], first: int, taken: set[str]) -> Role:
     while name in taken:
         name += "_"
     body = tuple(
-        If(Special("warpgroup.warp").eq(warp), _elected(s.body)) for warp, s in enumerate(sections)
+        OnWarp(warp, _elected(s.body), "warpgroup.warp") for warp, s in enumerate(sections)
     )
     return Role(name, first, WARPS, body, registers=counts[0] if counts else None)
 

@@ -8,7 +8,19 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.expressions import C_TYPES
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ONE, Const, Expr, Special, Var, as_expr, free_vars
-from lowering.kernel.nodes import Break, Elect, For, Frag, If, Let, Role, Roles, SetMaxNReg, Stmt
+from lowering.kernel.nodes import (
+    Break,
+    Elect,
+    For,
+    Frag,
+    If,
+    Let,
+    OnWarp,
+    Role,
+    Roles,
+    SetMaxNReg,
+    Stmt,
+)
 
 __all__ = ["RULES"]
 
@@ -96,6 +108,14 @@ def _if(e: Emitter, s: If) -> None:
             e.body(s.other)
 
 
+def _on_warp(e: Emitter, s: OnWarp) -> None:
+    match s.body:
+        case (If(cond, then, ()),):
+            _if(e, If(s.cond.logical_and(cond), then))
+        case _:
+            _if(e, If(s.cond, s.body))
+
+
 def _elect(e: Emitter, s: Elect) -> None:
     with e.out.block("if (ptx::elect())"):
         e.elected = True
@@ -139,6 +159,6 @@ def _setmaxnreg(e: Emitter, s: SetMaxNReg) -> None:
 
 
 RULES: Mapping[type[Stmt], Rule] = {
-    Let: _let, For: _for, Break: _break, If: _if, Elect: _elect, Roles: _roles,
-    SetMaxNReg: _setmaxnreg,
+    Let: _let, For: _for, Break: _break, If: _if, OnWarp: _on_warp, Elect: _elect,
+    Roles: _roles, SetMaxNReg: _setmaxnreg,
 }  # fmt: skip

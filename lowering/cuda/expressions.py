@@ -19,6 +19,7 @@ from lowering.ground.expr import (
     Special,
     Var,
     as_expr,
+    plain,
     type_of,
 )
 from lowering.ground.poly import Poly, poly
@@ -97,6 +98,8 @@ def _show(e: Expr, name_of: Callable[[Expr], str], outer: int) -> str:
         case Select(c, a, b):
             sides = (_widened(x, type_of(e), name_of, 1) for x in (a, b))
             return f"({_show(c, name_of, 1)} ? {' : '.join(sides)})"
+        case Binary("stage" | "parity"):
+            return _show(plain(e), name_of, outer)
         case Binary(op, a, b):
             return _binary(op, a, b, name_of, outer)
     raise InternalError("emit_cuda", f"no C++ for the expression {e!r}")

@@ -43,6 +43,7 @@ from lowering.kernel.nodes import (
     If,
     LdMatrix,
     LdShared,
+    OnWarp,
     Roles,
     Stmt,
     Wgmma,
@@ -195,7 +196,7 @@ class _Planner:
             case If(then=then, other=other):
                 self.body(then)
                 self.body(other)
-            case Elect(body=body):
+            case Elect(body=body) | OnWarp(body=body):
                 self.body(body)
             case Roles(roles=roles):
                 for role in roles:

@@ -35,7 +35,10 @@ __all__ = [
     "free_vars",
     "maximum",
     "minimum",
+    "parity_of",
+    "plain",
     "select",
+    "stage_of",
     "substitute",
     "type_of",
 ]
@@ -193,9 +196,16 @@ OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
     "ceildiv": (lambda a, b: -(-a // b), 0),
     "min": (min, 0),
     "max": (max, 0),
+    # Of step m of a ring with so many stages: which stage it has, and the parity of that stage's
+    # phase. Not spelled with % and //, so that nobody has to guess what a division is about.
+    "stage": (lambda m, stages: m % stages, 0),
+    "parity": (lambda m, stages: m // stages % 2, 0),
     # PTX's mul.hi for non-negative numbers of 31 bits: the product without its low 31 bits.
     "mulhi": (lambda a, b: a * b >> 31, 0),
 }
+DIVISIONS = frozenset({"//", "%", "ceildiv", "stage", "parity"})
+"""Operations that divide."""
+
 COMPARISONS = frozenset({"==", "!=", "<", "<=", "and", "or"})
 
 
@@ -211,6 +221,26 @@ def as_expr(value: ExprLike | bool) -> Expr:
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
     """``a / b`` rounded up, the trip count of a split."""
     return binary("ceildiv", as_expr(a), as_expr(b))
+
+
+def stage_of(step: ExprLike, stages: int) -> Expr:
+    """The stage of a step, in a ring of so many."""
+    return binary("stage", as_expr(step), Const(stages))
+
+
+def parity_of(step: ExprLike, stages: int) -> Expr:
+    """The parity of the phase in which a ring of so many stages is at a step."""
+    return binary("parity", as_expr(step), Const(stages))
+
+
+def plain(e: Expr) -> Expr:
+    """``e``, or the division that it is, if it is a stage or a parity."""
+    match e:
+        case Binary("stage", m, stages):
+            return m % stages
+        case Binary("parity", m, stages):
+            return m // stages % 2
+    return e
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
@@ -261,7 +291,7 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     """
     plain = Binary(op, a, b)
     if isinstance(a, Const) and isinstance(b, Const):
-        if op in ("//", "%", "ceildiv") and b.value == 0:
+        if op in DIVISIONS and b.value == 0:
             return plain
         return Const(OPS[op][0](a.value, b.value), type_of(plain))
     folded = _neutral(op, a, b)

@@ -16,6 +16,7 @@ __all__ = [
     "For",
     "If",
     "Let",
+    "OnWarp",
     "Role",
     "Roles",
     "Section",
@@ -54,7 +55,8 @@ class For(Stmt):
     """``for var in start .. stop step step``; the body ends by yielding the next carried values.
 
     Start, stop and step may be run-time values, uniform over the warps that execute the loop.
-    ``unroll`` asks the emitter for full unrolling and needs constant bounds.
+    ``unroll`` asks the emitter for full unrolling and needs constant bounds. Where the trips are
+    steps of one tile, ``tile`` is its number among those of the CTA (None after ``trace``).
     """
 
     OP: ClassVar[str] = "for"
@@ -67,6 +69,7 @@ class For(Stmt):
     carries: tuple[Carry, ...] = ()
     yields: tuple[Expr | Frag, ...] = ()
     unroll: bool = False
+    tile: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,32 @@ class Elect(Stmt):
     body: Body
 
 
-def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> If:
+@dataclass(frozen=True, slots=True)
+class OnWarp(Stmt):
+    """``on %of index { body }``: warp ``index`` of the CTA runs the body (``of`` is ``warp``), or
+    that of each warpgroup (``warpgroup.warp``).
+
+    No other condition asks which warp executes it, so that who does what is known without running
+    the kernel.
+    """
+
+    OP: ClassVar[str] = "on"
+    TRAITS: ClassVar[Traits] = Traits(threads=Threads.WARP)
+    index: int
+    body: Body
+    of: str = "warp"
+
+    def runs(self, warp: int) -> bool:
+        """Whether that warp of the CTA runs the body."""
+        return self.index == (warp if self.of == "warp" else warp % 4)
+
+    @property
+    def cond(self) -> Expr:
+        """The same, asked of the executing warp."""
+        return Special(self.of).eq(self.index)
+
+
+def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> OnWarp:
     """Statements for one thread, the same one every time.
 
     Args:
@@ -109,7 +137,7 @@ def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> If:
         of: ``warp``, one thread of the CTA, or ``warpgroup.warp``, one of each warpgroup.
         index: of the thread's warp there.
     """
-    return If(Special(of).eq(index), (Elect(stmts),))
+    return OnWarp(index, (Elect(stmts),), of)
 
 
 @dataclass(frozen=True, slots=True)

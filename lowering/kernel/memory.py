@@ -99,7 +99,8 @@ class TmaLoad(Stmt):
 
     Writes the box at ``dst`` (swizzled as the map says, out-of-bounds elements as zero) and then
     completes the box's full bytes on ``bar``. One executing thread issues one copy. With a
-    ``multicast`` mask the same box and the same completion go to each CTA of the mask.
+    ``multicast`` mask the same box and the same completion go to each of the ``ctas`` CTAs of the
+    mask, each of which issues as many such copies, for they all share a tile.
     ``bar`` is None until ``allocate_mbarriers``; ``cache`` is one of ``CACHE_POLICIES``.
     """
 
@@ -115,6 +116,7 @@ class TmaLoad(Stmt):
     src: GmemRef
     bar: MBarrierRef | None = None
     multicast: Expr | None = None
+    ctas: int = 1
     cache: str = "evict_normal"
 
 

@@ -27,6 +27,7 @@ from lowering.kernel.nodes import (
     MapRef,
     MBarrierRef,
     NamedBarrierRef,
+    OnWarp,
     PartialRef,
     Role,
     Roles,
@@ -39,7 +40,7 @@ from lowering.target.targets import TARGETS
 
 __all__ = ["IRSyntaxError", "parse_kernel"]
 
-_BLOCKS = {c.OP for c in (Let, For, If, Elect, Section, Roles)}
+_BLOCKS = {c.OP for c in (Let, For, If, OnWarp, Elect, Section, Roles)}
 _PLAIN: dict[str, type[Stmt]] = {
     cls.OP: cls
     for cls in vars(nodes).values()
@@ -132,7 +133,7 @@ class _Parser(Declarations):
 
     def stmt(self) -> Stmt:
         word = self.peek
-        if word in _CONTROL:
+        if word in _CONTROL and not self.ahead(":"):
             self.at += 1
             return _CONTROL[word](self)
         out: Frag | Var | None = None
@@ -274,6 +275,7 @@ class _Parser(Declarations):
         self.expect("..")
         stop = self.expr()
         step = self.expr() if self.accept("step") else ONE
+        tile = self.expr() if self.accept("tile") else None
         self.scope[var.name] = var
         halves: tuple[Any, ...] = ()
         if self.accept("carry"):
@@ -295,7 +297,7 @@ class _Parser(Declarations):
             result = type(inner)(result_name, inner.type)
             self.scope[result_name] = result
             carries.append(Carry(inner, init, result))
-        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll)
+        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll, tile)
 
     def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
         before = dict(self.scope)
@@ -314,6 +316,13 @@ class _Parser(Declarations):
         cond = self.expr()
         then = self.block()
         return If(cond, then, self.block() if self.accept("else") else ())
+
+    def on_warp(self) -> OnWarp:
+        of = self.peek.removeprefix("%")
+        if self.peek not in ("%warp", "%warpgroup.warp"):
+            raise self.fail("'%warp' or '%warpgroup.warp'")
+        self.at += 1
+        return OnWarp(self.integer(), self.block(), of)
 
     def section(self) -> Section:
         name = self.name()
@@ -353,6 +362,7 @@ _CONTROL: dict[str, Callable[[_Parser], Stmt]] = {
     "let": _Parser.let,
     "for": _Parser.for_,
     "if": _Parser.if_,
+    "on": _Parser.on_warp,
     "elect": lambda p: Elect(p.block()),
     "section": _Parser.section,
     "roles": _Parser.roles,

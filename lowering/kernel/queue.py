@@ -27,13 +27,13 @@ class FetchTiles(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class NextTile(Stmt):
-    """``out`` is what entry ``number`` of a queue holds, a ring of words (tile level, until
-    ``queue_tiles``).
+    """``out`` is what entry ``number`` of a queue of ``tiles`` tiles holds, a ring of words (tile
+    level, until ``queue_tiles``).
 
-    Entries ``0, 1, ...`` hold tiles in growing order. The first entry behind them holds ``tiles``,
-    the number of tiles in all; where entries are dealt out to the compute warpgroups in turn, the
-    next one holds ``tiles + 1``, so that each warpgroup finds an end and knows whether it is the
-    first one. Each reader reads its entries once and in order.
+    Entries ``0, 1, ...`` hold tiles in growing order. The first entry behind them holds ``tiles``;
+    where entries are dealt out to the compute warpgroups in turn, the next one holds ``tiles + 1``,
+    so that each warpgroup finds an end and knows whether it is the first one. Each reader reads its
+    entries once and in order, and leaves its loop at the first end mark.
     """
 
     OP: ClassVar[str] = "next.tile"
@@ -41,6 +41,7 @@ class NextTile(Stmt):
     out: Var
     ring: str
     number: Expr
+    tiles: Expr
 
 
 @dataclass(frozen=True, slots=True)

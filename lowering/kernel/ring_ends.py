@@ -1,8 +1,8 @@
 """The two ends of a ring: which warps fill a step and how, and which read it and how.
 
-Nobody declares this. Who acquires a step fills it, with what it writes behind that; who waits for a
-step reads it. From this follow how many arrivals a phase of either barrier takes, and which proxies
-meet in the buffers.
+Nobody declares this. The warps that acquire a step fill it, with what they write behind that; those
+that wait for a step read it. Which warps these are is said by roles and ``on`` alone. From this
+follow how many arrivals a phase of either barrier takes, and which proxies meet in the buffers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import OPS, Binary, Const, Expr, Special, Var
 from lowering.kernel.kernel import Kernel, Ring
 from lowering.kernel.nodes import (
     Acquire,
@@ -20,7 +19,7 @@ from lowering.kernel.nodes import (
     CpAsync,
     Elect,
     For,
-    If,
+    OnWarp,
     Role,
     Roles,
     SmemRef,
@@ -30,7 +29,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import bodies, operands, walk
 
-__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "entering", "stores"]
+__all__ = ["Ends", "Fill", "Reader", "announces", "copies", "ends_of", "stores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +128,6 @@ def announces(ring: Ring, stmt: Stmt) -> bool:
     return _writes(stmt, ring, Memory.SHARED_ASYNC)
 
 
-def entering(stmt: If, warps: frozenset[int], role: Role, then: bool = True) -> frozenset[int]:
-    """Which warps of a role may execute the first branch of an ``if``, or the other one."""
-    return frozenset(w for w in warps if _enters(stmt.cond, w, role, then))
-
-
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Statements in a row, who executes them, and whether a loop in the step does."""
@@ -203,35 +197,11 @@ def _blocks(block: _Block, role: Role, until: str | None = None) -> Iterator[_Bl
         one, looped = block.one or isinstance(stmt, Elect), block.looped or isinstance(stmt, For)
         for n, inner in enumerate(bodies(stmt)):
             warps = block.warps
-            if isinstance(stmt, If):
-                warps = entering(stmt, warps, role, n == 0)
+            if isinstance(stmt, OnWarp):
+                warps = frozenset(filter(stmt.runs, warps))
             elif isinstance(stmt, Roles):
                 warps &= frozenset(stmt.roles[n].span)
             yield from _blocks(_Block(inner, warps, one, looped), role, until)
-
-
-def _enters(cond: Expr, warp: int, role: Role, then: bool) -> bool:
-    """Whether a warp may find a condition true, or, of the other branch, false."""
-    known: dict[Expr, int] = {Special("warp"): warp, Special("warpgroup.warp"): warp % 4}
-    if role.group is not None:
-        known[role.group] = (warp - role.first_warp) // 4
-    value = _value(cond, known)
-    return value is None or bool(value) is then
-
-
-def _value(e: Expr, known: Mapping[Expr, int]) -> int | None:
-    """An expression's value as far as it is known."""
-    match e:
-        case Const(value):
-            return value
-        case Special() | Var():
-            return known.get(e)
-        case Binary(op, a, b):
-            left, right = _value(a, known), _value(b, known)
-            if op in ("and", "or") and int(op == "or") in (left, right):
-                return int(op == "or")
-            return None if left is None or right is None else OPS[op][0](left, right)
-    return None
 
 
 def _writes(stmt: Stmt, ring: Ring, through: Memory) -> bool:

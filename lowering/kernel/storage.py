@@ -62,11 +62,11 @@ class NamedBarrierArray(Declared):
 class Ring(Declared):
     """Buffers whose stages some roles fill and others drain, one after the other, round and round.
 
-    A step fills one stage of every buffer; step ``m`` has stage ``m % stages``. Who fills and who
-    drains is what the roles do between ``produce`` or ``consume`` and the next: TMA, ``cp.async``
-    or stores on one side, wgmma or loads on the other. Several roles may fill a step together, and
-    every role that reads from the ring reads every step, except that the warpgroups of a role with
-    a group index form ``teams`` which take steps in turn (two in ping-pong).
+    A step fills one stage of every buffer: step ``m`` the stage ``stage(m, stages)``. Who fills and
+    who drains is what the roles do between ``produce`` or ``consume`` and the next: TMA,
+    ``cp.async`` or stores on one side, wgmma or loads on the other. Several roles may fill a step
+    together, and every role that reads from the ring reads every step, except that the warpgroups
+    of a role with a group index form ``teams`` which take steps in turn (two in ping-pong).
 
     ``in_flight`` wgmma groups stay pending when a step's successor starts, so a step is released
     that many steps late and ``stages > in_flight``.

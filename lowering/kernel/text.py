@@ -23,6 +23,7 @@ from lowering.kernel.nodes import (
     MapRef,
     MBarrierRef,
     NamedBarrierRef,
+    OnWarp,
     PartialRef,
     Role,
     Roles,
@@ -88,6 +89,8 @@ def _stmt(stmt: Stmt) -> Iterator[str]:
             if other:
                 lines[-1:] = ["} else {", *list(_block("", other))[1:]]
             yield from lines
+        case OnWarp(index, body, of):
+            yield from _block(f"on %{of} {index}", body)
         case Elect(body):
             yield from _block("elect", body)
         case Section(name, body, groups, group, registers):
@@ -107,6 +110,7 @@ def _for(stmt: For) -> Iterator[str]:
     head = f"for {stmt.var.name} in {stmt.start} .. {stmt.stop}"
     if stmt.step != ONE:
         head += f" step {stmt.step}"
+    head += "" if stmt.tile is None else f" tile {stmt.tile}"
     if stmt.carries:
         carried = (f"{_typed(c.var)} = {_use(c.init)} -> {c.result.name}" for c in stmt.carries)
         head += f" carry ({', '.join(carried)})"

@@ -11,7 +11,7 @@ from lowering.ground.expr import ZERO, Const, Expr, ScalarType, type_of
 from lowering.kernel.cluster import BulkCopy, StAsync
 from lowering.kernel.compute import LdShared
 from lowering.kernel.kernel import Kernel, SharedBuffer
-from lowering.kernel.memory import StShared
+from lowering.kernel.memory import StShared, TmaLoad
 from lowering.kernel.operands import SmemRef, Stmt
 
 __all__ = ["cluster_rules"]
@@ -22,6 +22,8 @@ _BULK_BYTES = 16
 
 def cluster_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
+    if isinstance(stmt, TmaLoad):
+        yield from _shared_copy(stmt)
     if not isinstance(stmt, StAsync | BulkCopy | StShared | LdShared):
         return
     if stmt.cta is not None:
@@ -38,6 +40,13 @@ def cluster_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
                 yield f"{value.name} is {value.type.dtype.value}, {buffer.name} holds {held}"
         case BulkCopy(dst, src):
             yield from _stages(kernel, dst, src)
+
+
+def _shared_copy(load: TmaLoad) -> Iterator[str]:
+    if load.multicast is None and load.ctas != 1:
+        yield f"a copy to {load.ctas} CTAs without a mask of them"
+    elif isinstance(load.multicast, Const) and load.multicast.value.bit_count() != load.ctas:
+        yield f"multicast mask {load.multicast.value:#b} of a copy to {load.ctas} CTAs"
 
 
 def _rank(kernel: Kernel, cta: Expr) -> Iterator[str]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lowering.ground.expr import Expr, Special, children
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Role, Roles, SetMaxNReg
+from lowering.kernel.nodes import Body, If, OnWarp, Role, Roles, SetMaxNReg, Stmt
 from lowering.kernel.traits import Threads
 from lowering.kernel.visit import bodies
 
@@ -46,25 +47,35 @@ def _rules(body: Body, warps: range, within: Role | None) -> Iterator[str]:
             for role in stmt.roles:
                 yield from _rules(role.body, role.span, role)
             continue
-        yield from _together(stmt.TRAITS.threads, stmt.OP, within)
+        yield from _who(stmt, within)
         for inner in bodies(stmt):
-            yield from _inside(inner, within)
+            yield from _inside(inner, within, isinstance(stmt, OnWarp))
 
 
-def _inside(body: Body, within: Role | None) -> Iterator[str]:
-    """The same for statements in a loop or branch, where no roles are."""
+def _inside(body: Body, within: Role | None, alone: bool) -> Iterator[str]:
+    """The same for statements in a loop or branch, where no roles are; ``alone`` on one warp."""
     for stmt in body:
         if isinstance(stmt, Roles):
             yield "roles stand in a loop or branch"
             continue
-        yield from _together(stmt.TRAITS.threads, stmt.OP, within)
+        if alone and stmt.TRAITS.threads is Threads.WARPGROUP:
+            yield f"{stmt.OP} needs whole warpgroups, not one warp"
+        yield from _who(stmt, within)
         for inner in bodies(stmt):
-            yield from _inside(inner, within)
+            yield from _inside(inner, within, alone or isinstance(stmt, OnWarp))
 
 
-def _together(threads: Threads, op: str, within: Role | None) -> Iterator[str]:
-    if threads is Threads.WARPGROUP and within is not None and not within.whole:
-        yield f"{op} needs whole warpgroups, role {within.name} is {_warps(within.span)}"
+def _who(stmt: Stmt, within: Role | None) -> Iterator[str]:
+    """Whole warpgroups where a statement needs them; no condition on warps but roles and ``on``."""
+    if stmt.TRAITS.threads is Threads.WARPGROUP and within is not None and not within.whole:
+        yield f"{stmt.OP} needs whole warpgroups, role {within.name} is {_warps(within.span)}"
+    if isinstance(stmt, If) and _asks_for_warp(stmt.cond):
+        yield f"a branch on {stmt.cond}, which roles and `on` say"
+
+
+def _asks_for_warp(e: Expr) -> bool:
+    own = Special("warp"), Special("warpgroup.warp")
+    return e in own or any(map(_asks_for_warp, children(e)))
 
 
 def _divides(roles: Roles, warps: range) -> Iterator[str]:

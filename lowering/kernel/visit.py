@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from lowering.ground.expr import Binary, Expr, Select, Var, substitute
-from lowering.kernel.control import Carry, Elect, For, If, Role, Roles, Section
+from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.ring import WaitFull
@@ -33,7 +33,7 @@ __all__ = [
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The statement lists directly inside ``stmt``."""
     match stmt:
-        case For(body=body) | Elect(body=body) | Section(body=body):
+        case For(body=body) | Elect(body=body) | OnWarp(body=body) | Section(body=body):
             return (body,)
         case If(then=then, other=other):
             return (then, other)
@@ -45,7 +45,7 @@ def bodies(stmt: Stmt) -> tuple[Body, ...]:
 def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     """``stmt`` with ``f`` applied to each statement list directly inside it."""
     match stmt:
-        case For(body=body) | Elect(body=body) | Section(body=body):
+        case For(body=body) | Elect(body=body) | OnWarp(body=body) | Section(body=body):
             return replace(stmt, body=f(body))
         case If(then=then, other=other):
             return replace(stmt, then=f(then), other=f(other) if other else ())

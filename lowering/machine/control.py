@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Expr, Var
-from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, Roles, SetMaxNReg
+from lowering.kernel.nodes import Body, Break, Elect, For, Frag, If, Let, OnWarp, Roles, SetMaxNReg
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Code, Program, Run, execute
 from lowering.machine.scalars import Scalar, bind
 from lowering.machine.scheduler import Blocked, Steps
 from lowering.machine.state import Fragment, Warp
 
-__all__ = ["elect", "for_", "if_", "let", "roles", "setmaxnreg"]
+__all__ = ["elect", "for_", "if_", "let", "on_warp", "roles", "setmaxnreg"]
 
 
 def let(stmt: Let, program: Program) -> Run:
@@ -97,6 +97,16 @@ def if_(stmt: If, program: Program) -> Run:
 
     def run(warp: Warp) -> Steps:
         return execute(warp, then if cond(warp.env) else other)
+
+    return run
+
+
+def on_warp(stmt: OnWarp, program: Program) -> Run:
+    """``on``: nothing for all other warps."""
+    body = program.body(stmt.body)
+
+    def run(warp: Warp) -> Steps | None:
+        return execute(warp, body) if stmt.runs(warp.index) else None
 
     return run
 

@@ -11,7 +11,7 @@ from lowering.kernel import nodes
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, Stmt
 from lowering.kernel.visit import walk
-from lowering.machine.control import elect, for_, if_, let, roles
+from lowering.machine.control import elect, for_, if_, let, on_warp, roles
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Handler, Program, Run, execute
 from lowering.machine.scheduler import Scheduler
@@ -78,7 +78,8 @@ def _elements(stmt: Stmt, kernel: Kernel) -> int:
 
 
 _CONTROL: dict[type[Stmt], Handler] = {
-    nodes.Let: let, nodes.For: for_, nodes.If: if_, nodes.Elect: elect, nodes.Roles: roles,
+    nodes.Let: let, nodes.For: for_, nodes.If: if_, nodes.OnWarp: on_warp,
+    nodes.Elect: elect, nodes.Roles: roles,
 }  # fmt: skip
 
 

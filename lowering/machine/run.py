@@ -52,6 +52,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.Let: control.let,
     nodes.For: control.for_,
     nodes.If: control.if_,
+    nodes.OnWarp: control.on_warp,
     nodes.Elect: control.elect,
     nodes.Roles: control.roles,
     nodes.SetMaxNReg: control.setmaxnreg,

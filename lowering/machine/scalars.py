@@ -10,7 +10,14 @@ from lowering.machine.errors import FaultError
 __all__ = ["Env", "Scalar", "bind", "compile_scalar"]
 
 # Each operation on non-negative numbers, with what it does to them.
-_NON_NEGATIVE = {"//": "divides", "%": "divides", "ceildiv": "divides", "mulhi": "multiplies"}
+_NON_NEGATIVE = {
+    "//": "divides",
+    "%": "divides",
+    "ceildiv": "divides",
+    "stage": "divides",
+    "parity": "divides",
+    "mulhi": "multiplies",
+}
 _BITS = {ScalarType.I32: 31, ScalarType.I64: 63, ScalarType.PRED: 1}
 
 

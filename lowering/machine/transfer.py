@@ -62,7 +62,7 @@ def tma_load(stmt: TmaLoad, program: Program) -> Run:
         source, at = descriptor(warp), where(env)
         tensor = source.use(warp)
         chunks = tensor.chunks(place.address(env))
-        ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env))
+        ctas = [warp.cta] if mask is None else _masked(cluster.ctas, mask(env), stmt.ctas)
         for _ in range(warp.threads):
             warp.record(stmt.OP, source.name, place.element(env)[0], at=at)
             cluster.counts["load bytes"] += tensor.box_bytes * len(ctas)
@@ -93,9 +93,11 @@ def _landing(
     return land
 
 
-def _masked(ctas: list[Cta], mask: int) -> list[Cta]:
+def _masked(ctas: list[Cta], mask: int, count: int) -> list[Cta]:
     if mask < 1 or mask >> len(ctas):
         raise FaultError(f"multicast mask {mask:#b} for a cluster of {len(ctas)}")
+    if mask.bit_count() != count:
+        raise FaultError(f"multicast mask {mask:#b} of a copy to {count} CTAs")
     return [cta for cta in ctas if mask >> cta.rank & 1]
 
 

@@ -238,6 +238,7 @@ class _Walk:
         over_k = all(summed(self.lead, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
+        earlier = self.work.earlier(self.known) if over_k else None
         outer, self.registers = self.registers, self.registers.inner()
         tiles = [a.tile for a in self.accumulators]
         carries = []
@@ -254,8 +255,10 @@ class _Walk:
         body = self.scopes.leave(self.body(node.body, depth + 1))
         last = [self.registers.held[tile.tensor.name].value for tile in tiles]
         self.registers = outer
-        loop = For(head.var, head.start, head.stop, (*head.entry, *body),
-                   carries=(*carries, *head.carries), yields=(*last, *head.yields))  # fmt: skip
+        loop = For(
+            head.var, head.start, head.stop, (*head.entry, *body),
+            carries=(*carries, *head.carries), yields=(*last, *head.yields), tile=earlier,
+        )  # fmt: skip
         return (*steps, loop)
 
     def _require_parts(self, node: Loop, counter: Counter) -> None:

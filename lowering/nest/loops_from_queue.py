@@ -93,6 +93,10 @@ class LoopsFromQueue:
         """How many tiles the CTA had before."""
         return self.inner.ordinal(known)
 
+    def earlier(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """Entries of the queue that the CTA had before."""
+        return self.inner.earlier(known)
+
     def loads(self, relation: LoadRelation) -> LoadNest:
         """Loops in turn, the outermost of which asks the queue."""
         nest = self.inner.loads(relation)
@@ -102,7 +106,8 @@ class LoopsFromQueue:
     def _dealt(self, head: Head, number: Expr) -> Head:
         """A loop over a CTA's tiles, which ends before its bound: one for each, one for the end."""
         tile = Var(self.shared.namer.new("dealt"))
-        entry: Body = (NextTile(tile, self.queue.name, number), Break(self.tiles <= tile))
+        asked = NextTile(tile, self.queue.name, number, self.tiles)
+        entry: Body = (asked, Break(self.tiles <= tile))
         known = {**head.known, self.group: tile}
         return replace(head, stop=self.tiles + 1, known=known, entry=entry, defined=(tile,))
 

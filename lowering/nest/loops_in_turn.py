@@ -49,6 +49,10 @@ class LoopsInTurn:
 
     def ordinal(self, known: Mapping[Group, Expr]) -> Expr | None:
         """How many tiles the CTA had before."""
+        return self.earlier(known)
+
+    def earlier(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """The number of the trip of the loops that choose the tile."""
         return self._number([c.loop for c in self.counters if c.outside], known)
 
     def _number(self, loops: Sequence[LoadLoop], found: Mapping[Group, Expr]) -> Expr | None:

@@ -125,6 +125,10 @@ class LoopsOfInterval:
         """The number of the tile among all."""
         return self.at
 
+    def earlier(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """Tiles of the interval in front of this one."""
+        return self.at - self.shared.apply(self.interval.first)
+
     def loads(self, relation: LoadRelation) -> LoadNest:
         """The same two loops, every tile after the other."""
         start, first, count, inner, stop = map(self.shared.apply, self._bounds)

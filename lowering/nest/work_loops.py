@@ -101,6 +101,9 @@ class WorkLoops(Protocol):
         above.
         """
 
+    def earlier(self, known: Mapping[Group, Expr]) -> Expr | None:
+        """How many tiles the CTA had before the one that the loops are at; None as above."""
+
     def loads(self, relation: LoadRelation) -> LoadNest:
         """The loops that fill a ring."""
 

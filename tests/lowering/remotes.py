@@ -23,7 +23,7 @@ kernel halves threads 128 cluster 2 grid 2 {
   mbarrier full[2] arrivals $arrivals at 32776
   mbarrier empty[2] arrivals 4 at 32792
   let rank: i32 = %cluster.ctarank
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.init loaded[0], 1
     for s in 0 .. 2 {
       mbarrier.init full[s], $arrivals
@@ -32,7 +32,7 @@ kernel halves threads 128 cluster 2 grid 2 {
     fence.mbarrier_init
   } }
   cluster.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.expect_tx loaded[0], bytes=16384
     tma.load a_s[0, 0, 0], a[0, rank * 64], bar=loaded[0]
     tma.load b_s[0, 0, 0], b[0, rank * 64], bar=loaded[0]
@@ -76,7 +76,7 @@ _COPY = """\
     st.shared own_s[$stage, 0, 0], mine$i
     fence.proxy.async
     cta.sync
-    if %warp == 0 { elect { bulk.copy sum_s[$stage, 0, 0], own_s[$stage, 0, 0], full[$stage], 0 } }
+    on %warp 0 { elect { bulk.copy sum_s[$stage, 0, 0], own_s[$stage, 0, 0], full[$stage], 0 } }
 """
 
 _PULL = """\
@@ -84,7 +84,7 @@ _PULL = """\
     warp.sync
     elect { mbarrier.arrive full[$stage], cta=0, order=release.cluster }"""
 
-_EXPECT = "    if %warp == 0 { elect { mbarrier.expect_tx full[$stage], bytes=4096 } }"
+_EXPECT = "    on %warp 0 { elect { mbarrier.expect_tx full[$stage], bytes=4096 } }"
 
 _READ = """\
     warp.sync

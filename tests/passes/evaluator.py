@@ -16,6 +16,7 @@ from lowering.kernel.nodes import (
     Let,
     MBarrierArrive,
     MBarrierWait,
+    OnWarp,
     Roles,
     Stmt,
 )
@@ -45,7 +46,7 @@ def execute(body: Body, env: Env) -> Iterator[Event]:
                 env[var.name] = evaluate(value, env)
             case If(cond, then, other):
                 yield from execute(then if evaluate(cond, env) else other, env)
-            case Elect(inner):
+            case Elect(inner) | OnWarp(body=inner):
                 yield from execute(inner, env)
             case For():
                 yield from _loop(stmt, env)
@@ -84,6 +85,6 @@ def barriers(k: Kernel, name: str, env: dict[str, int], group: int) -> list[tupl
 def divides(e: Expr, stages: int) -> bool:
     """Whether an expression divides by the number of stages."""
     match e:
-        case Binary("//" | "%", _, Const(value)) if value == stages:
+        case Binary("//" | "%" | "stage" | "parity", _, Const(value)) if value == stages:
             return True
     return any(divides(c, stages) for c in children(e))

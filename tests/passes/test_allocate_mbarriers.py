@@ -26,11 +26,11 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. top {
         elect {
           acquire ring, m
-          tma.load A_s[m % 4, 0, 0], A[m * 64, 0]
+          tma.load A_s[stage(m, 4), 0, 0], A[m * 64, 0]
         }
       }
     }
@@ -39,7 +39,7 @@ roles {
 """
 AFTER = """
 let top: i32 = n
-if %warp == 0 {
+on %warp 0 {
   elect {
     for ring_init in 0 .. 4 unroll {
       mbarrier.init ring_full[ring_init], 1
@@ -57,26 +57,26 @@ roles {
       }
     }
     for k in 0 .. top {
-      mbarrier.wait ring_full[k % 4], k // 4 % 2
+      mbarrier.wait ring_full[stage(k, 4)], parity(k, 4)
       elect {
-        mbarrier.arrive ring_empty[k % 4]
+        mbarrier.arrive ring_empty[stage(k, 4)]
       }
     }
   }
   role load warps 8 .. 12 {
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. top {
         elect {
-          mbarrier.wait ring_empty[m % 4], m // 4 % 2
-          mbarrier.expect_tx ring_full[m % 4]
-          tma.load A_s[m % 4, 0, 0], A[m * 64, 0], bar=ring_full[m % 4]
+          mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4)
+          mbarrier.expect_tx ring_full[stage(m, 4)]
+          tma.load A_s[stage(m, 4), 0, 0], A[m * 64, 0], bar=ring_full[stage(m, 4)]
         }
       }
     }
   }
 }
 cta.sync
-if %warp == 0 {
+on %warp 0 {
   elect {
     for ring_inval in 0 .. 4 unroll {
       mbarrier.inval ring_full[ring_inval]
@@ -109,11 +109,11 @@ def test_pingpong_steps_have_one_consuming_group() -> None:
 
 def test_threads_fence_what_they_read_before_they_release_it() -> None:
     """A fence by all threads and a sync of the warp, then one thread arrives."""
-    read = "      t: frag<bf16, 64x64> = ldmatrix A_s[k % 4, 0, 0]\n"
+    read = "      t: frag<bf16, 64x64> = ldmatrix A_s[stage(k, 4), 0, 0]\n"
     fence = "      fence.proxy.async\n      warp.sync\n"
     before = (HEAD + RING + BEFORE).replace("      release", read + "      release")
     after = HEAD + BARRIERS + AFTER
-    arrive = "      elect {\n        mbarrier.arrive ring_empty[k"
+    arrive = "      elect {\n        mbarrier.arrive ring_empty[stage(k"
     after = after.replace(arrive, read + fence + arrive)
     assert lowered(allocate_mbarriers, before) == full(after)
 
@@ -128,11 +128,11 @@ def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     assert [line for line in lines if line.startswith("mbarrier.arrive")] == [
         "mbarrier.arrive ring_empty[ring_first]",
         f"mbarrier.arrive ring_empty[ring_first], {peer}",
-        "mbarrier.arrive ring_empty[k % 4]",
-        f"mbarrier.arrive ring_empty[k % 4], {peer}",
+        "mbarrier.arrive ring_empty[stage(k, 4)]",
+        f"mbarrier.arrive ring_empty[stage(k, 4)], {peer}",
     ]
-    assert "mbarrier.wait ring_empty[m % 4], m // 4 % 2, order=relaxed.cluster" in lines
-    assert "mbarrier.wait ring_full[k % 4], k // 4 % 2" in lines
+    assert "mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4), order=relaxed.cluster" in lines
+    assert "mbarrier.wait ring_full[stage(k, 4)], parity(k, 4)" in lines
     assert lines.count("cluster.sync") == 2
     assert "cta.sync" not in lines
 
@@ -154,12 +154,12 @@ def test_copies_into_other_buffers_are_left_alone() -> None:
     ("old", "new", "why"),
     [
         ("wait_full ring, k\n      release ring, k", "cta.sync", "nobody reads ring"),
-        ("acquire ring, m\n          tma.load A_s[m % 4, 0, 0], A[m * 64, 0]", "bulk.commit",
+        ("acquire ring, m\n          tma.load A_s[stage(m, 4), 0, 0], A[m * 64, 0]", "bulk.commit",
          "nobody fills ring"),
         ("elect {", "elect { acquire ring, m } elect {",
          "role load fills steps of ring in several ways"),
-        ("tma.load A_s[m % 4, 0, 0], A[m * 64, 0]",
-         "for i in 0 .. 2 { tma.load A_s[m % 4, 0, 0], A[m * 64, 0] }",
+        ("tma.load A_s[stage(m, 4), 0, 0], A[m * 64, 0]",
+         "for i in 0 .. 2 { tma.load A_s[stage(m, 4), 0, 0], A[m * 64, 0] }",
          "role load loads ring in a loop"),
         ("stages 4\n", "stages 4 teams 3\n", "8 warps of role compute are no 3 teams, of ring"),
     ],
@@ -179,7 +179,7 @@ def test_two_circular_buffers_share_init_and_teardown() -> None:
         "  role other warps 12 .. 20 as g {\n    wait_full aux, 0\n    release aux, 0\n  }\n"
         "  role load",
     )
-    load = "acquire aux, m tma.load C_s[m % 2, 0, 0], A[m * 64, 0] "
+    load = "acquire aux, m tma.load C_s[stage(m, 2), 0, 0], A[m * 64, 0] "
     body = body.replace("acquire ring, m\n", load + "acquire ring, m\n")
     text = lowered(allocate_mbarriers, head + body, threads=640)
     assert text.count("fence.mbarrier_init") == 1

@@ -32,7 +32,7 @@ roles {
     for t in 0 .. row {
       out: frag<bf16, 128x64> = frag.fill 0.0
       for c in 0 .. 4 unroll {
-        if %warpgroup.warp == 0 {
+        on %warpgroup.warp 0 {
           elect {
             bulk.wait 1, read=true
           }
@@ -41,7 +41,7 @@ roles {
         stmatrix D_s[wg * 2 + c % 2, 0, 0], out
         fence.proxy.async
         bar.sync D_store[wg]
-        if %warpgroup.warp == 0 {
+        on %warpgroup.warp 0 {
           elect {
             tma.store D[row, c * 64], D_s[wg * 2 + c % 2, 0, 0]
             bulk.commit
@@ -49,7 +49,7 @@ roles {
         }
       }
     }
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       elect {
         bulk.wait 0, read=true
       }

@@ -40,7 +40,7 @@ roles {
     zero: frag<f32, 64x64> = frag.fill 0.0
     for k in 0 .. n carry (acc: frag<f32, 64x64> = zero -> sum) {
       wait_full ring, k
-      next: frag<f32, 64x64> = mma.tile acc, A_s[k % 4, 0, 0], A_s[k % 4, 0, 16], 16, 0 < k
+      next: frag<f32, 64x64> = mma.tile acc, A_s[STAGE, 0, 0], A_s[STAGE, 0, 16], 16, 0 < k
       release ring, k
       yield next
     }
@@ -49,13 +49,16 @@ roles {
     for m in 0 .. n {
       elect {
         acquire ring, m + 1
-        tma.load A_s[(m + 1) % 4, 0, 0], A[m * 64, 0]
+        tma.load A_s[stage(m + 1, 4), 0, 0], A[m * 64, 0]
         tma.store A[0, 0], D_s[0, 0, 0]
       }
     }
   }
 }
 """
+
+
+AFTER = AFTER.replace("STAGE", "stage(k, 4)")
 
 
 def test_steps_are_bracketed_and_staged() -> None:
@@ -115,5 +118,5 @@ for c in 0 .. n {
     ).replace("AT", "0").replace("  RELEASE\n", "")
     after = head.replace("STAGES_A", "4").replace("STAGES_C", "2") + body.replace(
         "STEP", "wait_full aux, n + c"
-    ).replace("AT", "(n + c) % 2").replace("RELEASE", "release aux, n + c")
+    ).replace("AT", "stage(n + c, 2)").replace("RELEASE", "release aux, n + c")
     assert lowered(circular_buffer, before) == full(after)

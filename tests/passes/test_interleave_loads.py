@@ -33,7 +33,7 @@ AFTER = """
 let top: i32 = n
 roles {
   role compute warps 0 .. 8 as wg {
-    if %warp == 0 {
+    on %warp 0 {
       for m in 0 .. min(2, top) {
         let row: i32 = m // 2 * 64
         let col: i32 = m % 2 * 64 + row
@@ -44,12 +44,14 @@ roles {
       }
     }
     for k in 0 .. top {
-      if %warp == 0 and k + 2 < top {
-        let row2: i32 = (k + 2) // 2 * 64
-        let col2: i32 = (k + 2) % 2 * 64 + row2
-        elect {
-          produce ring, k + 2
-          load.tile A_s[0, 0, 0], A[row2, col2]
+      on %warp 0 {
+        if k + 2 < top {
+          let row2: i32 = (k + 2) // 2 * 64
+          let col2: i32 = (k + 2) % 2 * 64 + row2
+          elect {
+            produce ring, k + 2
+            load.tile A_s[0, 0, 0], A[row2, col2]
+          }
         }
       }
       consume ring, k
@@ -82,7 +84,7 @@ roles {
   role compute warps 0 .. 8 as wg {
     for first in 0 .. min(2, n * parts) carry (t_ahead: i32 = 0 -> t_ahead2, \
 j_ahead: i32 = 0 -> j_ahead2) {
-      if %warp == 0 {
+      on %warp 0 {
         let row: i32 = t_ahead * 64
         elect {
           produce ring, first
@@ -95,11 +97,13 @@ j_ahead: i32 = 0 -> j_ahead2) {
     }
     for k in 0 .. n * parts carry (t_ahead3: i32 = t_ahead2 -> t_ahead4, \
 j_ahead3: i32 = j_ahead2 -> j_ahead4) {
-      if %warp == 0 and t_ahead3 < n {
-        let row2: i32 = t_ahead3 * 64
-        elect {
-          produce ring, k + 2
-          load.tile A_s[0, 0, 0], A[row2, j_ahead3]
+      on %warp 0 {
+        if t_ahead3 < n {
+          let row2: i32 = t_ahead3 * 64
+          elect {
+            produce ring, k + 2
+            load.tile A_s[0, 0, 0], A[row2, j_ahead3]
+          }
         }
       }
       consume ring, k
@@ -139,11 +143,11 @@ section compute"""
     lines = [s.strip() for s in lowered(interleave_loads, head + before, threads=256).splitlines()]
     assert lines.index("for m in 0 .. min(2, top) {") < lines.index("for j in 0 .. min(1, top) {")
     at = lines.index("consume ring, k")
-    assert lines[at + 1 : at + 5] == [
-        "if %warp == 0 and k + 1 < top {", "elect {", "produce late, k + 1",
+    assert lines[at + 1 : at + 6] == [
+        "on %warp 0 {", "if k + 1 < top {", "elect {", "produce late, k + 1",
         "load.tile B_s[0, 0, 0], A[k + 1, 0]",
     ]  # fmt: skip
-    assert lines.count("if %warp == 0 {") == 1
+    assert lines.count("on %warp 0 {") == 3
 
 
 def test_a_warp_specialized_kernel_is_left_alone() -> None:

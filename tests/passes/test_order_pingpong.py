@@ -294,7 +294,7 @@ ring queue() stages 2 teams 2 remote
 roles {
   role compute warps 0 .. 8 as wg {
     for t in 0 .. tiles + 1 {
-      tile: i32 = next.tile queue, t * 2 + wg
+      tile: i32 = next.tile queue, t * 2 + wg, tiles
       break tiles <= tile
       for k in 0 .. n {
         wait_full ring, (t * 2 + wg) * n + k

@@ -18,7 +18,7 @@ def test_one_thread_fetches_all_maps_before_anything_else() -> None:
     assert lowered(prefetch_tensor_maps, MAPS + "cta.sync") == full(
         MAPS
         + """
-if %warp == 1 {
+on %warp 1 {
   elect {
     prefetch.tensormap A
     prefetch.tensormap D

@@ -19,19 +19,19 @@ ring queue(queue_tile) stages 2{teams} remote
 roles {{
   role compute warps 0 .. 8 as wg {{
     for t in 0 .. n + 1 {{
-      tile: i32 = next.tile queue, t{number}
+      tile: i32 = next.tile queue, t{number}, n
       break n <= tile
       fence.proxy.async
     }}
   }}
   role load warps 8 .. 12 {{
-    if %warpgroup.warp == 0 {{
+    on %warpgroup.warp 0 {{
       for m in 0 .. n + 1 {{
-        loaded: i32 = next.tile queue, m
+        loaded: i32 = next.tile queue, m, n
         break n <= loaded
       }}
     }}
-    if %warpgroup.warp == 1 {{
+    on %warpgroup.warp 1 {{
       elect {{
         fetch.tiles queue, n
       }}

@@ -15,7 +15,7 @@ mbarrier full[1] arrivals 1
 elect {
   for k in 0 .. 8 {
     tma.load S[0, 0, 0], A[0, k], bar=full[0]
-    tma.load S[0, 0, 0], B[0, k], bar=full[0], multicast=3
+    tma.load S[0, 0, 0], B[0, k], bar=full[0], multicast=3, ctas=2
   }
   tma.store D[0, 0], S[0, 0, 0]
 }
@@ -23,7 +23,7 @@ elect {
 
 
 def test_copies_of_the_named_tensors() -> None:
-    after = BEFORE.replace("multicast=3", "multicast=3, cache=evict_last").replace(
+    after = BEFORE.replace("multicast=3, ctas=2", "multicast=3, ctas=2, cache=evict_last").replace(
         "tma.store D[0, 0], S[0, 0, 0]", "tma.store D[0, 0], S[0, 0, 0], cache=evict_first"
     )
     policies = (("B", "evict_last"), ("D", "evict_first"))

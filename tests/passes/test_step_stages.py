@@ -27,7 +27,7 @@ roles {
   role load warps 0 .. 4 {
     for t in 0 .. tiles {
       for k in 0 .. n {
-        mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2
+        mbarrier.wait full[stage(t * n + k, 4)], parity(t * n + k, 4)
       }
     }
   }
@@ -85,17 +85,17 @@ def role(name: str, warps: str, stages: int, late: int, bound: str, m: str) -> s
     In ``m`` and here, T, K and G stand for the role's tile, k and group indices.
     """
     drain = "".join(
-        f"if {i} < {bound} {{ mbarrier.arrive empty[({m.replace('K', f'({bound} - {i + 1})')})"
-        f" % {stages}] }}\n"
+        f"if {i} < {bound} {{ mbarrier.arrive "
+        f"empty[stage({m.replace('K', f'({bound} - {i + 1})')}, {stages})] }}\n"
         for i in reversed(range(late))
     )
     text = f"""
   role {name} warps {warps} as G {{
     for T in 0 .. tiles {{
       for K in 0 .. {bound} {{
-        mbarrier.wait full[({m}) % {stages}], ({m}) // {stages} % 2
-        if {late - 1} < K {{ mbarrier.arrive empty[({m} - {late}) % {stages}] }}
-        mbarrier.arrive full[({m} + 1) % {stages}]
+        mbarrier.wait full[stage({m}, {stages})], parity({m}, {stages})
+        if {late - 1} < K {{ mbarrier.arrive empty[stage({m} - {late}, {stages})] }}
+        mbarrier.arrive full[stage({m} + 1, {stages})]
       }}
       {drain}
     }}
@@ -155,7 +155,7 @@ def test_steps_that_are_not_linear(old: str, new: str, why: str) -> None:
 
 
 def test_loops_that_do_not_follow_each_other() -> None:
-    first = "for j in 0 .. n { mbarrier.wait full[(t * n + j + n) % 4], 0 }"
+    first = "for j in 0 .. n { mbarrier.wait full[stage(t * n + j + n, 4)], 0 }"
     text = BEFORE.replace("for k in", f"{first}\nfor k in")
     with pytest.raises(InternalError) as error:
         lowered(step_stages, HEAD + text)
@@ -179,10 +179,10 @@ roles {
   role compute warps 0 .. 4 {
     for t in 0 .. tiles {
       for k in 0 .. n {
-        mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2
+        mbarrier.wait full[stage(t * n + k, 4)], parity(t * n + k, 4)
       }
       for c in 0 .. 3 {
-        mbarrier.wait empty[(t * 3 + c) % 2], (t * 3 + c) // 2 % 2
+        mbarrier.wait empty[stage(t * 3 + c, 2)], parity(t * 3 + c, 2)
       }
     }
   }
@@ -201,7 +201,7 @@ roles {
         assert [w[1:] for w in waits if w[0] == "full"] == [(m % 4, m // 4 % 2) for m in steps]
         assert [w[1:] for w in waits if w[0] == "empty"] == [(m % 2, m // 2 % 2) for m in steps[:9]]
     text = print_kernel(after)
-    assert "% 4" not in text and "% 2" not in text
+    assert "stage(" not in text and "parity(" not in text
 
 
 def test_a_loop_of_one_thread() -> None:
@@ -211,9 +211,9 @@ roles {
   role load warps 0 .. 4 {
     elect {
       for t in 0 .. tiles {
-        mbarrier.wait empty[t % 2], t // 2 % 2 ^ 1
+        mbarrier.wait empty[stage(t, 2)], parity(t, 2) ^ 1
         if n <= t {
-          mbarrier.wait empty[(t + 1) % 2], (t + 1) // 2 % 2 ^ 1
+          mbarrier.wait empty[stage(t + 1, 2)], parity(t + 1, 2) ^ 1
         }
         break n <= t
       }
@@ -272,13 +272,13 @@ roles {{
       let at: i32 = first + t * {groups} {"+ g" if groups > 1 else ""}
       let end: i32 = min(stop, (at + 1) * n)
       for m in begin .. end {{
-        mbarrier.wait full[(m - start) % 4], (m - start) // 4 % 2
+        mbarrier.wait full[stage(m - start, 4)], parity(m - start, 4)
         if begin < m {{
-          mbarrier.arrive empty[(m - 1 - start) % 4]
+          mbarrier.arrive empty[stage(m - 1 - start, 4)]
         }}
       }}
       if begin < end {{
-        mbarrier.arrive empty[(end - 1 - start) % 4]
+        mbarrier.arrive empty[stage(end - 1 - start, 4)]
       }}
       yield {skip}
     }}
@@ -325,7 +325,7 @@ roles {
     for t in 0 .. tiles carry (m: i32 = 0 -> steps) {
       n: i32 = ld.global.scalar counts[t]
       for k in 0 .. n {
-        mbarrier.wait full[(m + k) % 4], (m + k) // 4 % 2
+        mbarrier.wait full[stage(m + k, 4)], parity(m + k, 4)
       }
       yield m + n
     }
@@ -363,8 +363,8 @@ def test_a_loop_that_begins_at_a_constant_takes_no_step_from_the_one_in_front() 
     ahead = """
     roles {
       role load warps 0 .. 4 {
-        for m in 0 .. min(3, n) { mbarrier.wait full[m % 4], m // 4 % 2 }
-        for k in 0 .. n { mbarrier.wait full[(k + 3) % 4], (k + 3) // 4 % 2 }
+        for m in 0 .. min(3, n) { mbarrier.wait full[stage(m, 4)], parity(m, 4) }
+        for k in 0 .. n { mbarrier.wait full[stage(k + 3, 4)], parity(k + 3, 4) }
       }
     }
     """

@@ -12,14 +12,14 @@ from tests.passes.texts import full, kernel, lowered
 
 
 def test_one_stage_has_a_parity_alone() -> None:
-    """Also where another ring has two stages, whose stage is that number; an arrival has none."""
+    """Also where another ring has two stages; each is stepped through apart."""
     before = """
 roles {
   role load warps 0 .. 4 {
     for t in 0 .. tiles {
       for k in 0 .. n {
-        mbarrier.wait one[0], (t * n + k) % 2
-        mbarrier.arrive one[0]
+        mbarrier.wait one[stage(t * n + k, 1)], parity(t * n + k, 1)
+        mbarrier.arrive one[stage(t * n + k, 1)]
       }
     }
   }
@@ -41,16 +41,16 @@ roles {
 """
     head = HEAD + "mbarrier one[1] arrivals 4\n"
     assert lowered(step_stages, head + before) == full(head + after)
-    two = "mbarrier.wait two[(t * n + k) % 2], (t * n + k) // 2 % 2\n"
+    two = "mbarrier.wait two[stage(t * n + k, 2)], parity(t * n + k, 2)\n"
     head += "mbarrier two[2] arrivals 4\n"
     text = lowered(step_stages, head + before.replace("mbarrier.arrive", two + "mbarrier.arrive"))
-    assert "mbarrier.wait one[0], stage_k\n" in text
-    assert "mbarrier.wait two[stage_k], parity_k\n" in text
+    assert "mbarrier.wait one[0], parity_k\n" in text
+    assert "mbarrier.wait two[stage_k], parity_k2\n" in text
 
 
 def test_two_loops_over_the_same_steps() -> None:
     """The second one begins where the first one did, not where that has ended."""
-    second = "for j in 0 .. n { mbarrier.wait full[(t * n + j) % 4], (t * n + j) // 4 % 2 }"
+    second = "for j in 0 .. n { mbarrier.wait full[stage(t * n + j, 4)], parity(t * n + j, 4) }"
     text = lowered(step_stages, HEAD + BEFORE.replace("for k in", f"{second}\nfor k in"))
     assert "for j in 0 .. n carry (stage_j: i32 = stage_t -> stage_j_end" in text
     assert "for k in 0 .. n carry (stage_k: i32 = stage_t -> stage_k_end" in text
@@ -62,11 +62,11 @@ def test_a_loop_whose_first_step_is_in_front_of_it() -> None:
 roles {
   role compute warps 0 .. 4 as wg {
     for t in 0 .. tiles {
-      mbarrier.wait full[t * n % 4], t * n // 4 % 2
+      mbarrier.wait full[stage(t * n, 4)], parity(t * n, 4)
       if 1 < n {
         for k in 1 .. n {
-          mbarrier.wait full[(t * n + k) % 4], (t * n + k) // 4 % 2
-          mbarrier.wait empty[(t * n + k - 9) % 4], (t * n + k - 9) // 4 % 2
+          mbarrier.wait full[stage(t * n + k, 4)], parity(t * n + k, 4)
+          mbarrier.wait empty[stage(t * n + k - 9, 4)], parity(t * n + k - 9, 4)
         }
       }
     }

@@ -96,7 +96,7 @@ def test_a_tile_that_a_cluster_shares_is_loaded_in_slices() -> None:
     mine = "%cluster.ctarank // 2 % 2"
     assert load == (
         f"tma.load A_s[0, {mine} * 64, 0], A[k + {mine} * 64, 0], "
-        f"multicast=5 << %cluster.ctarank - {mine} * 2"
+        f"multicast=5 << %cluster.ctarank - {mine} * 2, ctas=2"
     )
 
 
@@ -106,7 +106,7 @@ def test_slices_are_whole_boxes_where_their_number_allows_it() -> None:
     assert "tensormap A: bf16[512, 512] box 64x64 swizzle 128" in text
     loads = [line.strip() for line in text.splitlines() if "tma.load" in line]
     mine = "%cluster.ctarank // 2 % 2"
-    mask = f"multicast=5 << %cluster.ctarank - {mine} * 2"
+    mask = f"multicast=5 << %cluster.ctarank - {mine} * 2, ctas=2"
     assert loads == [
         f"tma.load A_s[0, 0, {mine} * 128], A[k, {mine} * 128], {mask}",
         f"tma.load A_s[0, 0, {mine} * 128 + 64], A[k, {mine} * 128 + 64], {mask}",

@@ -26,12 +26,12 @@ BEFORE = """
 AFTER = """
     frag.store_partial parts[7], total
     bar.sync parts_sync[wg]
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       elect {
         was: i32 = atom add, ready[7], 1, order=release.gpu
       }
     }
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       elect {
         counter.wait ready[wg], 3
         was2: i32 = atom exch, ready[wg], 0

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
-from lowering.ground.errors import InternalError
-from passes.options import LoweringOptions
+from lowering.kernel.text import print_kernel
 from passes.trace import trace
-from tests.passes.texts import kernel, lowered, unchanged
+from tests.passes.texts import kernel, lowered
 
 HEAD = """
 param n: i32
@@ -17,8 +14,8 @@ mbarrier empty[4] arrivals 4
 named_barrier order[2] id 1 threads 256
 """
 MAIN = """
-for k in 0 .. n carry (acc: frag<f32, 64x64, async> = before -> total_async) {
-  mbarrier.wait full[((t * 2 + wg) * n + k) % 4], ((t * 2 + wg) * n + k) // 4 % 2
+for k in 0 .. n tile t * 2 + wg carry (acc: frag<f32, 64x64, async> = before -> total_async) {
+  mbarrier.wait full[0], 0
   wgmma.fence
   next: frag<f32, 64x64, async> = wgmma acc, S[0, 0, 0], S[0, 0, 0]
   wgmma.commit
@@ -39,21 +36,21 @@ role compute warps 0 .. 8 as wg {{
       bar.arrive order[1 - wg]
     }}
     for c in 0 .. 2 unroll {{
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         elect {{ bulk.wait 0, read=true }}
       }}
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         elect {{ tma.store D[t, c * 64], S[0, 0, 0]  bulk.commit }}
       }}
     }}
     yield total
   }}
-  if %warpgroup.warp == 0 {{
+  on %warpgroup.warp 0 {{
     elect {{ bulk.wait 0, read=true }}
   }}
 }}
 """
-FILL = "mbarrier.expect_tx full[(m_o * n + m_i) % 4], bytes=8192"
+FILL = "mbarrier.expect_tx full[0], bytes=8192"
 LOAD = f"""
 role load warps 8 .. 12 {{
   for m_o in 0 .. tiles {{
@@ -72,7 +69,14 @@ def test_stamps_around_turns_main_loops_and_epilogues(golden: object) -> None:
 
 
 def test_without_slots_nothing_is_stamped() -> None:
-    assert unchanged(trace, KERNEL)
+    """The main loop does not say any more which tile it is about."""
+    untold = KERNEL.replace(" tile t * 2 + wg", "")
+    assert lowered(trace, KERNEL) == print_kernel(kernel(untold)) != print_kernel(kernel(KERNEL))
+
+
+def test_a_loop_that_is_about_no_tile_is_no_main_loop() -> None:
+    untold = KERNEL.replace(" tile t * 2 + wg", "")
+    assert {line.split(",")[0] for line in stamps(untold)} == {"drain", "load"}
 
 
 def stamps(inner: str) -> list[str]:
@@ -82,48 +86,15 @@ def stamps(inner: str) -> list[str]:
 
 
 def test_a_single_tile_has_number_0() -> None:
-    alone = MAIN.replace("(t * 2 + wg) * n + k", "k").replace("= before", "= zero")
+    alone = MAIN.replace("tile t * 2 + wg", "tile 0").replace("= before", "= zero")
     role = f"role compute warps 0 .. 8 {{ zero: frag<f32, 64x64> = frag.fill 0.0 {alone} }}"
-    load = LOAD.replace("m_o * n + m_i", "m_i").replace("for m_o in 0 .. tiles {", "if 0 < n {")
+    load = LOAD.replace("for m_o in 0 .. tiles {", "if 0 < n {")
     assert stamps(f"{HEAD} roles {{ {role} {load} }}") == [
         "main_loop, begin, 0",
         "main_loop, end, 0",
         "load, begin, 0",
         "load, end, 0",
     ]
-
-
-def test_one_stage_tells_the_step_by_its_parity() -> None:
-    one = COMPUTE.replace(
-        "[((t * 2 + wg) * n + k) % 4], ((t * 2 + wg) * n + k) // 4 % 2",
-        "[0], ((t * 2 + wg) * n + k) % 2",
-    )
-    assert one != COMPUTE
-    assert stamps(f"{HEAD} roles {{ {one} {LOAD} }}") == stamps(KERNEL)
-
-
-def test_stages_that_do_not_tell_the_step() -> None:
-    """The matrices of an epilogue: a stage for each of its chunks."""
-    chunks = LOAD.replace("(m_o * n + m_i) % 4", "m_i").replace("0 .. n", "0 .. 2")
-    inner = f"{HEAD} roles {{ {COMPUTE} {chunks} }}"
-    assert stamps(inner)[-2:] == ["load, begin, m_o", "load, end, m_o"]
-
-
-def test_steps_of_a_constant_number() -> None:
-    two = COMPUTE.replace("* n + k", "* 2 + k").replace("0 .. n carry", "0 .. 2 carry")
-    assert stamps(f"{HEAD} roles {{ {two} {LOAD} }}") == stamps(KERNEL)
-
-
-def test_a_tile_that_begins_where_the_one_before_ended() -> None:
-    """Stream-K: its first step is none of a whole number of tiles, so its turn tells."""
-    carried = COMPUTE.replace("= zero -> last)", "= zero -> last, begin: i32 = n -> after)")
-    carried = carried.replace("for k in 0 .. n", "for k in begin .. n").replace(
-        "yield total", "yield total, n"
-    )
-    assert stamps(f"{HEAD} roles {{ {carried} {LOAD} }}") == stamps(KERNEL)
-    alone = carried.replace("    bar.sync order[wg]\n", "")
-    found = stamps(f"{HEAD} roles {{ {alone} {LOAD} }}")
-    assert found[:2] == ["main_loop, begin, t", "main_loop, end, t"]
 
 
 def test_a_turn_of_the_epilogue_lies_within_it() -> None:
@@ -140,17 +111,3 @@ def test_a_turn_of_the_epilogue_lies_within_it() -> None:
 def test_the_name_of_the_buffer_is_new() -> None:
     taken = KERNEL.replace("param tiles: i32", "param tiles: i32\nparam spans: i32")
     assert "trace spans2[8](cta, load, turn," in lowered(trace, taken, trace_slots=8)
-
-
-@pytest.mark.parametrize(
-    ("first", "steps"), [("t * n + k + 1", "n"), ("t * 3 + k", "2"), ("t + k", "n")]
-)
-def test_a_main_loop_that_is_no_tile(first: str, steps: str) -> None:
-    role = COMPUTE.replace("(t * 2 + wg) * n + k", first).replace(
-        "0 .. n carry", f"0 .. {steps} carry"
-    )
-    with pytest.raises(InternalError) as e:
-        trace(kernel(f"{HEAD} roles {{ {role} {LOAD} }}"), LoweringOptions(trace_slots=8))
-    assert e.value.why == (
-        f"the loop over k begins at ({first}) % 4, which is no whole number of {steps} steps"
-    )

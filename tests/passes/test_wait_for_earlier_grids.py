@@ -28,7 +28,7 @@ roles {
   }
   role load warps 8 .. 12 {
     setmaxnreg dec, 40
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. n {
         elect {
           tma.load A_s[0, 0, 0], A[0, 0], bar=full[0]
@@ -45,7 +45,7 @@ WAIT = "griddepcontrol.wait\n      griddepcontrol.launch_dependents\n      "
 def test_each_role_waits_in_front_of_global_memory() -> None:
     """Outside of loops and branches, so that a CTA without a tile waits as well."""
     after = full(BEFORE).replace("cluster 1 grid", "cluster 1 dependent grid")
-    for first in ("for t in", "if %warpgroup.warp == 0"):
+    for first in ("for t in", "on %warpgroup.warp 0"):
         assert after.count(first) == 1
         after = after.replace(first, WAIT + first)
     assert lowered(wait_for_earlier_grids, BEFORE) == after

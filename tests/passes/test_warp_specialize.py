@@ -36,7 +36,7 @@ roles {
     }
   }
   role load warps 8 .. 12 {
-    if %warpgroup.warp == 0 {
+    on %warpgroup.warp 0 {
       for m in 0 .. n {
         let row: i32 = m * 64
         elect {
@@ -114,24 +114,24 @@ section load groups 1 {
 """
     text = lowered(warp_specialize, BEFORE + second, threads=256)
     assert text.count("role load warps 8 .. 12 {") == 1
-    first, other = text.split("if %warpgroup.warp == 1 {")
-    assert "if %warpgroup.warp == 0 {" in first and "for m in 0 .. n {" in first
+    first, other = text.split("on %warpgroup.warp 1 {")
+    assert "on %warpgroup.warp 0 {" in first and "for m in 0 .. n {" in first
     assert "for c in 0 .. n {\n          elect {\n" in other
 
 
 def test_what_says_which_tile_is_next_is_for_the_whole_warp() -> None:
     """Its loop may end there, for all lanes; what takes tiles has a thread of its own."""
     queue = "shared word: s32[2][1]\nring queue(word) stages 2 remote\n"
-    before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m\n"
+    before = BEFORE.replace("    let row", "    t0: i32 = next.tile queue, m, n\n"
                             "    break n <= t0\n    let row").replace(
         "section compute", "section load groups 1 {\n  fetch.tiles queue, n\n}\nsection compute"
     )  # fmt: skip
     after = AFTER.replace(
-        "        let row", "        t0: i32 = next.tile queue, m\n        break n <= t0\n"
+        "        let row", "        t0: i32 = next.tile queue, m, n\n        break n <= t0\n"
         "        let row"
     ).replace(
         "  }\n}\n",
-        "    if %warpgroup.warp == 1 {\n      elect {\n        fetch.tiles queue, n\n"
+        "    on %warpgroup.warp 1 {\n      elect {\n        fetch.tiles queue, n\n"
         "      }\n    }\n  }\n}\n",
     )  # fmt: skip
     maps = "tensormap A: bf16[512, 64]\nshared A_s: bf16[1][64x64]\nshared B_s: bf16[1][64x64]\n"
@@ -161,12 +161,12 @@ def test_a_section_with_threads_is_a_role_that_issues_its_copies_by_one() -> Non
   role fill warps 0 .. 8 as half {
     let at: i32 = half * 64
     for i in 0 .. n {
-      if %warp == 0 {
+      on %warp 0 {
         elect {
           load.tile A_s[0, 0, 0], A[i, 0]
         }
       }
-      if %warpgroup.warp == 0 {
+      on %warpgroup.warp 0 {
         elect {
           load.tile B_s[0, 0, 0], A[at, 0]
         }
@@ -190,7 +190,7 @@ def test_what_a_copy_needs_is_bound_in_front_of_the_elected_thread() -> None:
     text = lowered(warp_specialize, before, threads=256)
     lines = [line.strip() for line in text.split("role load")[1].splitlines()]
     assert lines[1:7] == [
-        "if %warpgroup.warp == 0 {", "for m in 0 .. n {", "m0: i32 = ld.global.scalar ends[m]",
+        "on %warpgroup.warp 0 {", "for m in 0 .. n {", "m0: i32 = ld.global.scalar ends[m]",
         "for j in 0 .. m0 {", "let row: i32 = m * 64", "elect {",
     ]  # fmt: skip
 
@@ -202,7 +202,7 @@ def test_more_than_four_sections_that_copy() -> None:
     )
     text = lowered(warp_specialize, BEFORE + more, threads=256)
     assert "role load warps 8 .. 12 {" in text and "role load_ warps 12 .. 16 {" in text
-    assert text.count("if %warpgroup.warp == 3 {") == 1
+    assert text.count("on %warpgroup.warp 3 {") == 1
 
 
 def test_nobody_only_copies() -> None:

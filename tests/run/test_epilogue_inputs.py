@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowering.ground.expr import Special, evaluate
-from lowering.kernel.nodes import FragLoadGlobal, If, LdMatrix, LdShared, MBarrierWait, TmaLoad
+from lowering.ground.expr import evaluate
+from lowering.kernel.nodes import FragLoadGlobal, LdMatrix, LdShared, MBarrierWait, OnWarp, TmaLoad
 from lowering.kernel.visit import walk
 from lowering.machine import run_kernel
 from lowering.machine.scheduler import Adversary
@@ -120,9 +120,9 @@ def test_other_numbers_of_stages(stages: int) -> None:
 def load_warps(k: CompiledFusion) -> list[set[str]]:
     """The tensors that each warp of the load role loads."""
     role = next(r for s in k.kernel.body for r in getattr(s, "roles", ()) if r.name == "load")
-    warps = [s for s in role.body if isinstance(s, If)]
-    assert [s.cond for s in warps] == [Special("warpgroup.warp").eq(n) for n in range(len(warps))]
-    return [{x.src.map for x in walk(s.then) if isinstance(x, TmaLoad)} for s in warps]
+    warps = [s for s in role.body if isinstance(s, OnWarp)]
+    assert [(s.of, s.index) for s in warps] == [("warpgroup.warp", n) for n in range(len(warps))]
+    return [{x.src.map for x in walk(s.body) if isinstance(x, TmaLoad)} for s in warps]
 
 
 def test_a_load_warp_fills_it() -> None:

@@ -45,7 +45,7 @@ kernel copy_rows_$name threads 128 cluster 1 dependent grid B * ceildiv(R, 64) *
   $store tile[1, 0, 0], more
   fence.proxy.async
   cta.sync
-  if %warp == 0 {
+  on %warp 0 {
     elect {
       tma.store target[b, row, col], tile[0, 0, 0]
       tma.store target[b, row, col + $box], tile[1, 0, 0]

@@ -56,7 +56,7 @@ def loaded_residual(i: int, at: int) -> str:
 def staged_residual(i: int, at: int) -> str:
     """The chunk of a residual as ``r<i>``, through shared memory and with the bytes awaited."""
     return f"""
-        if %warpgroup.warp == 0 {{
+        on %warpgroup.warp 0 {{
           elect {{
             mbarrier.expect_tx res_full[group], bytes=8192
             tma.load R_smem[group, 0, 0], R[drow, dcol + {at}], bar=res_full[group]

@@ -21,14 +21,14 @@ def copy_kernel() -> Kernel:
           tensormap D: bf16[M, N] box 64x64 swizzle 128
           shared tile: bf16[1][64x64] swizzle 128 at 0
           mbarrier full[1] arrivals 1 at 8192
-          if %warp == 0 {
+          on %warp 0 {
             elect {
               mbarrier.init full[0], 1
               fence.mbarrier_init
             }
           }
           cta.sync
-          if %warp == 0 {
+          on %warp 0 {
             for j in 0 .. ceildiv(N, 64) carry (parity: i32 = 0 -> last) {
               elect {
                 mbarrier.expect_tx full[0], bytes=8192
@@ -100,7 +100,7 @@ def _chunk(i: int, cols: int, out: str, compute: Callable[[int, int], str] | Non
         write = f"d{i}: frag<{out}, 64x{cols}> = frag.cast {value}\n stmatrix {buffer}, d{i}"
     return f"""
         {columns}
-        if %warpgroup.warp == 0 {{
+        on %warpgroup.warp 0 {{
           elect {{
             bulk.wait 1, read=true
           }}
@@ -110,7 +110,7 @@ def _chunk(i: int, cols: int, out: str, compute: Callable[[int, int], str] | Non
         {write}
         fence.proxy.async
         bar.sync store[group]
-        if %warpgroup.warp == 0 {{
+        on %warpgroup.warp 0 {{
           elect {{
             tma.store D[drow, dcol + {i * cols}], {buffer}
             bulk.commit

@@ -20,7 +20,7 @@ kernel ring threads 256 cluster 1 grid ceildiv(M, 64) {
   shared b_s: bf16[2][64x64] swizzle 128 at 16384
   mbarrier full[2] arrivals 129 at 32768
   mbarrier empty[2] arrivals 4 at 32784
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     for s in 0 .. 2 {
       mbarrier.init full[s], 129
       mbarrier.init empty[s], 4
@@ -34,7 +34,7 @@ kernel ring threads 256 cluster 1 grid ceildiv(M, 64) {
       near: frag<s32, 64x1> = frag.load_global order[row, 0], limit=M - row
       for k in 0 .. ceildiv(K, 64) carry (stage: i32 = 0 -> stage_, parity: i32 = 0 -> parity_) {
         mbarrier.wait empty[stage], parity ^ 1
-        if %warpgroup.warp == 0 { elect {
+        on %warpgroup.warp 0 { elect {
           mbarrier.expect_tx full[stage], bytes=8192
           tma.load b_s[stage, 0, 0], b[0, k * 64], bar=full[stage]
         } }
@@ -62,7 +62,7 @@ $fence
     }
   }
   cta.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     for i in 0 .. 2 {
       mbarrier.inval full[i]
       mbarrier.inval empty[i]
@@ -115,7 +115,7 @@ kernel copies threads 128 cluster 1 grid 1 {
   global X: $dtype[2, M, N] align 16
   shared S: $dtype[2][128x$cols]$swizzle at 0
   mbarrier full[1] arrivals 128 at $end
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.init full[0], 128
     fence.mbarrier_init
   } }
@@ -125,7 +125,7 @@ kernel copies threads 128 cluster 1 grid 1 {
   mbarrier.wait full[0], 0
   fence.proxy.async
   cta.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     for b in 0 .. $boxes {
       tma.store D[128, b * $box], S[1, 0, b * $box]
     }

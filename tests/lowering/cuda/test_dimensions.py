@@ -70,13 +70,13 @@ def copies(rank: int) -> Kernel:
           tensormap T: bf16[{sizes}] box {box}
           shared S: bf16[1][64] at 0
           mbarrier full[1] arrivals 1 at 128
-          if %warp == 0 {{
+          on %warp 0 {{
             elect {{
               prefetch.tensormap T
               tma.load S[0, 0], T[{zeros}], bar=full[0]
               tma.load S[0, 0], T[{zeros}], bar=full[0], cache=evict_first
-              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3
-              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, cache=evict_last
+              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, ctas=2
+              tma.load S[0, 0], T[{zeros}], bar=full[0], multicast=3, ctas=2, cache=evict_last
               tma.store T[{zeros}], S[0, 0]
               tma.store T[{zeros}], S[0, 0], cache=evict_first
               bulk.commit

@@ -78,6 +78,28 @@ def test_carried_scalars_that_read_each_other_are_assigned_at_once() -> None:
     ]
 
 
+def test_a_branch_on_a_warp_and_on_what_else_stands_alone_in_it() -> None:
+    k = kernel(
+        """
+        on %warpgroup.warp 2 { if K < 1 { warp.sync } }
+        on %warp 5 { if K < 1 { warp.sync } else { cta.sync } }
+        """
+    )
+    assert body_of(k) == [
+        "if (warpgroup_warp == 2 && K < 1) {",
+        "__syncwarp();",
+        "}",
+        "if (warp == 5) {",
+        "if (K < 1) {",
+        "__syncwarp();",
+        "}",
+        "else {",
+        "__syncthreads();",
+        "}",
+        "}",
+    ]
+
+
 def test_independent_carried_scalars_need_no_temporaries() -> None:
     k = kernel("for i in 0 .. K carry (a: i32 = 0 -> a9, b: i32 = 1 -> b9) { yield a, b ^ 1 }")
     assert "b = b ^ 1;" in body_of(k)
@@ -119,7 +141,7 @@ def test_tma_with_boxes_multicast_and_cluster() -> None:
     k = kernel(
         """
         elect {
-          tma.load S[1, 0, 64], T[K, K * 2], bar=full[1], multicast=3
+          tma.load S[1, 0, 64], T[K, K * 2], bar=full[1], multicast=3, ctas=2
           mbarrier.arrive full[1], cta=%cluster.ctarank ^ 1, order=release.cluster
         }
         mbarrier.wait full[1], 0, order=acquire.cluster

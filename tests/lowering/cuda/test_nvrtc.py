@@ -66,7 +66,7 @@ def test_every_function_of_the_header_compiles() -> None:
           st.shared F[0, 0, 0], d
           if big == 0 {
             elect {
-              tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=3
+              tma.load S[0, 0, 0], T[0, 0], bar=full[0], multicast=3, ctas=2
               mbarrier.arrive full[0], cta=%cluster.ctarank ^ 1, order=release.cluster
               bulk.wait 0
             }
@@ -154,7 +154,7 @@ def test_roles_that_share_a_warpgroup_keep_its_setmaxnreg() -> None:
               setmaxnreg dec, 40
               roles {
                 role left warps 8 .. 9 { bar.sync meet[0] }
-                role right warps 9 .. 12 { if %warp == 10 { bar.sync meet[0] } }
+                role right warps 9 .. 12 { on %warp 10 { bar.sync meet[0] } }
               }
               cta.sync
             }

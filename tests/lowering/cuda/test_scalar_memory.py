@@ -24,7 +24,7 @@ kernel rows threads 128 cluster 1 grid 1 {
   global order: s32[M, 1]
   global x: f32[M, M]
   global d: f32[M, 64]
-  if %warp == 0 { elect { first: i32 = ld.global.scalar sizes[0], order=volatile } }
+  on %warp 0 { elect { first: i32 = ld.global.scalar sizes[0], order=volatile } }
   n: i32 = ld.global.scalar sizes[%ctaid.x + 1], order=acquire.gpu
   start: i64 = ld.global.scalar starts[n, 1]
   on: pred = ld.global.scalar flags[n], uniform=cta

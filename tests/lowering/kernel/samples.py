@@ -58,17 +58,17 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       acquire ring, m
       commit ring, m
       commit queue, m, cta=1
-      load.tile A_s[m % 4, 0, 0], A[m * 128, %ctaid.x]
-      load.tile A_s[m % 4, 0, 0], X[2, m * 128, %ctaid.x]
+      load.tile A_s[stage(m, 4), 0, 0], A[m * 128, %ctaid.x]
+      load.tile A_s[stage(m, 4), 0, 0], X[2, m * 128, %ctaid.x]
     }
     fetch.tiles queue, M
   }
   section compute groups 2 as g {
-    for t in g .. M - -1 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
+    for t in g .. M - -1 tile g * 2 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
       consume ring2, t
       wait_full ring, t
       release ring, t
-      entry: i32 = next.tile queue, t * 2 + g
+      entry: i32 = next.tile queue, t * 2 + g, M
       break M <= entry
       yield s + 1, wide
     }
@@ -154,7 +154,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       }
     }
     role load warps 8 .. 12 {
-      if %warpgroup.warp == 0 {
+      on %warpgroup.warp 0 {
         elect {
           mbarrier.init full[0], 1
           mbarrier.expect_tx full[0]
@@ -162,7 +162,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           mbarrier.expect_tx full[0], bytes=fill + 64
           tma.load A_s[0, 0, 0], A[0, 0]
           tma.load V_s[0, 0], V[M - 64]
-          tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank
+          tma.load A_s[0, 0, 0], A[0, 0], bar=full[0], multicast=3 << %cluster.ctarank, ctas=2
           tma.load A_s[0, 0, 0], A[0, 0], cache=evict_last
           mbarrier.arrive empty[0]
           mbarrier.arrive empty[0], cta=1, order=release.cluster
@@ -180,6 +180,12 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
           st.word tile[0, 0], ticket
           st.word tile[1, 0], ticket + 1, cta=1
         }
+      }
+      on %warp 9 {
+        warp.sync
+      }
+      if %ctaid.x == 0 {
+        warp.sync
       } else {
         cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
         cp.async.mbarrier.arrive.noinc full[1]

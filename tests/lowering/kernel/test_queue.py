@@ -20,7 +20,7 @@ KERNEL = """kernel k threads 128 cluster 1 grid 1 {{
   ring queue(tile) stages 2 teams 2 remote
   roles {{ role all warps 0 .. 4 {{ {0} }} }}
 }}"""
-LOOP = "for i in 0 .. n {{ x: i32 = next.tile queue, i break n <= x {} }}"
+LOOP = "for i in 0 .. n {{ x: i32 = next.tile queue, i, n break n <= x {} }}"
 FRAGMENTS = """
 zero: frag<f32, 64x8> = frag.fill 0.0
 for t in 0 .. n carry (acc: frag<f32, 64x8, async> = zero -> last) {{
@@ -48,7 +48,7 @@ def test_well_formed() -> None:
 def test_names() -> None:
     out, n = Var("x"), Var("n")
     load = LdWord(out, SmemRef("tile", n, (ZERO,)))
-    for stmt, found in ((NextTile(out, "queue", n), [n]), (load, [n, ZERO])):
+    for stmt, found in ((NextTile(out, "queue", ZERO, n), [ZERO, n]), (load, [n, ZERO])):
         assert (defined(stmt), used(stmt), expressions(stmt)) == (["x"], {"n"}, found)
     assert used(Break(n <= Const(1))) == {"n"}
     names = Names(parse_kernel(KERNEL.format("")))
@@ -63,11 +63,11 @@ def test_names() -> None:
          "break outside the body of a loop, in: break n <= t"),
         (FRAGMENTS.format("", "break n <= t"),
          "acc is consumed before the loop may end, in: break n <= t"),
-        ("x: i32 = next.tile other, 0",
-         "no ring named other, in: x: i32 = next.tile other, 0"),
+        ("x: i32 = next.tile other, 0, n",
+         "no ring named other, in: x: i32 = next.tile other, 0, n"),
         ("elect { fetch.tiles other, 0 }", "no ring named other, in: fetch.tiles other, 0"),
-        ("elect { x: i32 = next.tile queue, 0 }",
-         "next.tile under elect, in: x: i32 = next.tile queue, 0"),
+        ("elect { x: i32 = next.tile queue, 0, n }",
+         "next.tile under elect, in: x: i32 = next.tile queue, 0, n"),
         ("st.word tile[0, 0], 1", "st.word outside elect, in: st.word tile[0, 0], 1"),
         ("x: i32 = ld.word words[0, 0]",
          "no storage named words, in: x: i32 = ld.word words[0, 0]"),

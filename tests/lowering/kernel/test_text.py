@@ -113,6 +113,7 @@ STORED = "bf16, f16, f32, f64, tf32, e4m3, e5m2, s8, u8, s32, s64, bool"
     [
         ("let a: i32 = b", "line 4: found 'b', expected a defined scalar"),
         ("let a: i32 = ;", "line 4: found ';', expected a token"),
+        ("on %lane 0 { }", "line 4: found '%lane', expected '%warp' or '%warpgroup.warp'"),
         ("let a: f32 = 0", "line 4: found 'f32', expected a scalar type: i32, i64, pred"),
         ("let a: i32 = 1:f32", "line 4: found 'f32', expected a scalar type: i32, i64, pred"),
         ("let a: i32 = min(1)", "line 4: found ')', expected ','"),

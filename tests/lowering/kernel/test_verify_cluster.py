@@ -9,6 +9,7 @@ from lowering.kernel.verify import verify
 
 KERNEL = """kernel k threads 128 cluster 2 grid 2 {{
   param n: i64
+  tensormap A: f32[64, 16] box 64x16 swizzle 64
   shared tile: f32[2][64x16] swizzle 64
   shared flat: f32[2][64x16]
   shared tiny: f32[1][2]
@@ -53,6 +54,10 @@ def test_well_formed() -> None:
          "a bulk.copy of f32[64x16] swizzle 64 to f32[64x16] swizzle 0"),
         ("elect { bulk.copy tiny[0, 0], tiny[0, 0], full[0], 0 }",
          "a bulk.copy of 8 bytes, no multiple of 16"),
+        ("elect { tma.load tile[0, 0, 0], A[0, 0], bar=full[0], multicast=3 }",
+         "multicast mask 0b11 of a copy to 1 CTAs"),
+        ("elect { tma.load tile[0, 0, 0], A[0, 0], bar=full[0], ctas=2 }",
+         "a copy to 2 CTAs without a mask of them"),
     ],
 )  # fmt: skip
 def test_problems(body: str, problem: str) -> None:

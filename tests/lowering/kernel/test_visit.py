@@ -148,7 +148,7 @@ def test_what_a_statement_reads_and_binds() -> None:
     assert used(found["t"]) == {"g", "M", "n", "s", "wide"}
     assert defined(found["t"]) == ["t", "s", "s_end", "wide", "wide_end"]
     assert [str(e) for e in expressions(found["t"])] == [
-        "g", "M - -1", "1", "0", "n", "s + 1",
+        "g", "M - -1", "1", "0", "n", "s + 1", "g * 2",
     ]  # fmt: skip
     cast = next(s for s in walk(kernel.body) if isinstance(s, FragCast))
     assert (used(cast), defined(cast)) == ({"part"}, ["half"])

@@ -31,7 +31,7 @@ kernel epilogue threads 128 cluster 1 grid ceildiv(M, 64) * ceildiv(N, 64) {{
   shared old_s: bf16[1][64x64] swizzle 128 at 0
   shared d_s: f32[1][64x32] swizzle 128 at 8192
   mbarrier full[1] arrivals 1 at 16384
-  if %warp == 0 {{ elect {{
+  on %warp 0 {{ elect {{
     mbarrier.init full[0], 1
     fence.mbarrier_init
   }} }}
@@ -43,7 +43,7 @@ kernel epilogue threads 128 cluster 1 grid ceildiv(M, 64) * ceildiv(N, 64) {{
   {body}
   {store}
   cta.sync
-  if %warp == 0 {{ elect {{ mbarrier.inval full[0] }} }}
+  on %warp 0 {{ elect {{ mbarrier.inval full[0] }} }}
 }}
 """
 STORE = """
@@ -51,7 +51,7 @@ STORE = """
   st.shared d_s[0, 0, 0], {value}
   fence.proxy.async
   cta.sync
-  if %warp == 0 {{ elect {{
+  on %warp 0 {{ elect {{
     tma.store d[r, c + {at}], d_s[0, 0, 0]
     bulk.commit
     bulk.wait 0
@@ -59,7 +59,7 @@ STORE = """
   cta.sync
 """
 LOAD = """
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.expect_tx full[0], bytes=8192
     tma.load old_s[0, 0, 0], old[r, c], bar=full[0]
   } }
@@ -67,7 +67,7 @@ LOAD = """
   before: frag<bf16, 64x64> = ldmatrix old_s[0, 0, 0]
 """
 LOAD32 = """
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.expect_tx full[0], bytes=8192
     tma.load d_s[0, 0, 0], old32[r, c], bar=full[0]
   } }

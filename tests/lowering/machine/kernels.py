@@ -29,7 +29,7 @@ kernel matmul threads $threads cluster 1 grid 2 {
   let ks: i32 = ceildiv(K, $k)
   let rows: i32 = ceildiv(M, $rows)
   let tiles: i32 = rows * ceildiv(N, $cols)
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     for s in 0 .. $stages {
       mbarrier.init full[s], 1
       mbarrier.init empty[s], $arrivals
@@ -40,7 +40,7 @@ kernel matmul threads $threads cluster 1 grid 2 {
   roles {
     role load warps 0 .. 4 {
       $dec
-      if %warpgroup.warp == 0 { elect {
+      on %warpgroup.warp 0 { elect {
         for tile in %ctaid.x .. tiles step %nctaid.x
             carry (s0: i32 = 0 -> s0_, p0: i32 = 0 -> p0_) {
           for k in 0 .. ks carry (stage: i32 = s0 -> stage_, parity: i32 = p0 -> parity_) {
@@ -76,11 +76,11 @@ $wgmmas
 $chunks
         yield stage2_, parity2_
       }
-      if %warpgroup.warp == 0 { elect { bulk.wait 0 } }
+      on %warpgroup.warp 0 { elect { bulk.wait 0 } }
     }
   }
   cta.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     for s2 in 0 .. $stages {
       mbarrier.inval full[s2]
       mbarrier.inval empty[s2]
@@ -97,12 +97,12 @@ WGMMA = Template(
 CHUNK = Template("""\
         part$i: frag<f32, 64x$d_cols> = frag.columns done, $at
         chunk$i: frag<$out, 64x$d_cols> = frag.cast part$i
-        if %warpgroup.warp == 0 { elect { bulk.wait 0, read=true } }
+        on %warpgroup.warp 0 { elect { bulk.wait 0, read=true } }
         bar.sync store[g]
         $store d_s[g, 0, 0], chunk$i
         fence.proxy.async
         bar.sync store[g]
-        if %warpgroup.warp == 0 { elect {
+        on %warpgroup.warp 0 { elect {
           tma.store d[row, col + $at], d_s[g, 0, 0]
           bulk.commit
         } }""")

@@ -20,17 +20,17 @@ kernel pair threads 128 cluster 2 grid 2 {
   shared d_s: f32[1][64x64] swizzle 128 at 16384
   mbarrier full[1] arrivals 1 at 32768
   mbarrier empty[1] arrivals 8 at 32776
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.init full[0], 1
     mbarrier.init empty[0], 8
     fence.mbarrier_init
   } }
   cluster.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.expect_tx full[0], bytes=16384
     tma.load a_s[0, 0, 0], a[%cluster.ctarank * 64, 0], bar=full[0]
     if %cluster.ctarank == 0 {
-      tma.load b_s[0, 0, 0], b[0, 0], bar=full[0], multicast=3
+      tma.load b_s[0, 0, 0], b[0, 0], bar=full[0], multicast=3, ctas=2
     }
   } }
   mbarrier.wait full[0], 0
@@ -47,7 +47,7 @@ kernel pair threads 128 cluster 2 grid 2 {
   st.shared d_s[0, 0, 0], sum
   fence.proxy.async
   cta.sync
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     tma.store d[%ctaid.x * 64, 0], d_s[0, 0, 0]
     tma.store d[%ctaid.x * 64, 32], d_s[0, 0, 32]
     bulk.commit
@@ -101,14 +101,21 @@ def test_peer_that_has_left() -> None:
 
 def test_multicast_before_the_peer_is_ready() -> None:
     message = fault(
-        "  cluster.sync\n  if %warp == 0 { elect {\n    mbarrier.expect_tx",
-        "  cta.sync\n  if %warp == 0 { elect {\n    mbarrier.expect_tx",
+        "  cluster.sync\n  on %warp 0 { elect {\n    mbarrier.expect_tx",
+        "  cta.sync\n  on %warp 0 { elect {\n    mbarrier.expect_tx",
     )
     assert "full[0] is given to a load but not initialized" in message
 
 
 def test_multicast_mask_outside_the_cluster() -> None:
     assert fault("multicast=3", "multicast=5") == "multicast mask 0b101 for a cluster of 2"
+
+
+def test_multicast_mask_of_another_number_of_ctas() -> None:
+    assert (
+        fault("multicast=3", "multicast=1 << %cluster.ctarank")
+        == "multicast mask 0b1 of a copy to 2 CTAs"
+    )
 
 
 def test_rank_outside_the_cluster() -> None:

@@ -22,7 +22,7 @@ kernel read_twice threads 256 cluster 1 grid 1 {
   shared x_s: f32[1][64x32] swizzle 128 at 0
   mbarrier full[1] arrivals 1 at 8192
   mbarrier empty[1] arrivals 4 at 8200
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.init full[0], 1
     mbarrier.init empty[0], 4
     fence.mbarrier_init
@@ -40,7 +40,7 @@ kernel read_twice threads 256 cluster 1 grid 1 {
       }
     }
     role load warps 4 .. 8 {
-      if %warpgroup.warp == 0 {
+      on %warpgroup.warp 0 {
         for fill in 0 .. 2 {
           elect {
             mbarrier.wait empty[0], (fill + 1) % 2

@@ -16,10 +16,10 @@ from lowering.machine.scheduler import Adversary
 GIVE = """
     frag.store_partial parts[0], given
     bar.sync meet[0]
-    if %warpgroup.warp == 0 { elect { was: i32 = atom add, ready[0], 1, order=release.gpu } }
+    on %warpgroup.warp 0 { elect { was: i32 = atom add, ready[0], 1, order=release.gpu } }
 """
 TAKE = """
-    if %warpgroup.warp == 0 { elect {
+    on %warpgroup.warp 0 { elect {
       counter.wait ready[0], 1
       lowered: i32 = atom exch, ready[0], 0
     } }
@@ -71,7 +71,7 @@ SUM = "sum: frag<f32, 64x8> = frag.add_partial mine, parts[0]"
     [
         ("counter.wait ready[0], 1", "", 3),
         ("bar.sync meet[0]\n    sum", "sum", 1),
-        ("bar.sync meet[0]\n    if", "if", 3),
+        ("bar.sync meet[0]\n    on", "on", 3),
         (", order=release.gpu", "", 3),
     ],
     ids=["wait", "barrier behind it", "barrier in front of the release", "release"],

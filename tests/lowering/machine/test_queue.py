@@ -38,7 +38,7 @@ def test_a_word_is_what_was_stored() -> None:
 def test_a_word_of_a_peer() -> None:
     """Behind a release and an acquire of the cluster."""
     body = """
-    if %warp == 0 { elect { mbarrier.init there[0], 1 fence.mbarrier_init } }
+    on %warp 0 { elect { mbarrier.init there[0], 1 fence.mbarrier_init } }
     cluster.sync
     if %cluster.ctarank == 0 {
       elect { for rank in 0 .. 2 unroll {

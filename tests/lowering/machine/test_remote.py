@@ -113,7 +113,7 @@ def test_faults(fault: str) -> None:
 READER_LEAVES = """kernel k threads 128 cluster 2 grid 2 {
   shared tile: f32[1][64x8] at 0
   mbarrier full[1] arrivals 1 at 2048
-  if %warp == 0 { elect { mbarrier.init full[0], 1 fence.mbarrier_init } }
+  on %warp 0 { elect { mbarrier.init full[0], 1 fence.mbarrier_init } }
   cluster.sync
   if %cluster.ctarank == 1 {
     ones: frag<f32, 64x8> = frag.fill 1.0

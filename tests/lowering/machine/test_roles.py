@@ -23,7 +23,7 @@ kernel k threads 288 cluster 1 grid 1 {
       setmaxnreg dec, 40
       roles {
         role left warps 4 .. 5 { bar.sync meet[0] }
-        role right warps 5 .. 8 { if %warp == 6 { bar.sync meet[0] } }
+        role right warps 5 .. 8 { on %warp 6 { bar.sync meet[0] } }
       }
     }
     role last warps 8 .. 9 { }

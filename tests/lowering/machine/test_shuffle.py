@@ -65,9 +65,9 @@ kernel bytes threads 128 cluster 1 grid 1 {
   shared S: e4m3[1][64x64] swizzle 64 at 0
   shared D: e4m3[1][64x64] swizzle 64 at 4096
   mbarrier full[1] arrivals 1 at 8192
-  if %warp == 0 { elect { mbarrier.init full[0], 1 fence.mbarrier_init } }
+  on %warp 0 { elect { mbarrier.init full[0], 1 fence.mbarrier_init } }
   cta.sync
-  if %warp == 0 { elect { mbarrier.expect_tx full[0], bytes=4096
+  on %warp 0 { elect { mbarrier.expect_tx full[0], bytes=4096
     tma.load S[0, 0, 0], x[0, 0], bar=full[0] } }
   mbarrier.wait full[0], 0
   t: frag<e4m3, 64x64, span 4> = ldmatrix S[0, 0, 0]
@@ -80,7 +80,7 @@ kernel bytes threads 128 cluster 1 grid 1 {
   stmatrix D[0, 0, 32], right
   fence.proxy.async
   cta.sync
-  if %warp == 0 { elect { tma.store d[0, 0], D[0, 0, 0] bulk.commit bulk.wait 0
+  on %warp 0 { elect { tma.store d[0, 0], D[0, 0, 0] bulk.commit bulk.wait 0
     mbarrier.inval full[0] } }
 }
 """

@@ -20,7 +20,7 @@ kernel small threads 128 cluster 1 grid 1 {{
 }}
 """
 INIT = """
-  if %warp == 0 { elect {
+  on %warp 0 { elect {
     mbarrier.init bar[0], 1
     fence.mbarrier_init
   } }
@@ -86,11 +86,11 @@ def execute(body: str, adversary: str = "eager") -> None:
         ),
         ("st.shared f[1, 0, 0], x", "f[1, 0, 0] lies outside [1][64x32]"),
         (
-            INIT + "if %warp == 0 { elect { tma.load s[0, 0, 32], a[0, 0], bar=bar[0] } }",
+            INIT + "on %warp 0 { elect { tma.load s[0, 0, 32], a[0, 0], bar=bar[0] } }",
             "a box at shared address 1088 is not aligned to 128 bytes",
         ),
         (
-            INIT + "if %warp == 0 { elect { mbarrier.expect_tx bar[0], bytes=8192\n"
+            INIT + "on %warp 0 { elect { mbarrier.expect_tx bar[0], bytes=8192\n"
             "tma.load s[0, 0, 0], a[0, 0], bar=bar[0] } }",
             "the CTA ends while 1 tma.load are in flight",
         ),
@@ -104,13 +104,13 @@ def test_fault(body: str, message: str) -> None:
 
 def test_arriving_twice_at_a_named_barrier() -> None:
     with pytest.raises(MachineError) as error:
-        execute("if %warp == 2 { bar.arrive named[0]\nbar.arrive named[0] }")
+        execute("on %warp 2 { bar.arrive named[0]\nbar.arrive named[0] }")
     assert error.value.what == "CTA 0, warp 2 arrives twice at named[0] before it completes"
 
 
 def test_barriers_that_share_a_hardware_id() -> None:
     """``named`` with base 0 is the barrier of ``cta.sync``, but for half of the threads."""
-    text = KERNEL.format("if %warp == 0 { bar.arrive named[0] }\ncta.sync").replace(
+    text = KERNEL.format("on %warp 0 { bar.arrive named[0] }\ncta.sync").replace(
         "id 15 threads 128", "id 0 threads 64"
     )
     with pytest.raises(MachineError) as error:
@@ -124,8 +124,8 @@ def test_barriers_that_share_a_hardware_id() -> None:
 def test_invalidated_while_a_warp_waits() -> None:
     with pytest.raises(MachineError) as error:
         execute(
-            INIT + "if %warp == 3 { mbarrier.wait bar[0], 0 }\n"
-            "if %warp == 0 { elect { mbarrier.inval bar[0] } }",
+            INIT + "on %warp 3 { mbarrier.wait bar[0], 0 }\n"
+            "on %warp 0 { elect { mbarrier.inval bar[0] } }",
             "eager",
         )
     assert error.value.what == "bar[0] is invalidated while CTA 0, warp 3 waits for it"

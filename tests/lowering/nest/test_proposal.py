@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import pytest
 
-from lowering.ground.expr import Binary, Const, Expr, Special, children, evaluate, substitute
+from lowering.ground.expr import Binary, Const, Expr, children, evaluate, substitute
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     BarSync,
@@ -33,6 +33,7 @@ from lowering.kernel.nodes import (
     MBarrierInit,
     MBarrierInval,
     MBarrierRef,
+    OnWarp,
     Role,
     Roles,
     SetMaxNReg,
@@ -149,9 +150,9 @@ def head(stmt: Stmt) -> str:
             return f"for {loop_kind(stmt)}"
         case Elect():
             return "one thread"
-        case If(cond=Binary("==", Special("warp"), Const(warp))):
-            return f"warp {warp}"
-        case If(cond=Binary("==", Special("warpgroup.warp"), Const(0))):
+        case OnWarp(index, of="warp"):
+            return f"warp {index}"
+        case OnWarp(0, of="warpgroup.warp"):
             return "warp 0 of the group"
         case If(cond=Binary("<", Const(0), bound)):
             return "if there was a step" + (" before" if str(bound).startswith("k") else "")
@@ -182,7 +183,7 @@ def init_is_visible_and_teardown_waits(kernel: Kernel) -> bool:
     """Inits, a fence, a sync of the CTA; after all roles a sync, then the invalidation."""
     order = []
     for stmt in kernel.body:
-        kinds = [type(s) for s in walk((stmt,))] if isinstance(stmt, If) else [type(stmt)]
+        kinds = [type(s) for s in walk((stmt,))] if isinstance(stmt, OnWarp) else [type(stmt)]
         for kind in (MBarrierInit, FenceMBarrierInit, CtaSync, Roles, MBarrierInval):
             if kind in kinds:
                 order.append(kind)
@@ -216,8 +217,8 @@ def buffers_are_free_before_they_are_written(kernel: Kernel) -> bool:
     """The storing thread waits for its reads, then a barrier tells the others."""
     return all(
         ordered(block, has(BulkWait), of(BarSync), is_write)
-        and [s.cond for s in block if has(BulkWait)(s) and isinstance(s, If)]
-        == [s.cond for s in block if has(TmaStore)(s) and isinstance(s, If)]
+        and [(s.of, s.index) for s in block if has(BulkWait)(s) and isinstance(s, OnWarp)]
+        == [(s.of, s.index) for s in block if has(TmaStore)(s) and isinstance(s, OnWarp)]
         for block in writing_blocks(kernel)
     )
 

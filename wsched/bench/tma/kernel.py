@@ -113,7 +113,7 @@ kernel {c.name} threads 256 cluster {c.cluster} grid sms // {c.cluster} * {c.clu
   mbarrier empty[{c.stages}] arrivals {c.cluster} at {at + 8 * c.stages}
   let bands: i32 = max(M // {LINES}, 1)
   let boxes: i32 = K // {c.columns}
-  if %warp == 0 {{
+  on %warp 0 {{
     elect {{
       for init in 0 .. {c.stages} unroll {{
         mbarrier.init full[init], 1
@@ -128,7 +128,7 @@ kernel {c.name} threads 256 cluster {c.cluster} grid sms // {c.cluster} * {c.clu
 {_load(c)}
   }}
   {sync}
-  if %warp == 0 {{
+  on %warp 0 {{
     elect {{
       for inval in 0 .. {c.stages} unroll {{
         mbarrier.inval full[inval]
@@ -144,7 +144,7 @@ def _drain(c: Copies) -> str:
     """The role that gives stages back."""
     return f"""
     role drain warps 0 .. 4 {{
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         elect {{
           for first in 0 .. {c.stages} unroll {{
 {_arrivals(c, "first")}
@@ -179,11 +179,11 @@ def _load(c: Copies) -> str:
     slice_ = LINES // c.cluster
     own = f" + %cluster.ctarank * {slice_}" if c.cluster > 1 else ""
     source = f"band * {LINES}{own}, box * {c.columns}"
-    to_all = f", multicast={2**c.cluster - 1}" if c.cluster > 1 else ""
+    to_all = f", multicast={2**c.cluster - 1}, ctas={c.cluster}" if c.cluster > 1 else ""
     relaxed = ", order=relaxed.cluster" if c.cluster > 1 else ""
     return f"""
     role load warps 4 .. 8 {{
-      if %warpgroup.warp == 0 {{
+      on %warpgroup.warp 0 {{
         let place: i32 = %ctaid.x // max(share, 1)
         let places: i32 = max(%nctaid.x // max(share, 1), 1)
         for round in 0 .. rounds carry (stage0: i32 = 0 -> last0, parity0: i32 = 0 -> even0) {{
