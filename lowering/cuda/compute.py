@@ -159,7 +159,7 @@ def _words(e: Emitter, a: Frag, block: int) -> str:
     if view.per_block != A_REGISTERS:
         raise InternalError("emit_cuda", f"A in registers is {a.type}")
     start = view.start + block * view.block
-    return array if start == ZERO else f"{array} + {e.arg(start)}"
+    return array if start == ZERO else f"{array} + {e.addend(start)}"
 
 
 def _commit(e: Emitter, s: WgmmaCommit) -> None:

@@ -124,6 +124,10 @@ class Emitter:
         text = self.expr(as_expr(e))
         return text[1:-1] if _wrapped(text) else text
 
+    def addend(self, e: ExprLike) -> str:
+        """C++ of a scalar expression beside a ``+``."""
+        return expression(as_expr(e), self._leaf, addend=True)
+
     def _leaf(self, e: Expr) -> str:
         if isinstance(e, Special):
             if e.name not in SPECIAL_REGISTERS:
@@ -263,7 +267,7 @@ class Emitter:
         """Register ``index`` (C++) of a 64-row block of a value, as an array element."""
         view = self.view(value)
         start = view.start + block * view.block
-        text = index if start == ZERO else f"{self.arg(start)} + {index}"
+        text = index if start == ZERO else f"{self.addend(start)} + {index}"
         return f"{self.array(value)}[{text}]"
 
     def element(self, value: Frag, block: int, row: int, col: int) -> tuple[str, int]:
@@ -273,7 +277,7 @@ class Emitter:
         index = "" if step == 0 else "r" if step == 1 else f"{step} * r"
         at = view.start + first
         if at != ZERO or not index:
-            index = f"{index} + {self.arg(at)}" if index else self.arg(at)
+            index = f"{index} + {self.addend(at)}" if index else self.arg(at)
         return f"{self.array(value)}[{index}]", half
 
     @contextmanager

@@ -129,7 +129,7 @@ def _word(e: Emitter, value: Frag, at: tuple[int, int, int], group: str) -> str:
     group = group if step == 1 or group == "r" else f"({group})"
     index = group if step == 1 else f"{step} * {group}"
     start = view.start + first
-    return f"{e.array(value)}[{index}{'' if start == ZERO else f' + {e.arg(start)}'}]"
+    return f"{e.array(value)}[{index}{'' if start == ZERO else f' + {e.addend(start)}'}]"
 
 
 RULES: Mapping[type[Stmt], Rule] = {FragShuffle: _shuffle}

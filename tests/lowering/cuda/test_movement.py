@@ -199,3 +199,26 @@ def test_dtype_of_fragment_and_buffer_must_agree() -> None:
     with pytest.raises(InternalError) as e:
         emit_kernel(k)
     assert e.value.why == "stmatrix of frag<bf16, 64x64> to f16 memory"
+
+
+def test_columns_from_a_place_that_is_divided() -> None:
+    """A place that is a shift or mask stays one beside what is added to it."""
+    text = emit_kernel(
+        parse_kernel(
+            """
+            kernel k threads 128 cluster 1 grid 1 {
+              total: frag<f32, 64x256> = frag.fill 0.0
+              for chunk in 0 .. 4 unroll {
+                let half: i32 = chunk * 64 // 128
+                part: frag<f32, 64x64> = frag.columns total, half * 128 + chunk * 64 % 128
+                t: frag<bf16, 64x64> = frag.cast part
+              }
+            }
+            """
+        )
+    )
+    found = re.search(r"cvt_bf16x2\(total\[(.*?)\], total\[(.*?)\]\)", text)
+    assert found is not None
+    for chunk, r in product(range(4), range(16)):
+        low, high = (evaluate(i, chunk=chunk, half=chunk * 64 // 128, r=r) for i in found.groups())
+        assert (low, high) == (chunk * 32 + 2 * r, chunk * 32 + 2 * r + 1)
