@@ -12,13 +12,16 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.queue import measure
 from wsched.front import api
 from wsched.importer.linear import LINEAR
+from wsched.run.compiled import CompiledFusion
+from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["REDUCTIONS", "SHAPES", "definition", "graph_of", "main", "report", "timed"]
 
@@ -131,7 +134,7 @@ def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
         sets.append((x, w * shape.k**-0.5))
     kernel = api.compile(text, sets[0])
     alone = api.compile(LINEAR, sets[0])
-    same = api.compile(LINEAR, sets[0], params=kernel.params)
+    same = _bare(sets[0], kernel.params)
     _check(kernel(*sets[0]), reduction, *sets[0])
     ways: dict[str, list[Callable[[], object]]] = {
         "alone": [alone.bind(*s).launch for s in sets],
@@ -142,6 +145,19 @@ def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
     us = timed(ways, _ROUNDS)
     params = {"alone": alone.params.to_dict(), "kernel": kernel.params.to_dict()}
     return {"shape": str(shape), "reduction": reduction, "us": us, "params": params}
+
+
+def _bare(inputs: Sequence[Any], params: MatmulParams) -> CompiledFusion:
+    """The matmul alone in the same schedule.
+
+    Its chunks are wider, so another number of buffers may have to take them in turn.
+    """
+    for buffers in (params.epilogue_stages, 1):
+        try:
+            return api.compile(LINEAR, inputs, params=replace(params, epilogue_stages=buffers))
+        except ScheduleError:
+            continue
+    raise InternalError("reductions", f"no matmul alone has the schedule {params}")
 
 
 def _check(results: Sequence[Any], reduction: str, x: Any, w: Any) -> None:
