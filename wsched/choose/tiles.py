@@ -94,6 +94,7 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     if problem.matrices or problem.batch_invariant:
         return ()
     step = 16 if problem.m_major else 8
-    fewest = -(-problem.m // WIDEST)
-    widths = {-(-problem.m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
+    m = max(problem.m, 1)
+    fewest = -(-m // WIDEST)
+    widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
     return tuple(replace(way, n=n) for way in _WAYS for n in sorted(widths))
