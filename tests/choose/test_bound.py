@@ -11,7 +11,7 @@ from wsched.choose import heuristics
 from wsched.choose.bound import least_us
 from wsched.choose.heuristics import Candidate, candidates, modelled
 from wsched.choose.problem import Problem
-from wsched.choose.tiles import CLUSTERS, TILES, Tile
+from wsched.choose.tiles import CLUSTERS, Tile, tiles_for
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -21,6 +21,7 @@ PROBLEMS = {
     "parts of K": planned("512x408x8760 tn"),
     "N-major": planned("784x2624x5960 tt"),
     "one row of tiles": planned("16x4608x3584 tn"),
+    "exchanged": planned("200x8192x28672 tn"),
     "one step": planned("7416x8784x16 nn"),
     "batch": replace(planned("512x512x512 tn"), batch=12),
     "batch-invariant": replace(planned("512x408x8760 tn"), batch_invariant=True),
@@ -33,15 +34,18 @@ PROBLEMS = {
 def test_no_candidate_costs_less_than_its_bound_and_the_choice_is_the_best(
     problem: Problem,
 ) -> None:
-    tried = [(t, c) for t in TILES for c in CLUSTERS]
+    tried = [(t, c) for t in tiles_for(problem) for c in CLUSTERS]
     least = {
-        (t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, c): us
+        (t.m, t.n, t.k, t.warpgroups, t.ping_pong, t.across, t.exchanged, c): us
         for (t, c), us in zip(tried, least_us(problem, tried), strict=True)
     }
     found = candidates(problem)
     for c in found:
         p, tile = c.params, c.params.output_tile
-        key = (tile.m, tile.n, tile.k, p.warpgroups, p.ping_pong, p.across, p.cluster_dims)
+        key = (
+            *(tile.m, tile.n, tile.k, p.warpgroups, p.ping_pong, p.across),
+            *(p.exchange_operands, p.cluster_dims),
+        )
         assert 0 < least[key] <= c.cost.us
     assert modelled.__wrapped__(problem) == found[0].params
 

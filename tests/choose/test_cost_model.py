@@ -16,6 +16,7 @@ from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
 from wsched.choose.copy_engine import promotions
 from wsched.choose.cost_model import Cost, cost, places
+from wsched.choose.memory import BYTES_PER_US
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import (
@@ -79,7 +80,7 @@ def test_the_least_prediction_is_close_to_the_best() -> None:
     found = list(ratios())
     assert len(found) >= 70
     assert min(found) > 0.87
-    assert sum(r < 0.97 for r in found) <= 9
+    assert sum(r < 0.97 for r in found) <= 10
     assert geometric_mean(found) > 0.985
 
 
@@ -120,7 +121,7 @@ def test_a_large_problem_is_held_by_power_and_a_small_one_is_not() -> None:
 
 def test_one_row_of_tiles_waits_for_memory() -> None:
     found = costed(64, 8192, 8192, "w64x32")
-    assert found.us >= 2 * 8192 * 8192 / 5.95e6
+    assert found.us >= 2 * 8192 * 8192 / BYTES_PER_US
 
 
 def test_ping_pong_hides_an_epilogue_that_a_cooperative_kernel_shows() -> None:
@@ -203,12 +204,33 @@ def test_an_m_major_operand_is_loaded_whole() -> None:
     assert few < whole
 
 
-@pytest.mark.parametrize(("ctas", "crowded"), [(66, False), (67, True), (110, True), (111, False)])
+@pytest.mark.parametrize(("ctas", "close"), [(66, False), (67, True), (96, True), (132, False)])
 def test_two_kernels_in_a_row_share_more_than_half_of_the_sms_unevenly(
-    ctas: int, crowded: bool
+    ctas: int, close: bool
 ) -> None:
     dependent, alone = (costed(64, 64 * ctas, 4096, n) for n in ("w64x64", "w64x64_no"))
-    assert (dependent.us > 1.2 * alone.us) is crowded
+    assert (dependent.us > alone.us + 0.5) is close
+
+
+def test_power_does_not_slow_memory() -> None:
+    """Weights that are streamed take as long whatever the tensor cores take of the power."""
+    one, many = (costed(m, 8192, 8192, "w64x64") for m in (1, 64))
+    assert many.power_us < 0.03 * many.us and one.power_us < 0.03 * one.us
+    assert costed(8192, 8192, 8192).power_us > 0.2 * costed(8192, 8192, 8192).us
+
+
+def test_columns_of_a_tile_count_by_sixteen() -> None:
+    """152 columns take the time of 160 of the tensor cores."""
+    problem = Problem(8192, 8192, 8192, BF16, (BF16,), 132)
+    loops = []
+    for n in (152, 160):
+        made = with_tile(MatmulParams(), GemmTile(128, n, 64), 2, True)
+        found = fit_stages(made, BF16, (BF16,), ())
+        assert found is not None
+        loops.append(cost(problem, found))
+    assert loops[0].step == loops[1].step == "tensor cores"
+    rounds = [found.rounds for found in loops]
+    assert loops[0].main_us / rounds[0] == pytest.approx(loops[1].main_us / rounds[1])
 
 
 def test_matrices_cost_their_bytes_whoever_reads_them() -> None:

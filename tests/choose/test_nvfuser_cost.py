@@ -78,7 +78,7 @@ def test_the_host_is_the_limit_of_short_ones() -> None:
     found = cost(definition(), Extents(16, 64, 64))
     assert found.us == found.host_us == 19.5 > found.gpu_us
     assert str(found) == (
-        "19.5 us: matmul by cuBLAS 2.2, other kernels 0.0, on the host 19.5"
+        "19.5 us: matmul by cuBLAS 2.6, other kernels 0.0, on the host 19.5"
     )  # fmt: skip
     assert cost(definition()).us == cost(definition()).gpu_us
 

@@ -83,7 +83,7 @@ def test_the_choice_is_close_to_the_best() -> None:
 
 def test_the_order_is_right() -> None:
     ranks = [spearman(us) for us in measured().values()]
-    assert median(ranks) > 0.82 and median(ranks[HELD_OUT]) > 0.82
+    assert median(ranks) > 0.83 and median(ranks[HELD_OUT]) > 0.81
 
 
 @pytest.mark.parametrize("held_out", [False, True], ids=["all", "held out"])

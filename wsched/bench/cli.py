@@ -14,6 +14,7 @@ from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError, WschedError
 from wsched.bench.drawn.command import random
+from wsched.bench.drawn.rows import rows
 from wsched.bench.gate.command import gate
 from wsched.bench.gemm.plot import plot
 from wsched.bench.gemm.report import markdown, notes, table
@@ -240,5 +241,6 @@ app.command()(_told()(gate))
 app.command()(_told()(mlp))
 app.command()(_told()(pingpong))
 app.command()(_told()(random))
+app.command()(_told()(rows))
 app.command()(_told()(schedules))
 app.command()(_told()(tma))

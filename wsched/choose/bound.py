@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from wsched.choose import cost_model
 from wsched.choose.copy_engine import fill_cycles, promotions
+from wsched.choose.memory import least_bytes, moved_us
 from wsched.choose.problem import Problem
 from wsched.choose.tiles import LEAST_STEPS, SPLITS, Tile
 from wsched.schedule.matmul.params import ClusterDims
@@ -25,13 +26,13 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
     """Microseconds below which the model predicts no candidate of each tile in a cluster, however
     many parts K is in.
     """
-    memory = cost_model.memory_us(problem)
-    moved = cost_model.BYTE_ENERGY * cost_model.least_bytes(problem)
-    return [_least(problem, tile, cluster, memory, moved) for tile, cluster in tried]
+    memory = moved_us(problem)
+    energy = cost_model.energy_of(problem, least_bytes(problem))
+    return [_least(tile.of(problem), tile, cluster, memory, energy) for tile, cluster in tried]
 
 
 def _least(
-    problem: Problem, tile: Tile, cluster: ClusterDims, memory: float, moved: float
+    problem: Problem, tile: Tile, cluster: ClusterDims, memory: float, energy: float
 ) -> float:
     """The same of one, with microseconds and energy that moving everything once takes."""
     ctas = cluster.m * cluster.n
@@ -42,12 +43,12 @@ def _least(
     clusters, steps = problem.batch * across_m * across_n, -(-problem.k // tile.k)
     at_once = cost_model.places(problem.sms, ctas)
     step, ends = _cycles(problem, tile, cluster)
-    flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
-    energy = cost_model.FLOP_ENERGY * flops + moved
 
     def us(steps: int, combine: float) -> float:
         alone = (steps * step + ends) / (cost_model.GHZ * 1e3)
-        return cost_model.powered(cost_model.norm(alone, memory) + combine, energy)
+        return (
+            cost_model.joined(alone * cost_model.slowed(problem, alone, energy), memory) + combine
+        )
 
     found = us(-(-clusters // at_once) * steps, 0.0)
     most = min(at_once // max(clusters, 1), steps // LEAST_STEPS)

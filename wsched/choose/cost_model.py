@@ -17,14 +17,15 @@ from dataclasses import dataclass
 
 from lowering.target.ptx import stored_columns
 from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
+from wsched.choose.memory import moved_us, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 __all__ = [
-    "Cost", "combine_us", "cost", "least_bytes", "memory_us", "norm", "places", "powered",
+    "Cost", "combine_us", "cost", "energy_of", "joined", "places", "slowed",
 ]  # fmt: skip
 
-LAUNCH_US = {True: 1.36, False: 2.02}
+LAUNCH_US = {True: 1.36, False: 2.17}
 """From one kernel's end to the next one's first copy, by whether it is launched dependently."""
 
 GHZ = 1.904
@@ -45,18 +46,15 @@ FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
 MHz with 132 SMs)."""
 
-WGMMA, STEP, SHARED_STEP = 30, 21, 72
-"""Cycles: least time of a wgmma; barriers of a step; more, where two warpgroups share it."""
+WGMMA, WGMMA_N, STEP, SHARED_STEP = 30, 16, 21, 72
+"""Cycles: least time of a wgmma; columns that it computes at once, so that 152 take as long as 160
+(fitted: exchanged tiles of 104, 152 and 200 columns beside those of 144 and 160); barriers of a
+step; more, where two warpgroups share it."""
 
 SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
 kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
 lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
-
-CROWDED_BYTES, CROWDED_SHARE = 29, (0.5, 0.84)
-"""The same for tiles of 64 rows launched dependently, where the CTAs take more than half of the SMs
-and not nearly all: those of two kernels in a row share them unevenly (16x4608x3584 with 72 CTAs:
-14.1 us, 11.3 us not dependently)."""
 
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
@@ -74,7 +72,7 @@ PLACED = (10, 11)
 whose SMs are an even number, but no multiple of four. The driver has 30 clusters of four for an
 H200 (``bench tma``), not 33; other chips differ, and the launch asks the driver."""
 
-L2_BYTES_PER_US, MEMORY_BYTES_PER_US = 18.1e6, 5.95e6
+L2_BYTES_PER_US = 18.1e6
 
 FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
@@ -90,8 +88,9 @@ STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
 meet at fewer operands in the L2. 12 shapes, same run."""
 
-SHARP = 8
-"""How sharply the larger of two limits wins: the exponent of their norm."""
+SHARP, MEMORY_SHARP = 8, 5
+"""How sharply the larger of two limits wins, the exponent of their norm: of those of the SMs and
+the L2, and between them and memory, whose bytes come to some CTAs later than to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     steps = -(-problem.k // tile.k)
     work = _share(params, clusters, steps, places(problem.sms, ctas))
     rounds = work.rounds
-    step, limit = _step(problem, params, min(clusters * ctas * work.parts, problem.sms))
+    step, limit = _step(problem, params)
     main = work.steps * step / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
     epilogue = _epilogue(problem, params)
     exposed = rounds * epilogue
@@ -176,20 +175,20 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     start = START + (CLUSTER_START if ctas > 1 else 0)
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
-    fed = norm(alone, memory_us(problem), _l2_us(problem, params, clusters * ctas * steps))
-    fed += (
-        combine := combine_us(tile.m * tile.n, work.parts)
-    )  # memory and tensor cores idle meanwhile
-    flops = problem.products * clusters * ctas * tile.m * tile.n * steps * tile.k
-    energy = FLOP_ENERGY * flops + BYTE_ENERGY * _memory_bytes(problem, params, tiles_m)
-    held = powered(fed, energy)
+    shares = problem.sms if params.stream_k else clusters * ctas * work.parts
+    at_once = ctas * places(problem.sms, ctas)
+    stream = stream_us(problem, shares, at_once, params.programmatic_dependent_launch)
+    energy = energy_of(problem, _memory_bytes(problem, params, tiles_m))
+    inner = norm(alone, _l2_us(problem, params, clusters * ctas * steps))
+    fed = joined(inner, stream)
+    combine = combine_us(tile.m * tile.n, work.parts)  # memory and tensor cores idle meanwhile
     return Cost(
         launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
         main_us=rounds * main / clock,
         epilogue_us=exposed / clock,
         combine_us=combine,
-        memory_us=fed - alone - combine,
-        power_us=held - fed,
+        memory_us=fed - alone,
+        power_us=joined(inner * slowed(problem, inner, energy), stream) - fed,
         tiles=clusters * ctas,
         rounds=rounds,
         step=limit,
@@ -228,11 +227,12 @@ def combine_us(elements: int, parts: int) -> float:
     return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
 
 
-def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str]:
-    """Cycles of a step of the k loop of a kernel with so many CTAs, and what takes them."""
+def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
+    """Cycles of a step of the k loop, and what takes them."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
     blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
-    one = max(2 * tile.m * tile.n * tile.k / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * tile.k
+    one = max(flops / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
     tensor = problem.products * one
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
@@ -241,9 +241,6 @@ def _step(problem: Problem, params: MatmulParams, ctas: int) -> tuple[float, str
     smem = ((64 + problem.products * columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
     rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
-    low, high = (share * problem.sms for share in CROWDED_SHARE)
-    if params.programmatic_dependent_launch and tile.m == 64 and low < ctas < high:
-        rate = CROWDED_BYTES
     fill = fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate)
     latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
@@ -267,26 +264,6 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
     return TILE_END + element * tile.m * tile.n / warpgroups
 
 
-def memory_us(problem: Problem) -> float:
-    """Microseconds to move everything once."""
-    rows = problem.a_count * problem.m + problem.b_count * problem.n
-    each = rows * problem.k * problem.operand.bytes
-    operands = problem.batch * each
-    return (operands + _epilogue_bytes(problem)) / MEMORY_BYTES_PER_US
-
-
-def least_bytes(problem: Problem) -> float:
-    """Bytes that are moved where each operand is read once."""
-    rows = problem.a_count * problem.m + problem.b_count * problem.n
-    operands = problem.batch * rows * problem.k * problem.operand.bytes
-    return operands + _epilogue_bytes(problem)
-
-
-def _epilogue_bytes(problem: Problem) -> int:
-    matrices = (*problem.results, *problem.matrices)
-    return problem.batch * problem.m * problem.n * sum(t.bytes for t in matrices)
-
-
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
     size = problem.operand.bytes
@@ -294,7 +271,7 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     group = params.grid_traversal_factor[0] * params.cluster_dims.m
     passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
     each = problem.a_count * problem.m * problem.k * size + b * max(passes, 1)
-    return problem.batch * each + _epilogue_bytes(problem)
+    return problem.batch * each + result_bytes(problem)
 
 
 def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
@@ -302,14 +279,31 @@ def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
     return steps * sent_bytes(problem, params) / L2_BYTES_PER_US
 
 
-def powered(us: float, energy: float) -> float:
-    """Microseconds with the clock that the power limit leaves for so much energy."""
-    held: float = us * (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
-    return held
+def energy_of(problem: Problem, moved: float) -> float:
+    """Microseconds at the power limit that so many bytes and the products take; those of zeros, of
+    rows and columns beyond the edges, take next to none.
+    """
+    flops = problem.products * problem.batch * problem.m * problem.n * problem.k
+    return FLOP_ENERGY * flops + BYTE_ENERGY * moved
 
 
-def norm(*limits: float) -> float:
+def slowed(problem: Problem, inner: float, energy: float) -> float:
+    """How much longer the clock of the SMs makes ``inner`` microseconds so that power suffices.
+
+    That of memory does not change.
+    """
+    us = joined(inner, moved_us(problem))
+    longer: float = (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
+    return longer
+
+
+def joined(inner: float, stream: float) -> float:
+    """Microseconds of what SMs do and what memory does, which mostly run at the same time."""
+    return norm(inner, stream, sharp=MEMORY_SHARP)
+
+
+def norm(*limits: float, sharp: float = SHARP) -> float:
     """The largest of several limits, joined smoothly."""
     largest: float = max(limits)
-    power: float = sum((limit / largest) ** SHARP for limit in limits) ** (1 / SHARP)
+    power: float = sum((limit / largest) ** sharp for limit in limits) ** (1 / sharp)
     return largest * power

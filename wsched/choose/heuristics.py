@@ -17,7 +17,7 @@ from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
-from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile
+from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -97,7 +97,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     """Tiles in clusters that are candidates where they are legal."""
-    return [(t, c) for t in TILES for c in CLUSTERS if _spans(problem, t, c)]
+    return [(t, c) for t in tiles_for(problem) for c in CLUSTERS if _spans(t.of(problem), t, c)]
 
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
@@ -166,6 +166,8 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     themselves; where that is not enough, they store the results, too.
     """
     by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
+    if tile.exchanged:
+        return _params(problem, tile)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
     made = (_params(way, tile) for way in ways)
     return next((params for params in made if params is not None), None)
@@ -173,21 +175,23 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
 
 def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     """The parameters of a candidate; None where shared memory has no room for enough stages."""
+    computed = tile.of(problem)
     base = MatmulParams(
-        grid_traversal_factor=TRAVERSAL,
+        grid_traversal_factor=TRAVERSAL if tile.n >= 16 else (1, 1),
         use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
-        l2_promotions=promotions(problem),
+        l2_promotions=promotions(computed),
+        exchange_operands=tile.exchanged,
     )
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
     inputs = problem.inputs or ()
     return fit_stages(
-        made, problem.operand, problem.results, inputs, n_major=problem.n_major,
-        target=problem.target, counts=(problem.a_count, problem.b_count),
+        made, problem.operand, problem.results, inputs, n_major=computed.n_major,
+        target=problem.target, counts=(computed.a_count, computed.b_count),
         reductions=problem.reductions,
     )  # fmt: skip
 

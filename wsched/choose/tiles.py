@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
-__all__ = ["CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "Tile"]
+__all__ = ["CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "Tile", "exchanged_tiles", "tiles_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Tile:
         ping_pong: whether each has tiles of its own.
         k: columns of a step.
         across: warpgroups that lie side by side along N.
+        exchanged: whether it is a tile of the transposed product, whose M is the problem's N.
     """
 
     m: int
@@ -28,6 +30,11 @@ class Tile:
     ping_pong: bool = False
     k: int = 64
     across: int = 1
+    exchanged: bool = False
+
+    def of(self, problem: Problem) -> Problem:
+        """The product that it is a tile of."""
+        return problem.exchanged if self.exchanged else problem
 
 
 TILES = (
@@ -45,6 +52,19 @@ TILES = (
 """Of ``legal_tiles()`` every way to share a tile, with columns so close that tiles and SMs come out
 even for some of them; K as a rule one swizzle span, two for few columns."""
 
+_WAYS = (
+    Tile(64, 8, 1, exchanged=True),
+    Tile(64, 8, 1, k=128, exchanged=True),
+    Tile(128, 8, 2, exchanged=True),
+    Tile(128, 8, 2, ping_pong=True, exchanged=True),
+    Tile(192, 8, 3, exchanged=True),
+    Tile(256, 8, 2, exchanged=True),
+)
+"""Rows of exchanged tiles, and who computes them; their columns depend on the problem."""
+
+WIDEST, MORE_PARTS = 256, 2
+"""Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
+
 CLUSTERS = tuple(ClusterDims(m, n) for m in (1, 2, 4) for n in (1, 2, 4) if m * n <= 4)
 """CTAs along M and N."""
 
@@ -54,3 +74,27 @@ or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
 LEAST_STEPS = 4
 """Steps of the k loop that are worth a part of their own."""
+
+
+def tiles_for(problem: Problem) -> tuple[Tile, ...]:
+    """The tiles that are candidates for a problem where they are legal."""
+    return TILES + exchanged_tiles(problem)
+
+
+def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
+    """Tiles of the transposed product whose columns come out even for the rows of the result.
+
+    None where nothing was measured: results that are not stored by TMA, two bytes each, matrices
+    that the epilogue reads; none of a batch-invariant problem, since nobody has measured that a
+    wgmma gives the same bits with A and B exchanged.
+    """
+    stored = problem.smem_epilogue and problem.unaligned is None
+    if not stored or any(r.bytes != 2 for r in problem.results):
+        return ()
+    if problem.matrices or problem.batch_invariant:
+        return ()
+    step = 16 if problem.m_major else 8
+    m = max(problem.m, 1)
+    fewest = -(-m // WIDEST)
+    widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
+    return tuple(replace(way, n=n) for way in _WAYS for n in sorted(widths))

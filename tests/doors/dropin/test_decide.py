@@ -62,8 +62,8 @@ def test_rows_that_are_no_multiples_of_16_bytes_are_copied() -> None:
 def test_the_text_of_what_is_taken() -> None:
     found = decision_of(built(BUILDERS["linear"]), inputs_of("linear"))
     assert str(found) == (
-        "wsched: linear; predicted 8.0 us (GPU 2.1, host 8.0), nvFuser's route 19.5 us: matmul by "
-        "cuBLAS 2.2, other kernels 0.0, on the host 19.5"
+        "wsched: linear; predicted 8.0 us (GPU 2.5, host 8.0), nvFuser's route 19.5 us: matmul by "
+        "cuBLAS 2.6, other kernels 0.0, on the host 19.5"
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.drawn.build import build
@@ -26,7 +28,7 @@ from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.ranking import problem_for
 
-__all__ = ["COMMAND", "device", "random"]
+__all__ = ["COMMAND", "Asked", "device", "measure", "random", "show_lines"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
 """The worker; how many schedules follows."""
@@ -63,24 +65,61 @@ def random(
     with what was measured. The exit status is 1 if a system failed or was wrong, 130 after Ctrl-C.
     """
     wanted = draw(read_problems(problems), count, seed, odd)
-    plan = Plan(rounds, replay_ms)
-    command = {"plan": asdict(plan), "first": first, "seed": seed}
+    asked = Asked(wanted, Plan(rounds, replay_ms), first, seed, seconds, timeout, jobs, json_path)
+    measure(asked, _show)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks for.
+
+    Args:
+        problems: to measure, in order.
+        plan: of the second stage.
+        first: schedules of the cost model; 0 for what is taken alone.
+        seed: of the operands and the order.
+        seconds: begin no problem after so many; 0 for no limit.
+        timeout: seconds of silence until a hang is told.
+        jobs: processes that compile; 0 for one for each processor.
+        path: of the file; None for none.
+    """
+
+    problems: tuple[Drawn, ...]
+    plan: Plan
+    first: int
+    seed: int
+    seconds: float
+    timeout: float
+    jobs: int
+    path: Path | None
+
+
+def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) -> None:
+    """Measure what a file does not have yet, and show all: lines and the GPU, if one was asked for.
+
+    Raises:
+        UnsupportedError: there is no GPU, or the file is one of something else.
+        typer.Exit: with 130 after Ctrl-C, with 1 where a system failed or was wrong.
+    """
+    wanted, plan = asked.problems, asked.plan
+    command = {"plan": asdict(plan), "first": asked.first, "seed": asked.seed}
     found: dict[str, dict[str, Any]] = {}
-    if json_path is not None:
-        check_path(json_path)
-        found = read(json_path, command)
+    if asked.path is not None:
+        check_path(asked.path)
+        found = read(asked.path, command)
     left = tuple(p for p in wanted if str(p) not in found)
     gpu: dict[str, Any] = {}
     stopped = ""
     if left:
         gpu = device()
-        _compile(left, gpu, first, jobs)
-        keep = _Keep(json_path, command, METHOD.format(processes=1, **asdict(plan)) + _ABOUT, found)
-        job = Job(left, "bf16", "tn", {}, asdict(plan), seed)
-        worker = (*COMMAND, str(first))
-        stopped = run_shapes(job, worker, len(wanted), (seconds, timeout), keep)
+        _compile(left, gpu, asked.first, asked.jobs)
+        method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
+        keep = _Keep(asked.path, command, method, found)
+        job = Job(left, "bf16", "tn", {}, asdict(plan), asked.seed)
+        worker = (*COMMAND, str(asked.first))
+        stopped = run_shapes(job, worker, len(wanted), (asked.seconds, asked.timeout), keep)
     lines = [line_of(p, found[str(p)]) for p in wanted if str(p) in found]
-    _show(lines, gpu)
+    show(lines, gpu)
     if stopped:
         why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
         typer.echo(f"{why}: {len(lines)} of {len(wanted)} problems are measured", err=True)
@@ -149,12 +188,18 @@ class _Keep:
 
 
 def _show(lines: list[Line], gpu: dict[str, Any]) -> None:
+    title = f"{gpu.get('name', 'GPU')}, bf16: ratios to cuBLAS"
+    show_lines(lines, table(lines, title), totals(lines))
+
+
+def show_lines(lines: list[Line], shown: Table, told: list[str]) -> None:
+    """Print a table of lines, what is broken in them, and texts about all."""
     console = Console()
     if lines:
-        console.print(table(lines, f"{gpu.get('name', 'GPU')}, bf16: ratios to cuBLAS"))
+        console.print(shown)
     for line in lines:
         refused = {"wsched": line.refused} if line.refused else {}
         for name, reason in (refused | line.broken).items():
             console.print(f"{name} at {line.problem}: {reason}", markup=False, soft_wrap=True)
-    for text in totals(lines):
+    for text in told:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
