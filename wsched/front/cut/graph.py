@@ -236,6 +236,8 @@ class Graph:
             raise UnsupportedError(
                 f"fd.ops.{drawn[-1].op} beside a matmul",
                 "random numbers of a given seed and offset",
+                "nvFuser draws others from torch's generator, which a kernel for a part of the "
+                "definition would find elsewhere",
             )
 
     def _draws(self, node: Node) -> bool:
