@@ -147,6 +147,23 @@ def test_predicted_time_decides(rows: int, columns: int, k: int, pays: bool) -> 
     assert (found.cutter is not cutter) == pays and found.cost.us == min(first, behind)
 
 
+def test_one_operand_after_the_other() -> None:
+    """Of two norms the one is moved, the other stays."""
+    body, shapes = "", []
+    for at, (rows, columns, k) in enumerate(((8192, 1280, 8192), (512, 14336, 4096))):
+        part = re.sub(r"\b([a-z])\b(?=[ ,)])", rf"\g<1>_{at}", COMMUTE["norm"].body)
+        part = re.sub(r"\bt(\d)\b", lambda m, at=at: f"t{int(m[1]) + 3 * at}", part)
+        body += part.replace("[40, 64]", f"[{rows}, {k}]")
+        shapes += [(rows, k), (columns, k), (k,)]
+    cutter = Cutter(record_text(Feature(body, tuple(shapes), 2, 2).text))
+    found = choose(cutter, sizes_of(cutter), may_leave=False).cutter
+    assert [m.operand for m in cutter.moves] == ["x_0", "x_1"]
+    assert found.commuted is not None
+    assert list(found.commuted.moved.values()) == [
+        "r_0 of x_0 scales the product, in fp32, t2 of it is in t1"
+    ]
+
+
 def test_open_sizes() -> None:
     """Both forms know an extent by a symbol, not always by the same one."""
     text = re.sub(r"shape=\[(40|24), 64\], contig", "shape=[-1, -1], contig", COMMUTE["norm"].text)
