@@ -160,8 +160,8 @@ def explain(
             route = next(routes(definition, found.recorded, inputs))
         if route.name == CUT:
             cutter = cutter_of(recorded(definition))
-            chosen, call = chosen_cut(cutter, inputs)
-            made = explain_cut(where, chosen, call, route.parts, cutter, route.refusals)
+            chosen = chosen_cut(cutter, inputs)
+            made = explain_cut(where, chosen, route.parts, cutter, route.refusals)
             return replace(made, installed=_installed(definition, inputs, where))
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals, found.recorded)

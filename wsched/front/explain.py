@@ -12,7 +12,7 @@ from wsched.choose.heuristics import choose_params
 from wsched.choose.nvfuser_cost import NvfuserCost, nvfuser_cost
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback import rebuild, unknown_ops
-from wsched.front.cut.choose import Chosen, choose
+from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.fates import fates, why_none
 from wsched.front.cut.predict import Sizes, nvfuser_us
@@ -55,7 +55,6 @@ def explain_other(
 def explain_cut(
     device: str,
     chosen: Chosen,
-    call: Sizes,
     parts: tuple[Part, ...],
     cutter: Cutter,
     refusals: tuple[Refusal, ...],
@@ -64,10 +63,9 @@ def explain_cut(
 
     Args:
         device: where it runs, or what was planned for.
-        chosen: how it is cut.
-        call: what it was planned for.
+        chosen: how it is cut, with or without factors moved.
         parts: in the order in which they run.
-        cutter: of the definition.
+        cutter: of the definition as it is.
         refusals: the ways before this one.
     """
     facts, names = list[PartFacts](), list[str]()
@@ -88,9 +86,9 @@ def explain_cut(
         None,
         (),
         refusals,
-        nvfuser=_beside(cutter, call),
+        nvfuser=_beside(cutter, translated(chosen.call, chosen.cutter, cutter)),
         parts=tuple(facts),
-        matmuls=fates(cutter, chosen.cut, names),
+        matmuls=fates(cutter, chosen, names),
         predicted_us=chosen.cost.us,
     )
 
@@ -117,12 +115,12 @@ def _beside(cutter: Cutter, call: Sizes) -> NvfuserCost | None:
         return None
 
 
-def _planned_parts(chosen: Chosen, call: Sizes) -> tuple[Part, ...]:
+def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
     """The parts of a cut for a device that need not be there; kernels are made, not compiled."""
     rest, found = NVFUSER if find_spec("nvfuser_direct") else TORCH, list[Part]()
     for segment in chosen.cut.segments:
         if segment.matmul:
-            p = call.planned(segment)
+            p = chosen.call.planned(segment)
             kernel = compile_fusion(p.fusion, choose_params(p.problem))
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
@@ -177,8 +175,8 @@ def explain_definition(
         cutter = cutter_of(recorded(definition))
         call = sized(cutter)
         chosen = choose(cutter, call, may_leave=False)
-        parts = _planned_parts(chosen, call)
-        made = explain_cut(device, chosen, call, parts, cutter, tuple(refusals))
+        parts = _planned_parts(chosen)
+        made = explain_cut(device, chosen, parts, cutter, tuple(refusals))
         return replace(made, installed=under_install(definition, sized))
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
@@ -219,9 +217,9 @@ def explain_on(
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         cutter = cutter_of(recorded(definition))
-        chosen, call = chosen_cut(cutter, inputs, gpu)
-        parts = _planned_parts(chosen, call)
-        made = explain_cut(str(gpu), chosen, call, parts, cutter, tuple(refusals))
+        chosen = chosen_cut(cutter, inputs, gpu)
+        parts = _planned_parts(chosen)
+        made = explain_cut(str(gpu), chosen, parts, cutter, tuple(refusals))
         return replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))

@@ -62,6 +62,7 @@ class Fate:
         kernel: name of the kernel that it is in; empty if it is in none of wsched's.
         fused: operations that are in the kernel beside it, with their lines.
         reason: why there is no kernel, or why no more of what follows is in it; may be empty.
+        operands: where factors of its operands went, or why they stay; empty if it has none.
     """
 
     line: int
@@ -70,13 +71,15 @@ class Fate:
     kernel: str
     fused: tuple[str, ...] = ()
     reason: str = ""
+    operands: str = ""
 
     def __str__(self) -> str:
         where = f"line {self.line}: {self.result} = fd.ops.{self.op}"
         if not self.kernel:
-            return f"{where}: no kernel of wsched's: {self.reason}"
+            rest = f"; {self.operands}" if self.operands else ""
+            return f"{where}: no kernel of wsched's: {self.reason}{rest}"
         fused = f" with {', '.join(self.fused)}" if self.fused else ""
-        rest = f"; {self.reason}" if self.reason else ""
+        rest = "".join(f"; {text}" for text in (self.reason, self.operands) if text)
         return f"{where}: {self.kernel}{fused}{rest}"
 
 

@@ -97,7 +97,7 @@ def _apart(
     if count == 1 or not isinstance(recorded, Definition):
         return ""
     try:
-        chosen, _ = chosen_cut(cutter_of(recorded), inputs)
+        chosen = chosen_cut(cutter_of(recorded), inputs)
     except (UnsupportedError, ScheduleError):
         return ""
     if len(chosen.cut.segments) == 1:

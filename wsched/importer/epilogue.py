@@ -333,6 +333,9 @@ class EpilogueImport:
             case "broadcast_in_dim":
                 shape = node.get("shape", (*node.operands[1:], ())[0])
                 return len(shape) if isinstance(shape, tuple) else 0
+            case "normal" | "uniform":
+                shape = node.argument("shape", 2)
+                return len(shape) if isinstance(shape, tuple) else 0
             case "squeeze":
                 return self.rank(node.operands[0]) - len(_squeezed(node))
             case "expand" | "cast" | "set" | "stride_order":

@@ -88,7 +88,7 @@ SCALAR = ("cast", "add", "sub", "mul", "div", "truediv", "neg")
 
 _REDUCTION = "a reduction or scan over a dimension"
 _MOVES = "moves elements"
-_RANDOM = "random numbers"
+_RANDOM = "random numbers, which nvFuser draws"
 _MATMUL = "another matrix operation"
 _MAKES = "makes a tensor of its own"
 _INTEGER = "integers only"

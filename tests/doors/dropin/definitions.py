@@ -63,12 +63,21 @@ def normed(fd: Any) -> None:
 
 
 def normed_before(fd: Any) -> None:
-    """-rms(x) · wᵀ: an operation on an operand before the matmul."""
+    """-rms(x) · wᵀ: a factor of an operand before the matmul, which commutes with it."""
     x, w = matrix(fd), matrix(fd)
     f = fd.ops.cast(x, dtype=F32)
     square = fd.ops.sum(fd.ops.mul(f, f), dims=[1], keepdim=True)
     scale = fd.ops.rsqrt(fd.ops.add(fd.ops.mul(square, 0.015625), 1e-5))
     n = fd.ops.cast(fd.ops.mul(f, scale), dtype=BF16)
+    fd.add_output(fd.ops.neg(fd.ops.linear(n, w)))
+
+
+def centred_before(fd: Any) -> None:
+    """-(x - mean(x)) · wᵀ: a difference before the matmul, which does not commute with it."""
+    x, w = matrix(fd), matrix(fd)
+    f = fd.ops.cast(x, dtype=F32)
+    mean = fd.ops.mul(fd.ops.sum(f, dims=[1], keepdim=True), 0.015625)
+    n = fd.ops.cast(fd.ops.sub(f, mean), dtype=BF16)
     fd.add_output(fd.ops.neg(fd.ops.linear(n, w)))
 
 
@@ -78,7 +87,9 @@ def scaled(fd: Any) -> None:
     fd.add_output(fd.ops.mul(fd.ops.cast(fd.ops.linear(x, w), dtype=F32), s))
 
 
-BUILDERS = {f.__name__: f for f in (linear, mlp, gated, normed, normed_before, scaled)}
+BUILDERS = {
+    f.__name__: f for f in (linear, mlp, gated, normed, normed_before, centred_before, scaled)
+}
 """Definitions that wsched takes a part of, by name."""
 
 
@@ -98,6 +109,7 @@ def inputs_of(name: str, rows: int = 32, device: str = "cpu", seed: int = 0) -> 
         "gated": ((rows, 64), (96, 64), (96, 64), (64, 96)),
         "normed": ((rows, 64), (64, 64), (rows, 64)),
         "normed_before": ((rows, 64), (24, 64)),
+        "centred_before": ((rows, 64), (24, 64)),
         "scaled": ((rows, 64), (24, 64)),
     }[name]
     made = [torch.randint(-2, 3, s, generator=generator).bfloat16().to(device) for s in sides]

@@ -57,12 +57,19 @@ def test_results_are_those_of_the_definition(name: str, nvfuser: Recorder) -> No
 
 
 def test_segments_of_both(nvfuser: Recorder) -> None:
-    fd, inputs = built(BUILDERS["normed_before"]), inputs_of("normed_before")
+    fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
     (found,) = fd.execute(inputs)
     ((segment, given, options),) = nvfuser.calls
     assert segment is not fd and options == {}
-    assert "linear" not in repr(segment) and "rsqrt" in repr(segment)
+    assert "linear" not in repr(segment) and "sub" in repr(segment)
     assert given == [inputs[0]]
+    torch.testing.assert_close(found, wanted(fd, inputs)[0], rtol=2**-6, atol=2**-6)
+
+
+def test_a_norm_in_front_is_behind_the_product(nvfuser: Recorder) -> None:
+    fd, inputs = built(BUILDERS["normed_before"]), inputs_of("normed_before")
+    (found,) = fd.execute(inputs)
+    assert not nvfuser.calls
     torch.testing.assert_close(found, wanted(fd, inputs)[0], rtol=2**-6, atol=2**-6)
 
 
@@ -240,7 +247,7 @@ def test_a_kernel_that_refuses_leaves_the_call_to_nvfuser(
 def test_a_segment_that_nvfuser_refuses_leaves_the_call_to_nvfuser(
     nvfuser: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fd, inputs = built(BUILDERS["normed_before"]), inputs_of("normed_before")
+    fd, inputs = built(BUILDERS["centred_before"]), inputs_of("centred_before")
 
     def refusing(segment: Any, inputs: Any, **options: Any) -> Any:
         nvfuser.calls.append((segment, inputs, options))

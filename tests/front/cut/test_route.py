@@ -177,7 +177,29 @@ def test_random_numbers_are_the_whole_definitions() -> None:
     found = explain_definition(RANDOM.text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
     assert found.route == "nvfuser"
     (fate,) = found.matmuls
-    assert fate.kernel == "" and "fd.ops.uniform" in fate.reason
+    assert fate.kernel == "" and fate.reason == (
+        "fd.ops.uniform beside a matmul is not supported; supported: random numbers of a given "
+        "seed and offset. nvFuser draws others from torch's generator, which a kernel for a part "
+        "of the definition would find elsewhere"
+    )
+    assert found.refusals[0].reason == (
+        "fd.ops.uniform (random numbers, which nvFuser draws) "
+        "is not supported; supported: the operations of design/pointwise-ops.md"
+    )
+
+
+def test_dropout_of_a_given_seed_is_behind_the_kernel() -> None:
+    """By nvFuser, which numbers are the same in any segment; its mask is no constant."""
+    text = RANDOM.text.replace("dtype=DataType.Float)\n    z", """dtype=DataType.Float, rng_seed=1,
+        rng_offset=0)
+    k = fd.ops.lt(m, 0.9)
+    z""").replace("mul(f, m)", "mul(f, k)")  # fmt: skip
+    pytest.importorskip("nvfuser_direct")
+    found = explain_definition(text, "a GPU", lambda fusion: None)  # type: ignore[arg-type]
+    assert found.route == "cut"
+    assert [p.runs for p in found.parts] == ["wsched", "nvfuser"]
+    assert "uniform" in found.parts[1].operations
+    assert "fd.ops.uniform (random numbers" in found.refusals[0].reason
 
 
 # --- shapes ---------------------------------------------------------------------------------------

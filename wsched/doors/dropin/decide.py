@@ -56,6 +56,8 @@ class Decision:
         cost: predicted of them, or of the best that there is; None if it was not asked for.
         nvfuser: of nvFuser's own route.
         shares: its matmuls, in the order of the definition.
+        cutter: what the segments are of, if wsched takes a part: the definition, or the same with
+            factors behind products.
     """
 
     reason: str
@@ -63,6 +65,7 @@ class Decision:
     cost: SegmentsCost | None = None
     nvfuser: NvfuserCost | None = None
     shares: tuple[Share, ...] = ()
+    cutter: Cutter | None = None
 
     @property
     def taken(self) -> bool:
@@ -212,7 +215,9 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))
     chosen, reason = found.chosen, found.reason
     told = cut_shares(cutter, chosen.cut, sizes, reason)
-    return Decision(reason, () if reason else chosen.cut.segments, chosen.cost, found.nvfuser, told)
+    if reason:
+        return Decision(reason, (), chosen.cost, found.nvfuser, told)
+    return Decision("", chosen.cut.segments, chosen.cost, found.nvfuser, told, chosen.cutter)
 
 
 def _left(definition: Definition, inputs: Sequence[Any], reason: str) -> tuple[Share, ...]:

@@ -136,7 +136,7 @@ def _decided(
     try:
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = _run_of(original, known, decision, inputs)
+        run = _run_of(original, decision, inputs)
         results = run(inputs, key)
     except (UnsupportedError, ScheduleError) as e:
         tally = _tally(known, _refused(decision, e))
@@ -166,16 +166,16 @@ def _tally(known: Known, decision: Decision) -> Tally:
     return LEDGER.line(Tally(known.title, *told), calls=1)
 
 
-def _run_of(original: Execute, known: Known, decision: Decision, inputs: Sequence[Any]) -> Run:
+def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any]) -> Run:
     """How a decision runs; nvFuser's own function runs what is not wsched's."""
 
     def rest(segment: Segment) -> Function:
         fd = rebuild(segment.definition)
         return lambda values: call_nvfuser(fd, values, original)
 
-    assert known.cutter is not None
-    tensors = known.cutter.graph.types
-    return make(known.definition, tensors, decision.segments, inputs, rest).run
+    cutter = decision.cutter
+    assert cutter is not None
+    return make(cutter.definition, cutter.graph.types, decision.segments, inputs, rest).run
 
 
 def _first(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.expr import Var
+from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["Chosen", "choose", "least", "translated"]
 
 LEAVING = 0.02
 """A matmul is left to others only where that saves at least this part of its kernel's time: of two
@@ -22,10 +24,19 @@ _ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A cut and what it is predicted to take."""
+    """A cut and what it is predicted to take.
+
+    Args:
+        cut: how.
+        cost: of all segments.
+        cutter: what is cut: the definition, or the same with factors behind products.
+        call: what was asked for, with that one's tensors.
+    """
 
     cut: Cut
     cost: SegmentsCost
+    cutter: Cutter
+    call: Sizes
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -38,7 +49,8 @@ class Chosen:
 
 
 def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
-    """The best cut found: the best of those that treat all matmuls alike, then one by one.
+    """The best cut found, of the definition as it is or with factors of operands behind products:
+    those of all operands, then of one after the other.
 
     Args:
         cutter: of the definition.
@@ -49,6 +61,50 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
     Raises:
         UnsupportedError, ScheduleError: no cut can be run.
     """
+    best, moves = least(cutter, call, may_leave), cutter.moves
+    ways = [moves, *((m,) for m in moves)] if len(moves) > 1 else [moves] if moves else []
+    taken = tuple[Moves, ...]()
+    for way in ways:
+        if set(way) <= set(taken):
+            continue
+        both = (*taken, *way)
+        found = _with_moved(cutter, both, call, may_leave)
+        if found is not None and found.rank < best.rank:
+            best, taken = found, both
+    return best
+
+
+def _with_moved(
+    cutter: Cutter, moves: tuple[Moves, ...], call: Sizes, may_leave: bool
+) -> Chosen | None:
+    """The best cut with these factors behind products; None where there is none."""
+    try:
+        other = cutter.with_moved(moves)
+        return least(other, translated(call, cutter, other), may_leave)
+    except (UnsupportedError, ScheduleError):
+        return None
+
+
+def translated(call: Sizes, cutter: Cutter, other: Cutter) -> Sizes:
+    """The same call of another form of a definition, whose symbols may be other ones.
+
+    Args:
+        call: of the first form.
+        cutter: of that.
+        other: of the other form, with the same inputs.
+    """
+    if other is cutter:
+        return call
+    tensors, sizes = other.graph.types, dict[str, int]()
+    for name in (n.results[0] for n in other.definition.inputs if n.results[0] in tensors):
+        dims, shape = tensors[name].dims or (), cutter.graph.types[name].shape(call.sizes)
+        pairs = zip(dims, shape, strict=True)
+        sizes |= {d.extent.name: size for d, size in pairs if isinstance(d.extent, Var)}
+    return replace(call, tensors=tensors, sizes=sizes)
+
+
+def least(cutter: Cutter, call: Sizes, may_leave: bool) -> Chosen:
+    """The best of the cuts that treat all matmuls alike, then one by one; raises as ``choose``."""
     search = _Search(cutter, call, may_leave)
     count = len(cutter.matmuls)
     alike = [(t,) * count for t in (Take.ALL, Take.NARROW, Take.NONE, Take.SHARED)]
@@ -64,8 +120,8 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
                     continue
                 other = (*takes[:at], take, *takes[at + 1 :])
                 found = search.price(other)
-                least = search.least_saving(best, at) if take is Take.LEFT else 0.0
-                if found is not None and found.better_by(least, best):
+                saving = search.least_saving(best, at) if take is Take.LEFT else 0.0
+                if found is not None and found.better_by(saving, best):
                     best, takes = found, other
         if takes == before:
             break
@@ -98,7 +154,7 @@ class _Search:
     def _cost(self, cut: Cut) -> Chosen:
         costs = [self._segment(s) for s in cut.segments]
         gpu, host = sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)
-        return Chosen(cut, SegmentsCost(gpu, host))
+        return Chosen(cut, SegmentsCost(gpu, host), self.cutter, self.call)
 
     def least_saving(self, chosen: Chosen, at: int) -> float:
         """Microseconds that leaving a matmul has to save."""

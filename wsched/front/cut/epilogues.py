@@ -127,7 +127,10 @@ def _narrowed(graph: Graph, kernel: frozenset[int]) -> frozenset[int]:
 def _with_private(
     graph: Graph, together: list[int], kernel: frozenset[int], taken: frozenset[int]
 ) -> frozenset[int]:
-    """With the pointwise operations before the epilogue that nobody else reads."""
+    """With the pointwise operations before the epilogue that nobody else reads.
+
+    What follows a reduction and is a vector is done with that.
+    """
     while True:
         epilogue = kernel.difference(together)
         private = {
@@ -138,10 +141,22 @@ def _with_private(
             and graph.is_pointwise(j)
             and not graph.is_output(j)
             and graph.readers[j] <= epilogue
+            and not _is_statistic(graph, j)
         }
         if not private:
             return kernel
         kernel |= private
+
+
+def _is_statistic(graph: Graph, i: int) -> bool:
+    """Whether an operation's result has a dimension of size 1 or less than two, and follows a
+    reduction.
+    """
+    dims = graph.types[graph.nodes[i].results[0]].dims
+    if dims is None or (len(dims) > 1 and not any(d.is_one for d in dims)):
+        return False
+    before = graph.reached([i], frozenset(range(i + 1)).difference(graph.matmuls))
+    return any(graph.nodes[j].op in REDUCED for j in before)
 
 
 def _leaving(graph: Graph, kernel: frozenset[int]) -> tuple[str, ...]:

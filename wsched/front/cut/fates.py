@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.choose import Chosen
+from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
+from wsched.front.cut.factors import why_no_product
 from wsched.front.cut.graph import MATMULS
-from wsched.front.cut.segments import Cut, Cutter
+from wsched.front.cut.segments import Cutter
 from wsched.front.route import Fate
 from wsched.importer import Definition, Node
 
 __all__ = ["fates", "why_none"]
 
 
-def fates(cutter: Cutter, cut: Cut, names: Sequence[str]) -> tuple[Fate, ...]:
+def fates(cutter: Cutter, chosen: Chosen, names: Sequence[str]) -> tuple[Fate, ...]:
     """The matmuls of a cut definition.
 
     Args:
-        cutter: of the definition.
-        cut: how it is cut.
+        cutter: of the definition as it is.
+        chosen: how it is cut, with or without factors moved.
         names: of the kernels, in the order in which they run.
     """
-    distinct = dict.fromkeys(k for k in cut.kernels if isinstance(k, Kernel))
+    kernels = chosen.cut.kernels
+    distinct = dict.fromkeys(k for k in kernels if isinstance(k, Kernel))
     name_of = dict(zip(distinct, names, strict=True))
-    pairs = zip(cutter.matmuls, cut.kernels, strict=True)
-    return tuple(
-        _in_kernel(cutter, node, found, name_of[found])
-        if isinstance(found, Kernel)
-        else _fate(node, str(found))
-        for node, found in pairs
-    )
+    found = list[Fate]()
+    places = zip(cutter.graph.matmuls, chosen.cutter.matmuls, kernels, strict=True)
+    for i, made, kernel in places:
+        fate = (
+            _in_kernel(chosen.cutter, made, kernel, name_of[kernel])
+            if isinstance(kernel, Kernel)
+            else _fate(made, str(kernel))
+        )
+        operands = _operands(cutter, chosen, i, made)
+        found.append(replace(fate, result=cutter.graph.nodes[i].results[0], operands=operands))
+    return tuple(found)
+
+
+def _operands(cutter: Cutter, chosen: Chosen, i: int, made: Node) -> str:
+    """What became of the factors of a matmul's operands; empty if there are none."""
+    moved = chosen.cutter.commuted
+    if moved is not None and made.results[0] in moved.moved:
+        return moved.moved[made.results[0]]
+    for moves in cutter.moves:
+        if any(i == at for at, _, _ in moves.products):
+            return f"{moves.operand} is normalised first: {_why_not(cutter, moves)}"
+    return cutter.why_first.get(i) or "; ".join(why_no_product(cutter.graph, i))
+
+
+def _why_not(cutter: Cutter, moves: Moves) -> str:
+    """Why factors that may move have not."""
+    try:
+        cutter.with_moved((moves,)).all(Take.ALL)
+    except UnsupportedError as e:
+        return str(e)
+    return "its factors behind the product are predicted to be no faster"
 
 
 def _in_kernel(cutter: Cutter, node: Node, kernel: Kernel, name: str) -> Fate:

@@ -12,6 +12,7 @@ from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import Look, Move, folded
 from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.tensors import TensorType, dense_input
+from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
@@ -70,7 +71,8 @@ def kernel_part(
     Raises:
         UnsupportedError: as :func:`part`, or tensors that do not lie as one matrix or batch.
     """
-    plain, views = folded(part(graph, group, outputs), graph.types.types)
+    whole = _unrounded(graph, part(graph, group, outputs))
+    plain, views = folded(whole, graph.types.types)
     definition, seen = flattened(plain, graph.types.types)
     shapes = dict(seen)
     looks: list[Look] = []
@@ -81,6 +83,20 @@ def kernel_part(
         if moves:
             looks.append(Look(name, source, moves))
     return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
+
+
+def _unrounded(graph: Graph, made: Definition) -> Definition:
+    """A kernel's part whose products are not rounded on their way, as importing does with those of
+    matmuls.
+    """
+    inside = {r for n in made.nodes if n.op != "define_tensor" for r in n.results}
+
+    def read(node: Node) -> Node:
+        wide = graph.wide.get(node.refs[0]) if node.op == "cast" else None
+        widened = wide in inside and graph.types[node.results[0]].dtype is DataType.Float
+        return replace(node, operands=(Ref(wide), *node.operands[1:])) if wide and widened else node
+
+    return replace(made, nodes=tuple(map(read, made.nodes))) if graph.wide else made
 
 
 def operations_of(graph: Graph, made: Definition) -> frozenset[int]:

@@ -47,9 +47,7 @@ def _found(definition: Definition) -> Cutter | UnsupportedError:
         return UnsupportedError(e.what, e.supported, e.hint)
 
 
-def chosen_cut(
-    cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None
-) -> tuple[Chosen, Call]:
+def chosen_cut(cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None) -> Chosen:
     """The cut for inputs that takes least, each matmul in a kernel that has one.
 
     Args:
@@ -61,8 +59,7 @@ def chosen_cut(
         InputError: the inputs do not fit the definition.
         UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
     """
-    call = call_of(cutter, inputs, gpu)
-    return choose(cutter, call, may_leave=False), call
+    return choose(cutter, call_of(cutter, inputs, gpu), may_leave=False)
 
 
 def call_of(cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None) -> Call:
@@ -91,8 +88,8 @@ def cut_route(
         UnsupportedError, ScheduleError: it may not be cut, no matmul has a kernel, or nobody
             takes the rest.
     """
-    cutter = cutter_of(definition)
-    chosen, call = chosen_cut(cutter, inputs)
+    chosen = chosen_cut(cutter_of(definition), inputs)
+    cutter, call = chosen.cutter, chosen.call
     runs: dict[Segment, str] = {}
 
     def rest(segment: Segment) -> Function:
@@ -100,7 +97,7 @@ def cut_route(
         return function
 
     segments = chosen.cut.segments
-    made = make(definition, cutter.graph.types, segments, inputs, rest)
+    made = make(cutter.definition, cutter.graph.types, segments, inputs, rest)
     kernels, parts = iter(made.kernels), list[Part]()
     for segment in segments:
         if segment.matmul:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.asked import asked_of_inputs
+from wsched.front.cut.commute import Commuted, Moves, commuted, moves_of
 from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
@@ -88,27 +90,60 @@ class Cut:
 _LEFT = UnsupportedError("a kernel that is predicted to be no faster", "what is")
 
 
-@dataclass(slots=True)
+@dataclass
 class Cutter:
     """The ways to cut a definition. What is found out is kept.
+
+    Args:
+        definition: what is cut.
+        commuted: what moved in it, if factors of operands have; each matmul that they follow gets a
+            kernel with them, or the definition is not cut.
 
     Raises:
         UnsupportedError: by the constructor: no live matmul, or a definition that may not be cut.
     """
 
     definition: Definition
+    commuted: Commuted | None = None
     graph: Graph = field(init=False)
     _cuts: dict[tuple[Take, ...], Cut | UnsupportedError] = field(default_factory=dict)
     _kernels: dict[tuple[int, frozenset[int], Take], Kernel | UnsupportedError] = field(
         default_factory=dict
     )
+    _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.definition = asked_of_inputs(self.definition, infer(self.definition))
-        self.graph = Graph(self.definition, infer(self.definition))
+        wide = {} if self.commuted is None else self.commuted.rounded
+        self.graph = Graph(self.definition, infer(self.definition), wide)
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")
+
+    @cached_property
+    def moves(self) -> tuple[Moves, ...]:
+        """Operands whose factors may stand behind the product."""
+        return self._moves_and_why[0]
+
+    @cached_property
+    def why_first(self) -> Mapping[int, str]:
+        """Why factors of a matmul's operand may not, by its position; of some matmuls."""
+        return self._moves_and_why[1]
+
+    @cached_property
+    def _moves_and_why(self) -> tuple[tuple[Moves, ...], dict[int, str]]:
+        return ((), {}) if self.commuted is not None else moves_of(self.graph)
+
+    def with_moved(self, moves: tuple[Moves, ...]) -> Cutter:
+        """The ways to cut the definition with these factors behind the products.
+
+        Raises:
+            UnsupportedError: there are none.
+        """
+        if moves not in self._with_moved:
+            made = commuted(self.graph, moves)
+            self._with_moved[moves] = Cutter(made.definition, made)
+        return self._with_moved[moves]
 
     @property
     def matmuls(self) -> tuple[Node, ...]:
@@ -158,11 +193,29 @@ class Cutter:
             found = self._kernel(matmul, frozenset().union(*own), take)
             own += [found.ops] if isinstance(found, Kernel) else []
             kernels.append(found)
+        self._check_scaled(kernels)
         if not own:
             (*_, refusal) = (k for k in kernels if isinstance(k, UnsupportedError))
             raise UnsupportedError(refusal.what, refusal.supported, refusal.hint)
         groups = list(_groups(graph, own))
         return Cut(self._segments(groups), tuple(kernels))
+
+    def _check_scaled(self, kernels: Sequence[Kernel | UnsupportedError]) -> None:
+        """Refuse a product that would leave its kernel without its factors."""
+        if self.commuted is None:
+            return
+        for node, found in zip(self.matmuls, kernels, strict=True):
+            scaled = self.commuted.scaled.get(node.results[0])
+            if scaled is None:
+                continue
+            if isinstance(found, UnsupportedError):
+                raise UnsupportedError(found.what, found.supported, found.hint)
+            if self.graph.home[scaled] not in found.ops:
+                raise UnsupportedError(
+                    "a product that is rounded before it is scaled",
+                    "kernels that have the factors",
+                    "" if found.why is None else str(found.why),
+                )
 
     def _kernel(self, matmul: int, taken: frozenset[int], take: Take) -> Kernel | UnsupportedError:
         if take is Take.LEFT:

@@ -1,0 +1,40 @@
+"""Norms in front of linears: definitions, the ways that are compared, the text of a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from wsched.bench.method.problem import Shape
+from wsched.bench.norms import definition, main, report, run_of
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("weight", [True, False])
+def test_both_ways_compute_the_norm(weight: bool) -> None:
+    torch.manual_seed(0)
+    x, w, g = (torch.randn(s).bfloat16() for s in ((40, 64), (24, 64), (64,)))
+    inputs = (x, w, g) if weight else (x, w)
+    text, wide = definition(Shape(40, 24, 64), weight), x.double()
+    wanted = wide / (wide.pow(2).mean(1, keepdim=True) + 1e-5).sqrt()
+    wanted = (wanted * g.double() if weight else wanted) @ w.double().T
+    for behind in (False, True):
+        (found,) = run_of(text, inputs, behind)(inputs)
+        assert (found.double() - wanted).norm() < 0.004 * wanted.norm()
+
+
+def test_report() -> None:
+    us = {"nvfuser": 110.0, "first": 103.0, "behind": 101.0, "folded": 100.0}
+    assert report({"shape": "1x2x3", "us": us}) == (
+        "1x2x3              nvfuser    110.0  first    103.0  behind    101.0  folded    100.0 "
+        "us; of the best that normalises first: behind 1.020  folded 1.030"
+    )
+
+
+def test_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit) as status:
+        main(["--shapes", "64x64x64"])
+    assert status.value.code == 2
+    assert "measuring norms without a GPU" in capsys.readouterr().err
