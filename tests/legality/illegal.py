@@ -99,6 +99,23 @@ def ping_pong(order: str = "tile group k", compute_only: bool = False) -> Fusion
     return m.s.fusion
 
 
+def halves_in_turn() -> Fusion:
+    """Each CTA has neighbouring tiles of 64 x 64 x 32, each of two groups half of those: the first
+    one the first half.
+    """
+    m = matmul()
+    m.tile(64, 64, 32)
+    m.deal(runs=True)
+    m.split(m.every, "tile", 2, "half it", outer=True)
+    m.order(m.every, "cta it half")
+    m.run(m.compute, "half", P.TIDy)
+    m.steps("it half k")
+    m.stage()
+    m.fragments("half")
+    m.inline("half")
+    return m.s.fusion
+
+
 def _after(change: Callable[[Schedule], None]) -> Fusion:
     s = Schedule(cooperative())
     change(s)
@@ -140,6 +157,10 @@ ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
     "(c) ping-pong loaded group·tile·k": (
         lambda: ping_pong("group tile k"),
         "a role's turn is not the next of the loads",
+    ),
+    "ping-pong of the halves of a share": (
+        halves_in_turn,
+        "T4 at CTA (1, 0, 0): the roles do not take turns (M=320 N=64 K=64 on 2 CTAs)",
     ),
     "(d) tiles split by nctaid * 2": (
         lambda: cooperative(CTAS * Const(2)),

@@ -21,7 +21,7 @@ dealt out to CTAs (stream-K) are not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tests.legality.hardware import check_hardware
@@ -37,6 +37,12 @@ _TILES = (
     (1, 1, 1), (3, 1, 2), (2, 3, 3), (3, 3, 1), (1, 4, 5), (3, 5, 0), (5, 2, 4), (4, 2, 7),
 )  # fmt: skip
 """Tiles along M and N, slices of K."""
+
+_UNEVEN = {(5, 1, 2): 2, (1, 5, 1): 2, (9, 1, 1): 4, (1, 9, 2): 4}
+"""The same with a number of CTAs: some have three tiles, or pairs of tiles where CTAs are in pairs,
+and others two. Where a share is cut into halves, these two are the first half, and the second has
+none.
+"""
 
 _GRIDS = (1, 2, 3, 4, 5, 8)
 _MANY = 64
@@ -136,12 +142,30 @@ def worlds(parts: Parts) -> Iterator[World]:
     Raises:
         Illegal: there is none.
     """
+    if not _follows_grid(parts):
+        for w in _sizes(parts, (*_TILES, *_UNEVEN)):
+            yield replace(w, grid=_extents(parts, replace(w, grid=_MANY))[0])
+        return
+    sizes = _sizes(parts, _TILES)
+    fits = [g for g in _GRIDS if all(_fits(parts, replace(w, grid=g)) for w in sizes)]
+    if not fits:
+        raise Illegal("no grid has the extents of the loops on CTAs")
+    # At most two of them for each size.
+    for n, w in enumerate(sizes):
+        yield from (replace(w, grid=g) for g in {fits[n % len(fits)], fits[-n % len(fits)]})
+    for tiles, grid in _UNEVEN.items():
+        few = (replace(w, grid=grid) for w in _sizes(parts, (tiles,)))
+        yield from (w for w in few if _fits(parts, w))
+
+
+def _sizes(parts: Parts, tiles: Iterable[tuple[int, int, int]]) -> list[World]:
+    """Worlds of so many tiles and slices, on one CTA."""
     tile = _tile(parts)
     dealt = any(
         isinstance(s, Split) and s.dynamic for t in parts.fusion.tensors for s in t.transforms
     )
     sizes = []
-    for n, counts in enumerate(_TILES):
+    for n, counts in enumerate(tiles):
         # Tails along all dimensions in every other world.
         cut = [(n % 2) * (size // 2 + 3) for size in tile]
         m, columns, k = (
@@ -149,16 +173,7 @@ def worlds(parts: Parts) -> Iterator[World]:
             for count, size, less in zip(counts, tile, cut, strict=True)
         )
         sizes += [World(m, columns, k, 1, deal) for deal in ((0, n + 1) if dealt else (0,))]
-    if _follows_grid(parts):
-        fits = [g for g in _GRIDS if all(_fits(parts, replace(w, grid=g)) for w in sizes)]
-        if not fits:
-            raise Illegal("no grid has the extents of the loops on CTAs")
-        # At most two of them for each size.
-        for n, w in enumerate(sizes):
-            yield from (replace(w, grid=g) for g in {fits[n % len(fits)], fits[-n % len(fits)]})
-        return
-    for w in sizes:
-        yield replace(w, grid=_extents(parts, replace(w, grid=_MANY))[0])
+    return sizes
 
 
 def _on_ctas(parts: Parts) -> list[tuple[TensorView, IterDomain]]:
