@@ -137,10 +137,10 @@ def _measured(shape: Shape, reduction: str) -> dict[str, Any]:
     same = _bare(sets[0], kernel.params)
     _check(kernel(*sets[0]), reduction, *sets[0])
     ways: dict[str, list[Callable[[], object]]] = {
-        "alone": [alone.bind(*s).launch for s in sets],
-        "same": [same.bind(*s).launch for s in sets],
-        "kernel": [kernel.alone.bind(*s).launch for s in sets],
-        "whole": [kernel.bind(*s).launch for s in sets],
+        "alone": [alone.bind(*s) for s in sets],
+        "same": [same.bind(*s) for s in sets],
+        "kernel": [kernel.alone.bind(*s) for s in sets],
+        "whole": [kernel.bind(*s) for s in sets],
     }
     us = timed(ways, _ROUNDS)
     params = {"alone": alone.params.to_dict(), "kernel": kernel.params.to_dict()}
