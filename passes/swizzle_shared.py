@@ -78,7 +78,7 @@ def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
     rows: dict[str, int] = {}
     for load in loads:
         buffer, name = buffers[load.dst.buffer], load.src.map
-        rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer)[0])
+        rows[name] = gcd(rows.get(name, 0), _slice(kernel, buffer, load)[0])
         maps[name] = kernel.tensor_map(name).boxed(
             _box_rows(buffer.name, rows[name]), buffer.box_cols, buffer.swizzle
         )
@@ -165,15 +165,16 @@ def _share(kernel: Kernel, buffer: str) -> tuple[int, int]:
     return 1, 1
 
 
-def _slice(kernel: Kernel, buffer: SharedBuffer) -> tuple[int, int]:
-    """Rows and columns that one CTA loads of a tile."""
+def _slice(kernel: Kernel, buffer: SharedBuffer, load: LoadTile) -> tuple[int, int]:
+    """Rows and columns that one CTA loads of a tile, or of a part of it."""
     count, _ = _share(kernel, buffer.name)
-    found = ptx.multicast_slice(buffer.rows, buffer.cols, buffer.box_cols, count)
+    rows, cols = load.rows or buffer.rows, load.cols or buffer.cols
+    found = ptx.multicast_slice(rows, cols, buffer.box_cols, count)
     if found is None:
         raise ScheduleError(
             "multicast",
-            f"a shared tile {buffer.name} of {buffer.rows} rows, loaded by {count} CTAs together",
-            ptx.slice_problem(buffer.rows, count),
+            f"a shared tile {buffer.name} of {rows} rows, loaded by {count} CTAs together",
+            ptx.slice_problem(rows, count),
             (f"rows a multiple of {count * ptx.SWIZZLE_ROWS}",),
         )
     return found
@@ -206,13 +207,13 @@ def _boxes(kernel: Kernel, stmt: Stmt) -> Body | None:
     buffer = kernel.buffer(stmt.dst.buffer)
     *_, rows, cols = kernel.tensor_map(stmt.src.map).box
     count, stride = _share(kernel, buffer.name)
-    slice_rows, slice_cols = _slice(kernel, buffer)
+    slice_rows, slice_cols = _slice(kernel, buffer, stmt)
     row: Expr = ZERO
     col: Expr = ZERO
     mask: Expr | None = None
     if count > 1:
         mine = Special("cluster.ctarank") // stride % count
-        if slice_cols < buffer.cols:
+        if slice_cols < (stmt.cols or buffer.cols):
             col = mine * slice_cols
         else:
             row = mine * slice_rows

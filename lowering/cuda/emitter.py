@@ -81,9 +81,10 @@ class Emitter:
         self.elected = False
         for var in kernel.params:
             self.names.define("scalar", var.name)
+        plain = tuple(g for array in kernel.globals for g in array.entries)
         for kind, things in (
             ("map", kernel.tensor_maps),
-            ("global", kernel.globals),
+            ("global", plain),
             ("buffer", kernel.shared),
             ("barrier", kernel.mbarriers),
             ("trace", kernel.traces),
@@ -92,7 +93,7 @@ class Emitter:
         ):
             for thing in things:
                 self.names.define(kind, thing.name)
-        for g in kernel.globals:
+        for g in plain:
             for stride in g.strides:
                 self.names.define("stride", stride)
         for t in kernel.traces:

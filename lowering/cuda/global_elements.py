@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowering.cuda.emitter import Emitter
 from lowering.cuda.expressions import C_TYPES
-from lowering.ground.expr import ONE, ZERO, Expr, Special, type_of
+from lowering.ground.expr import ONE, ZERO, Expr, Special, substitute, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, GmemRef
+from lowering.kernel.tensors import ENTRY
 
 __all__ = ["Elements", "Rows"]
 
@@ -41,9 +42,13 @@ class Elements:
         self, e: Emitter, kind: FragmentType, ref: GmemRef, tensor: GlobalTensor, rows: Rows,
         *, const: str = "const ", trans: bool = False,
     ) -> None:  # fmt: skip
-        self.e, self.kind, self.g, self.by, self.trans = e, kind, tensor, rows.index, trans
-        first = [e.names.of("global", tensor.name)]
-        *strides, self.stride = [e.names.of("stride", s) for s in tensor.strides] or [""]
+        of = tensor if ref.entry is None else _entry(tensor, ref.entry)
+        self.e, self.kind, self.g, self.by, self.trans = e, kind, of, rows.index, trans
+        tensor, entries = of, tensor.entries
+        first = [_chosen(e, ref.entry, [e.names.of("global", x.name) for x in entries])]
+        names = zip(*(x.strides for x in entries), strict=True)
+        found = [_chosen(e, ref.entry, [e.names.of("stride", s) for s in each]) for each in names]
+        *strides, self.stride = found or [""]
         self.tests: list[str] = []
         for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
             name = self.index(f"dim{d}", at)
@@ -116,6 +121,22 @@ class Elements:
         if not self.all_rows:
             tests.append(f"{self.row}{below} < {self.e.expr(self.g.rows)}")
         return self.at + (f"{below} * {self.stride}" if behind else ""), tests
+
+
+def _entry(tensor: GlobalTensor, entry: Expr) -> GlobalTensor:
+    """One of an array, by an index that is known at run time only."""
+    sizes = tuple(substitute(size, {ENTRY: entry}) for size in tensor.sizes)
+    return replace(tensor, sizes=sizes, count=None)
+
+
+def _chosen(e: Emitter, entry: Expr | None, names: list[str]) -> str:
+    """The identifier that belongs to an entry."""
+    if entry is None:
+        return names[0]
+    *others, text = names
+    for at, name in reversed(list(enumerate(others))):
+        text = f"({e.arg(entry.eq(at))} ? {name} : {text})"
+    return text
 
 
 def _thread_row(kind: FragmentType, start: Expr = ZERO) -> Expr:

@@ -28,10 +28,11 @@ __all__ = ["RULES", "parameters", "red_function"]
 def parameters(e: Emitter) -> Iterator[str]:
     """The kernel's parameters for plain tensors: address and strides in elements of each."""
     stored = {ref.map for s in walk(e.kernel.body) for ref in _written(s)}
-    for g in e.kernel.globals:
-        const = "" if g.name in stored else "const "
-        yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
-        yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
+    for array in e.kernel.globals:
+        const = "" if array.name in stored else "const "
+        for g in array.entries:
+            yield f"{const}{g.dtype.cuda}* __restrict__ {e.names.of('global', g.name)}"
+            yield from (f"long long {e.names.of('stride', stride)}" for stride in g.strides)
 
 
 def _written(s: Stmt) -> Iterator[GmemRef]:

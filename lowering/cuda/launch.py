@@ -133,7 +133,7 @@ class LoadedKernel:
         places = [
             _argument(tensors, m.name).data_ptr() for m in self.kernel.tensor_maps if m.device
         ]
-        for g in self.kernel.globals:
+        for g in (g for array in self.kernel.globals for g in array.entries):
             t = _argument(tensors, g.name)
             places += pointer_of(g, t)
             if device not in (-1, t.device.index):

@@ -77,9 +77,17 @@ class Declarations(Lexer):
         return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion)
 
     def global_tensor(self) -> GlobalTensor:
-        """Take a plain tensor."""
-        tensor = self.tensor()
-        return GlobalTensor(*tensor, self.integer() if self.accept("align") else 1)
+        """Take a plain tensor, or an array of them."""
+        name, count = self.name(), None
+        outer = dict(self.scope)
+        if self.accept("["):
+            count = self.integer()
+            self.expect("]")
+            self.scope[ENTRY.name] = ENTRY
+        dtype, sizes = self.sizes()
+        self.scope = outer
+        align = self.integer() if self.accept("align") else 1
+        return GlobalTensor(name, dtype, sizes, align, count)
 
     def tensor(self) -> tuple[str, DType, tuple[Expr, ...]]:
         """Take ``NAME: DTYPE[SIZE, ...]``."""

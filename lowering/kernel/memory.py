@@ -40,7 +40,9 @@ class PrefetchTensorMap(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class LoadTile(Stmt):
-    """Fill one stage of a shared buffer from ``src`` on (tile level, until ``swizzle_shared``)."""
+    """Fill one stage of a shared buffer from ``src`` on (tile level, until ``swizzle_shared``); or
+    a part of it, ``rows`` and ``cols`` from ``dst`` on, where these are not 0.
+    """
 
     OP: ClassVar[str] = "load.tile"
     TRAITS: ClassVar[Traits] = Traits(
@@ -50,6 +52,8 @@ class LoadTile(Stmt):
     )
     dst: SmemRef
     src: GmemRef
+    rows: int = 0
+    cols: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ def print_storage(declared: Storage) -> str:
     match declared:
         case TensorMap():
             return _tensor_map(declared)
-        case GlobalTensor(name, dtype, sizes, align):
+        case GlobalTensor(name, dtype, sizes, align, count):
             aligned = f" align {align}" if align != 1 else ""
-            return f"global {name}: {dtype.value}{print_indices(sizes)}{aligned}"
+            array = "" if count is None else f"[{count}]"
+            return f"global {name}{array}: {dtype.value}{print_indices(sizes)}{aligned}"
         case SharedBuffer(name, dtype, stages, shape):
             tile = f"{dtype.value}[{stages}][{_shape(shape)}]{_swizzle(declared)}"
             return f"shared {name}: {tile}{_at(declared.offset)}"

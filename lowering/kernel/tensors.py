@@ -127,12 +127,31 @@ class GlobalTensor(_InMemory):
     ``align`` is a promise of the launch, a power of two in bytes: the address, the strides and the
     bytes of a row are multiples of it. Twice the element's size lets a thread load or store two
     columns at once.
+
+    ``count`` of them are an array, each with an address and strides of its own, whose sizes may
+    differ by ``entry``.
     """
 
     name: str
     dtype: DType
     sizes: tuple[Expr, ...]
     align: int = 1
+    count: int | None = None
+
+    @property
+    def entries(self) -> tuple[GlobalTensor, ...]:
+        """Each tensor of an array, ``T[0]`` first; a tensor alone itself."""
+        if self.count is None:
+            return (self,)
+        return tuple(
+            GlobalTensor(
+                f"{self.name}[{i}]",
+                self.dtype,
+                tuple(substitute(size, {ENTRY: Const(i)}) for size in self.sizes),
+                self.align,
+            )
+            for i in range(self.count)
+        )
 
     @property
     def strides(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""How tensor maps are declared and named: one or an array, a parameter or in device memory.
+"""How tensors in global memory are declared and named: one or an array; of tensor maps, a parameter
+or in device memory.
 
 Part of ``verify``.
 """
@@ -12,6 +13,8 @@ from lowering.ground.expr import Const, ScalarType, type_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,
+    FragLoadGlobal,
+    FragStoreGlobal,
     GmemRef,
     MapRef,
     Stmt,
@@ -25,6 +28,9 @@ __all__ = ["declared_maps", "map_rules"]
 
 def declared_maps(kernel: Kernel) -> Iterator[str]:
     """Rules that the declarations of tensor maps break."""
+    for g in kernel.globals:
+        if g.count is not None and g.count < 1:
+            yield f"{g.count} tensors, in: global {g.name}"
     for m in kernel.tensor_maps:
         where = f", in: tensormap {m.name}"
         fixed = isinstance(m.count, Const) and m.count.value > 0
@@ -42,11 +48,14 @@ def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     for value in (getattr(stmt, f.name) for f in fields(stmt)):
         if not isinstance(value, GmemRef | MapRef):
             continue
-        m = _map(kernel, value.map)
+        m: TensorMap | GlobalTensor | None = _map(kernel, value.map)
+        what = "tensor maps"
+        if m is None and isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
+            m, what = kernel.find(GlobalTensor, value.map), "tensors"
         if value.entry is None and m is not None and m.count is not None:
-            yield f"{m.name} is {m.count} tensor maps, {m.name}[i] is one of them"
+            yield f"{m.name} is {m.count} {what}, {m.name}[i] is one of them"
         if value.entry is not None and (m is None or m.count is None):
-            yield f"{value.map} is no array of tensor maps"
+            yield f"{value.map} is no array of {what}"
         elif value.entry is not None and type_of(value.entry) is not ScalarType.I32:
             yield f"entry {value.entry} is {type_of(value.entry).value}, not i32"
     if isinstance(stmt, FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim):

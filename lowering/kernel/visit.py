@@ -217,7 +217,7 @@ class Names:
         self._taken = {p.name for p in kernel.params}
         self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
         self._taken |= {s.name for s in kernel.storage}
-        self._taken |= {stride for g in kernel.globals for stride in g.strides}
+        self._taken |= {stride for g in kernel.globals for e in g.entries for stride in e.strides}
 
     def new(self, base: str) -> str:
         """A new name like ``base``."""

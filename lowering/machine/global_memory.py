@@ -166,6 +166,7 @@ def tensor_place(
     A matrix out of bounds is one without elements.
     """
     where = program.coordinates(ref)
+    entry = None if ref.entry is None else program.scalar(ref.entry)
 
     def place(warp: Warp) -> tuple[Array, int, int]:
         warp.whole(op)
@@ -173,7 +174,10 @@ def tensor_place(
         at = where(warp.env)
         *outer, row, col = at if len(at) > 1 else (0, *at)
         warp.record(op, ref.map, -1, at=at)
-        return _matrix(warp.cta.cluster.globals[ref.map], outer), row, col
+        name = ref.map if entry is None else f"{ref.map}[{entry(warp.env)}]"
+        if name not in warp.cta.cluster.globals:
+            raise FaultError(f"{name} lies outside the array of {ref.map}")
+        return _matrix(warp.cta.cluster.globals[name], outer), row, col
 
     return place
 

@@ -215,7 +215,8 @@ def _check(
 ) -> None:
     """Raise InternalError where an argument is missing, or the grid is not of whole clusters."""
     missing = [p.name for p in kernel.params if p.name not in params]
-    declared = [*(g.name for g in kernel.globals), *(t.name for t in kernel.traces)]
+    declared = [e.name for g in kernel.globals for e in g.entries]
+    declared += [t.name for t in kernel.traces]
     if not missing:
         declared = [*(name for _, name, _ in _described(kernel, params)), *declared]
     missing += [name for name in declared if name not in tensors]
@@ -256,8 +257,9 @@ def _globals(
 ) -> dict[str, Array]:
     env = Env(params)
     return {
-        g.name: global_memory.global_array(g, tensors[g.name], _extents(g.sizes, env))
+        e.name: global_memory.global_array(e, tensors[e.name], _extents(e.sizes, env))
         for g in kernel.globals
+        for e in g.entries
     }
 
 

@@ -348,7 +348,7 @@ class _Walk:
         known = self.known | {self.graph.group(d): ZERO for d in tile.domains}
         place = Place(
             self.plan, tile, self._found(known), self.registers, self.part.rings, self.work,
-            self.namer, self.again,
+            self.scopes, self.again,
         )  # fmt: skip
         rule_for(self.plan.fusion, t)(place)
         return tuple(place.body)

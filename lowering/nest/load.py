@@ -103,7 +103,7 @@ class _Walk:
         shared = self.work.shared
         return Place(
             self.plan, stage_of(self.plan.fusion, self.plan.graph, t).tile, found,
-            Registers(shared.namer), {}, self.work, shared.namer, ZERO,
+            Registers(shared.namer), {}, self.work, self.scopes, ZERO,
         )  # fmt: skip
 
 

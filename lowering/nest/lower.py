@@ -14,6 +14,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.nest.compute import compute_section
 from lowering.nest.computing import Computing, computing_parts
 from lowering.nest.counter import counters
+from lowering.nest.entries import labels
 from lowering.nest.load import load_section
 from lowering.nest.loops_from_queue import LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
@@ -110,14 +111,15 @@ def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:
-    """Run-time extents: M, N, K."""
-    names = {a for b in (*fusion.inputs, *fusion.outputs) for a in b.axes} - {"1"}
+    """Run-time extents: M, N, K; of a list those of its entries as well."""
+    bound = (*fusion.inputs, *fusion.outputs)
+    names = {a for b in bound for a in (*b.axes, *b.extents)} - {"1"}
     return tuple(map(Var, in_order(names)))
 
 
 def _label(plan: Plan, shared: Shared) -> None:
     """Name the extents of the transform graph, and this CTA's share of the tiles or steps."""
-    for name, e in plan.work.names:
+    for name, e in (*plan.work.names, *labels(plan.fusion)):
         shared.label(name, e)
     for group in plan.graph.groups:
         if free_vars(group.extent):

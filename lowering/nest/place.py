@@ -10,12 +10,13 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import ZERO, Expr
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Consume, Frag, Produce, Stmt
+from lowering.kernel.nodes import Consume, Frag, GmemRef, Produce, Stmt
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
+from lowering.nest.entries import axis_of, entry_at
 from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
-from lowering.nest.scope import Namer
+from lowering.nest.scope import Namer, Scopes
 from lowering.nest.tile import Tile
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
@@ -46,7 +47,7 @@ class Place:
         registers: the tensors that are in registers here.
         rings: name and relation of each ring that the part reads or fills, by its tensors.
         work: says which step of a ring is consumed.
-        namer: of everything in the kernel.
+        scopes: the statement lists around.
         again: of a leaf that adds up, whether it has been executed for these elements before.
         body: the statements, so far.
     """
@@ -57,7 +58,7 @@ class Place:
     registers: Registers
     rings: Mapping[str, tuple[str, LoadRelation]]
     work: WorkLoops
-    namer: Namer
+    scopes: Scopes
     again: Expr
     body: list[Stmt] = field(default_factory=list)
 
@@ -83,6 +84,11 @@ class Place:
         if e is None:
             raise InternalError("lower", f"{self.tensor.name} is an input, with loops")
         return e
+
+    @property
+    def namer(self) -> Namer:
+        """Of everything in the kernel."""
+        return self.scopes.shared.namer
 
     @property
     def dtype(self) -> DType:
@@ -132,6 +138,24 @@ class Place:
     def coordinates(self, dims: Iterable[IterDomain]) -> list[Expr]:
         """Indices of dimensions, 0 along which a tensor is repeated."""
         return [ZERO if repeats(d) else self.index(d) for d in dims]
+
+    def element(self, name: str, dims: Iterable[IterDomain], piece: int = 0) -> GmemRef:
+        """The first element of the box in a tensor in global memory, of a list in its entry.
+
+        Args:
+            name: of the caller's tensor.
+            dims: its dimensions in the order of memory.
+            piece: how many elements behind the first one along the axis of a list.
+        """
+        dims = tuple(dims)
+        at, axis = self.coordinates(dims), axis_of(self.fusion, name)
+        if not axis:
+            return GmemRef(name, tuple(at))
+        (along,) = (p for p, d in enumerate(dims) if str(d.extent) == axis)
+        at[along] += piece
+        entry, begin = entry_at(self.fusion, axis, at[along])
+        at[along] -= self.scopes.bind("begin", begin)
+        return GmemRef(name, tuple(at), self.scopes.bind("entry", entry))
 
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lowering.ground.expr import ZERO, Expr
-from lowering.kernel.nodes import GmemRef, SmemRef
+from lowering.kernel.nodes import SmemRef
 
-__all__ = ["gmem", "smem"]
-
-
-def gmem(name: str, at: Iterable[Expr]) -> GmemRef:
-    """An element of a tensor in global memory, by its indices in the order of memory."""
-    return GmemRef(name, tuple(at))
+__all__ = ["smem"]
 
 
 def smem(name: str, at: Iterable[Expr]) -> SmemRef:

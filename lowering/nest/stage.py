@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import Expr
 from lowering.nest.domains import repeats, roots
 from lowering.nest.tile import Tile, tile_of
-from wsched.fusion import Fusion, IterDomain, TensorView
-from wsched.schedule.proof.graph import TransformGraph
+from wsched.fusion import Fusion, IterDomain, Split, TensorView
+from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["Stage", "stage_of"]
 
@@ -30,6 +32,27 @@ class Stage:
     def sizes(self) -> tuple[int, ...]:
         """Elements along each of ``dims``."""
         return tuple(self.tile.size(d) for d in self.dims)
+
+    def offsets(
+        self, graph: TransformGraph, found: Mapping[Group, Expr]
+    ) -> Mapping[IterDomain, Expr] | None:
+        """Where in the stage an element lies along each dimension of the tensor; None if the
+        indices do not say. Loops of a dimension that was cut into pieces count as one.
+
+        Args:
+            graph: the transform graph.
+            found: index of each group, for the element.
+        """
+        t, dims = self.tile.tensor, []
+        for loops in self.tile.dims:
+            whole = list(loops)
+            for s in reversed(t.transforms):
+                if isinstance(s, Split) and tuple(whole[-2:]) == s.outputs:
+                    whole[-2:] = [s.input]
+            dims.append(tuple(whole))
+        tile = replace(self.tile, dims=tuple(dims))
+        at = tile.offsets(graph, found)
+        return None if at is None else dict(zip(self.tile.order, at, strict=True))
 
 
 def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:

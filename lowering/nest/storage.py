@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from lowering.ground.expr import Const
 from lowering.kernel.kernel import Ring, SharedBuffer, TensorMap
 from lowering.nest.cluster import cluster_dims, constant
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
+from lowering.nest.entries import entries, entry_sizes
 from lowering.nest.refusal import refused
 from lowering.nest.stage import stage_of
 from lowering.nest.views import thread_views
@@ -20,11 +22,14 @@ def tensor_maps(fusion: Fusion) -> tuple[TensorMap, ...]:
     """Of what TMA loads and stores, with dimensions in the order of memory."""
     plain = thread_views(fusion)
     names = (b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor not in plain)
-    return tuple(_tensor_map(fusion.tensor(n)) for n in names)
+    return tuple(_tensor_map(fusion, n) for n in dict.fromkeys(names))
 
 
-def _tensor_map(t: TensorView) -> TensorMap:
-    return TensorMap(t.name, element_type(t.dtype), tuple(d.extent for d in t.in_memory))
+def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
+    t = fusion.tensor(name)
+    dtype, several = element_type(t.dtype), entries(fusion, name)
+    count = None if several is None else Const(several)
+    return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 
 
 def shared_buffer(fusion: Fusion, graph: TransformGraph, t: TensorView) -> SharedBuffer:

@@ -8,6 +8,7 @@ from lowering.ground.expr import Const
 from lowering.kernel.kernel import GlobalTensor
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
+from lowering.nest.entries import entries, entry_sizes
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
@@ -59,9 +60,11 @@ def global_tensors(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
     """Their declarations; a thread accesses ``vector`` columns at once, as the launch sees to."""
     declared = []
     for name, read in thread_views(fusion).items():
-        sizes = tuple(Const(1) if repeats(d) else d.extent for d in read.view.stored)
+        own = entry_sizes(fusion, name, read.view.stored)
+        dims = zip(read.view.stored, own, strict=True)
+        sizes = tuple(Const(1) if repeats(d) else size for d, size in dims)
         dtype = element_type(read.view.dtype)
         single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
         align = 1 if vector == 1 or single else vector * dtype.bytes
-        declared.append(GlobalTensor(name, dtype, sizes, align))
+        declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))
     return tuple(declared)

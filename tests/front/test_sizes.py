@@ -27,6 +27,8 @@ def test_parse() -> None:
     assert str(Extents(1, 2, 3)) == "1x2x3"
     assert Extents.parse("8x1x2x3") == Extents(1, 2, 3, batch=8)
     assert str(Extents(1, 2, 3, batch=8)) == "8x1x2x3"
+    assert Extents.parse("8x4x1x2x3") == Extents(1, 2, 3, batch=8, heads=4)
+    assert str(Extents(1, 2, 3, heads=4)) == "1x4x1x2x3"
 
 
 def test_a_batch() -> None:
@@ -39,13 +41,13 @@ def test_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["12", "1x2", "1x2x3x4x5", "axbxc", "1x-2x3", "1x2x", "\u0661x2x3"]
+    "text", ["12", "1x2", "1x2x3x4x5x6", "axbxc", "1x-2x3", "1x2x", "\u0661x2x3"]
 )
 def test_parse_refuses(text: str) -> None:
     with pytest.raises(ValueError) as error:
         Extents.parse(text)
     assert str(error.value) == (
-        f"{text!r} is no problem size; write MxNxK, for example 256x512x64, or BxMxNxK"
+        f"{text!r} is no problem size; write MxNxK, for example 256x512x64, BxMxNxK or BxHxMxNxK"
     )
 
 

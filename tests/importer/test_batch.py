@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import Fusion, IterType
+from wsched.fusion import Fusion, IterType, the_matmul
 from wsched.importer import build_fusion, record_text
 
 MATRIX = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)"
@@ -65,7 +65,12 @@ def test_order_of_memory() -> None:
             "matrices, or batches of them",
         ),
         (
-            (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1,')}", f"b = {BATCH}", MATMUL),
+            (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1, -1,')}", f"b = {BATCH}", MATMUL),
+            "fd.ops.matmul of a with shape [-1, -1, -1, -1, -1]",
+            "matrices, or batches of them",
+        ),
+        (
+            (f"a = {BATCH.replace('-1, -1,', '-1, -1, -1,')}", f"b = {MATRIX}", MATMUL),
             "fd.ops.matmul of a with shape [-1, -1, -1, -1]",
             "matrices, or batches of them",
         ),
@@ -102,3 +107,32 @@ def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         build(*lines)
     assert (error.value.what, error.value.supported) == (what, supported)
+
+
+HEADS = BATCH.replace("-1, -1,", "-1, -1, -1,").replace("True, True,", "True, True, True,")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "own"),
+    [
+        (HEADS, HEADS, (("B", "H", "M", "K"), ("B", "H", "K", "N"))),
+        (HEADS, BATCH, (("B", "H", "M", "K"), ("H", "K", "N"))),
+        (BATCH, HEADS, (("H", "M", "K"), ("B", "H", "K", "N"))),
+    ],
+)
+def test_two_batch_dimensions(a: str, b: str, own: tuple[tuple[str, ...], ...]) -> None:
+    f = build(f"a = {a}", f"b = {b}", MATMUL)
+    assert tuple(x.axes for x in f.inputs) == own
+    assert f.result_axes == f.outputs[0].axes == ("B", "H", "M", "N")
+    assert len(the_matmul(f).outer) == 2
+
+
+def test_what_an_epilogue_reads_along_one_of_two_batch_dimensions() -> None:
+    """A mask of each sequence, a factor of each head."""
+    mask = HEADS.replace("-1, -1, -1, -1", "-1, 1, -1, -1").replace("True, True", "True, None", 1)
+    head = HEADS.replace("-1, -1, -1, -1", "1, -1, 1, 1").replace("BFloat16", "Float")
+    f = build(
+        f"a = {HEADS}", f"b = {HEADS}", f"c = {mask}", f"d = {head}", MATMUL,
+        "s = fd.ops.add(y, c)", "p = fd.ops.mul(s, d)",
+    )  # fmt: skip
+    assert [x.axes for x in f.inputs[2:]] == [("B", "1", "M", "N"), ("1", "H", "1", "1")]

@@ -36,11 +36,9 @@ def _least(
 ) -> float:
     """The same of one, with microseconds and energy that moving everything once takes."""
     ctas = cluster.m * cluster.n
-    across_m, across_n = (
-        -(-problem.m // (tile.m * cluster.m)),
-        -(-problem.n // (tile.n * cluster.n)),
-    )
-    clusters, steps = problem.batch * across_m * across_n, -(-problem.k // tile.k)
+    across_m = -(-problem.tiles_m(tile.m) // cluster.m)
+    across_n = -(-problem.tiles_n(tile.n) // cluster.n)
+    clusters, steps = problem.batch * across_m * across_n, problem.steps(tile.k)
     at_once = cost_model.places(problem.sms, ctas)
     step, ends = _cycles(problem, tile, cluster)
 

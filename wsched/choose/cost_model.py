@@ -157,12 +157,12 @@ class Cost:
 
 def cost(problem: Problem, params: MatmulParams) -> Cost:
     """Predicted cost of a schedule, on an idle H200 whose caches hold nothing of the problem."""
+    tiles_m, tiles_n = problem.tiles(params)
     problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
     ctas = cluster.m * cluster.n
-    tiles_m, tiles_n = -(-problem.m // tile.m), -(-problem.n // tile.n)
     clusters = problem.batch * -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
-    steps = -(-problem.k // tile.k)
+    steps = problem.steps(tile.k)
     work = _share(params, clusters, steps, places(problem.sms, ctas))
     rounds = work.rounds
     step, limit = _step(problem, params)

@@ -102,7 +102,11 @@ def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
     """The candidates of a tile in a cluster: none, whole tiles, or these and parts of K."""
-    alike = replace(problem, m=1, n=problem.n % 16 + 16, k=1, batch=1)
+    columns = tuple(sorted({n % 16 + 16 for n in problem.n_entries}))
+    alike = replace(
+        problem, m=1, n=problem.n % 16 + 16, k=1, batch=1, m_entries=(), n_entries=columns,
+        k_entries=(),
+    )  # fmt: skip
     ways = _launches(alike, tile, cluster)
     if not ways:
         return []
@@ -147,7 +151,7 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     """
     if problem.products > 1:
         return []
-    steps = -(-problem.k // whole.params.output_tile.k)
+    steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     most = ctas * places(problem.sms, ctas)
     return [

@@ -71,6 +71,8 @@ def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
     """The products alone, by cuBLAS; ``copied`` are the operands that TMA cannot read."""
     if problem.products > 1:
         return problem.products * cublas_us(replace(problem, a_count=1, b_count=1), copied)
+    if apart := problem.apart:
+        return sum(cublas_us(each, copied) for each in apart)
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     if copied:
         return direct_us(m, n, k, batch)
@@ -106,16 +108,16 @@ def nvfuser_cost(
     The epilogue's kernel reads the products and the inputs that are no operands and writes the
     results. There is none where the results are the product as ``linear`` or ``matmul`` leaves it.
     """
-    matmul = cublas_us(problem, copied)
+    matmul, count = cublas_us(problem, copied), problem.products * max(len(problem.apart), 1)
     made = [definition.node(name) for name in definition.outputs]
     if all(node is not None and node.op in ("linear", "matmul") for node in made):
-        return NvfuserCost(matmul, 0.0, host_us(problem.products))
+        return NvfuserCost(matmul, 0.0, host_us(count))
     sizes = problem.extents(fusion)
     moved = problem.products * problem.batch * problem.m * problem.n * problem.operand.bytes
     for binding in (*fusion.inputs, *fusion.outputs):
         if binding.tensor not in fusion.operands:
             elements = 1
-            for axis in binding.axes:
+            for axis in binding.extents:
                 elements *= sizes.get(axis, 1)
             moved += elements * binding.dtype.bytes
-    return NvfuserCost(matmul, pointwise_us(moved), host_us(problem.products + 1))
+    return NvfuserCost(matmul, pointwise_us(moved), host_us(count + 1))

@@ -12,6 +12,7 @@ from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     DataType,
     Fusion,
+    IterDomain,
     PointwiseOp,
     Product,
     Role,
@@ -20,7 +21,9 @@ from wsched.fusion import (
     operands_of,
     the_products,
 )
+from wsched.schedule.matmul.chunks import chunk_columns, pieces
 from wsched.schedule.matmul.demands import Demands
+from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 
 __all__ = [
@@ -94,6 +97,10 @@ class Problem:
         target: what kernels for the device are made for.
         over_rows: number of results that are reductions over rows.
         over_columns: number of those that are reductions over columns.
+        m_entries: rows of each of several As that stand side by side, whose sum is ``m``; empty of
+            one.
+        n_entries: columns of each of several Bs, likewise.
+        k_entries: parts of K, likewise.
     """
 
     m: int
@@ -120,6 +127,9 @@ class Problem:
     target: Target = DEFAULT
     over_rows: int = 0
     over_columns: int = 0
+    m_entries: tuple[int, ...] = ()
+    n_entries: tuple[int, ...] = ()
+    k_entries: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -154,20 +164,17 @@ class Problem:
         """
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
-        size = {d: extents[str(d.extent)] for d in product.dims}
-        m, n, k = size[product.rows], size[product.cols], prod(size[d] for d in product.of(Role.K))
-        batch = prod(size[d] for d in product.outer)
-        align_a, align_b = _aligned(made, (m, n, k, batch), aligned or {})
+        sizes = _sizes(product, extents)
+        columns = _entries(fusion, (product.cols,), extents)
+        align_a, align_b = _aligned(made, sizes, aligned or {})
         return cls(
-            m,
-            n,
-            k,
+            *sizes[:3],
             operand=product.a.dtype,
             results=tuple(b.dtype for b in fusion.matrices),
             sms=sms,
             inputs=inputs,
             work=epilogue_work(fusion),
-            pairs=pairs and n % 2 == 0,
+            pairs=pairs and not any(n % 2 for n in (sizes[1], *columns)),
             l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in _matrices(fusion)),
             m_major=product.m_major,
@@ -176,20 +183,61 @@ class Problem:
             batch_invariant=batch_invariant,
             a_count=len(left),
             b_count=len(right),
-            batch=batch,
+            batch=sizes[3],
             align_a=align_a,
             align_b=align_b,
             target=target,
+            m_entries=_entries(fusion, (product.rows,), extents),
+            n_entries=columns,
+            k_entries=_entries(fusion, product.of(Role.K), extents),
             **asdict(Reductions.of(fusion)),
         )
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
-        """The extents of a fusion that this is the problem of, by their names."""
+        """The extents of a fusion that this is the problem of, by their names; where batches have
+        two dimensions, all are of the outer one.
+        """
         product = the_products(fusion)[0]
         sizes = {product.rows: self.m, product.cols: self.n}
         sizes |= dict.fromkeys(product.of(Role.K), self.k)
-        sizes |= dict.fromkeys(product.outer, self.batch)
-        return {str(d.extent): sizes[d] for d in product.dims}
+        sizes |= dict(zip(product.outer, (self.batch, *(1 for _ in product.outer)), strict=False))
+        found = {str(d.extent): sizes[d] for d in product.dims}
+        for names in fusion.lists.values():
+            found |= zip(names, self.m_entries or self.n_entries or self.k_entries, strict=True)
+        return found
+
+    @property
+    def apart(self) -> tuple[Problem, ...]:
+        """The problems of what stands side by side, each alone; none where nothing does."""
+        bare = replace(self, m_entries=(), n_entries=(), k_entries=())
+        return (
+            *(replace(bare, m=m) for m in self.m_entries),
+            *(replace(bare, n=n) for n in self.n_entries),
+            *(replace(bare, k=k) for k in self.k_entries),
+        )
+
+    def tiles_m(self, m: int, piece: int = 1) -> int:
+        """Tiles of ``m`` rows, of pieces none of which has rows of two As."""
+        return -(-sum(-(-rows // piece) * piece for rows in self.m_entries or (self.m,)) // m)
+
+    def tiles_n(self, n: int, piece: int = 1) -> int:
+        """Tiles of ``n`` columns, likewise."""
+        return -(-sum(-(-cols // piece) * piece for cols in self.n_entries or (self.n,)) // n)
+
+    def tiles(self, params: MatmulParams) -> tuple[int, int]:
+        """Rows and columns of tiles of a schedule; of the transposed product, where it computes
+        that.
+        """
+        found = self.exchanged if params.exchange_operands else self
+        loaded = (found.inputs or ()) if params.loads_epilogue_inputs else ()
+        columns = chunk_columns(params, *found.results, *loaded, *found.reductions.types)
+        m, n = pieces(params, columns, found.m_major, found.n_major)
+        tile = params.output_tile
+        return found.tiles_m(tile.m, m), found.tiles_n(tile.n, n)
+
+    def steps(self, k: int) -> int:
+        """Steps of ``k`` along K, none of which has a part of two pairs of operands."""
+        return sum(-(-part // k) for part in self.k_entries or (self.k,))
 
     @property
     def products(self) -> int:
@@ -207,13 +255,15 @@ class Problem:
         return replace(
             self, m=self.n, n=self.m, m_major=self.n_major, n_major=self.m_major,
             a_count=self.b_count, b_count=self.a_count, align_a=self.align_b, align_b=self.align_a,
+            m_entries=self.n_entries, n_entries=self.m_entries,
         )  # fmt: skip
 
     @property
     def unaligned(self) -> DataType | None:
         """Type of the first result whose rows TMA cannot store: no multiples of 16 bytes."""
-        found = (r for r in self.results if self.n * r.bytes % TMA_STRIDE_ALIGN)
-        return next(found, None)
+        rows = self.n_entries or (self.n,)
+        odd = (r for r in self.results if any(n * r.bytes % TMA_STRIDE_ALIGN for n in rows))
+        return next(odd, None)
 
 
 def _aligned(
@@ -226,6 +276,21 @@ def _aligned(
     left = (known.get(p.a.name, _dense(p.a, batch * a[0], a[1])) for p in made)
     right = (known.get(p.b.name, _dense(p.b, batch * b[0], b[1])) for p in made)
     return min(left), min(right)
+
+
+def _sizes(product: Product, extents: Mapping[str, int]) -> tuple[int, int, int, int]:
+    """M, N, K and the batch."""
+    size = {d: extents[str(d.extent)] for d in product.dims}
+    k, batch = (prod(size[d] for d in dims) for dims in (product.of(Role.K), product.outer))
+    return size[product.rows], size[product.cols], k, batch
+
+
+def _entries(
+    fusion: Fusion, dims: tuple[IterDomain, ...], extents: Mapping[str, int]
+) -> tuple[int, ...]:
+    """Extents of what stands side by side along one of these dimensions."""
+    lists = fusion.lists
+    return tuple(extents[x] for d in dims if lists for x in lists.get(str(d.extent), ()))
 
 
 def _dense(operand: TensorView, rows: int, length: int) -> int:
@@ -271,4 +336,4 @@ def epilogue_work(fusion: Fusion) -> int:
 def _matrices(fusion: Fusion) -> list[TensorBinding]:
     product = the_products(fusion)[0]
     whole = {str(d.extent) for d in (product.rows, product.cols)}
-    return [b for b in fusion.inputs if whole <= set(b.axes)]
+    return list({b.tensor: b for b in fusion.inputs if whole <= set(b.axes)}.values())

@@ -22,7 +22,8 @@ from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_arrays
 from wsched.run.finish import finished, parts_shape, with_parts
-from wsched.run.reference import multiplied, reference
+from wsched.run.reference import joined, multiplied, reference
+from wsched.schedule.entries import with_sums
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
 
@@ -76,11 +77,12 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
-    generator = np.random.default_rng(seed)
+    generator, sizes = np.random.default_rng(seed), extents.named(fusion)
     found = []
     for binding in fusion.inputs:
         order = _stored(fusion, binding)
-        values = generator.standard_normal([extents.of(a) for a in order], dtype=np.float32)
+        own = dict(zip(binding.axes, binding.extents, strict=True))
+        values = generator.standard_normal([sizes[own[a]] for a in order], dtype=np.float32)
         axes = [order.index(a) for a in binding.axes]
         if find_spec("torch") is None:
             found.append(_rounded(values, binding.dtype).transpose(axes))
@@ -113,8 +115,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
         by = "torch"
         got, seconds = _run_torch(kernel, inputs)
-        made = multiplied(fusion, inputs, _einsum_torch)
-    expected = reference(fusion, made, _epilogue_inputs(fusion, inputs))
+        made = multiplied(fusion, inputs, _einsum_torch, torch.cat)
+    extents = _extents(fusion, inputs)
+    expected = reference(fusion, made, _epilogue_inputs(fusion, inputs), extents)
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
@@ -174,18 +177,34 @@ def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
     """The others in fp32, as the product has them, without their dimensions of size 1."""
+    values = [
+        None
+        if b.tensor in fusion.operands
+        else np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
+        for b, x in zip(fusion.inputs, inputs, strict=True)
+    ]
     found = {}
-    for b, x in zip(fusion.inputs, inputs, strict=True):
-        if b.tensor not in fusion.operands:
-            array = np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
-            array = array.reshape(_plain(b.axes, array.shape))
-            found[b.tensor] = array.transpose(_of_product(fusion, b))
+    for name, (axes, array) in joined(fusion, values, _side_by_side).items():
+        if name not in fusion.operands:
+            array = array.reshape(_plain(axes, array.shape))
+            found[name] = array.transpose(_of_product(fusion, axes))
     return found
 
 
-def _of_product(fusion: Fusion, binding: TensorBinding) -> list[int]:
+def _side_by_side(parts: list[Any], dim: int) -> Any:
+    return None if parts[0] is None else np.concatenate(parts, dim)
+
+
+def _extents(fusion: Fusion, inputs: list[Any]) -> dict[str, int]:
+    """Sizes by name."""
+    tensors = ((b, x) for b, x in zip(fusion.inputs, inputs, strict=True) if b.axes)
+    named = (zip(b.extents, x.shape, strict=True) for b, x in tensors)
+    return {name: size for found in named for name, size in found}
+
+
+def _of_product(fusion: Fusion, names: tuple[str, ...]) -> list[int]:
     """The dimensions that a tensor has beside those of size 1, in the order of the product's."""
-    axes = [axis for axis in binding.axes if axis != "1"]
+    axes = [axis for axis in names if axis != "1"]
     return [axes.index(axis) for axis in fusion.result_axes if axis in axes]
 
 
@@ -221,29 +240,33 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
     arrays = [r.float().cpu().numpy() for r in results]
     bound = zip(arrays, kernel.fusion.outputs, strict=True)
     return [
-        x.reshape(_plain(b.axes, x.shape)).transpose(_of_product(kernel.fusion, b))
+        x.reshape(_plain(b.axes, x.shape)).transpose(_of_product(kernel.fusion, b.axes))
         for x, b in bound
     ], seconds
 
 
 def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
     fusion = kernel.fusion
-    extents: dict[str, int] = {}
     arrays = {}
     for binding, x in zip(fusion.inputs, inputs, strict=True):
         sizes = dict(zip(binding.axes, x.shape, strict=True))
-        extents |= sizes
         order = _stored(fusion, binding)
-        arrays[binding.tensor] = x.transpose([binding.axes.index(a) for a in order])
+        arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
         if binding.tensor not in fusion.operands:
-            x = x.reshape(_plain(binding.axes, x.shape)).transpose(_of_product(fusion, binding))
-            arrays[binding.tensor] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
-    shape = tuple(extents[a] for a in fusion.result_axes)
+            x = x.reshape(_plain(binding.axes, x.shape))
+            x = x.transpose(_of_product(fusion, binding.axes))
+            arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+    extents = with_sums(fusion, _extents(fusion, inputs))
     results = []
     for b in with_parts(kernel.plan).fusion.outputs:
-        stored = shape if b in fusion.outputs else parts_shape(fusion, b, extents)
+        own = dict(zip(b.axes, b.extents, strict=True))
+        stored = (
+            tuple(extents[own.get(a, a)] for a in fusion.result_axes)
+            if b in fusion.outputs
+            else parts_shape(fusion, b, extents)
+        )
         results.append(_rounded(np.full(stored, np.nan, np.float32), b.dtype))
-        arrays[b.tensor] = results[-1]
+        arrays[b.key] = results[-1]
     start = perf_counter()
     if results[0].size:
         run_arrays(kernel.kernel, arrays, extents)

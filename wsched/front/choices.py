@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.problem import Problem
@@ -18,7 +20,7 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
     params, trials = kernel.params, kernel.trials
     tile, options = params.output_tile, params.circular_buffer_options
     computed = problem.exchanged if params.exchange_operands else problem
-    tiles = problem.batch * -(-computed.m // tile.m) * -(-computed.n // tile.n)
+    tiles = problem.batch * prod(problem.tiles(params))
     stage, epilogue = shared_bytes(
         params, problem.operand, *problem.results,
         inputs=(problem.inputs or ()) if params.loads_epilogue_inputs else (),
@@ -84,6 +86,12 @@ def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
 def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     """What is said of the whole product."""
     found = []
+    lists = {"M": problem.m_entries, "N": problem.n_entries, "K": problem.k_entries}
+    for axis, sizes in lists.items():
+        if sizes:
+            sums = " + ".join(map(str, sizes))
+            why = f"{len(sizes)} tensors side by side in one kernel; no tile has a part of two"
+            found.append(Choice("lists", f"{axis} = {sums}", why))
     if params.exchange_operands:
         why = f"the {problem.m} rows of the result are columns of tiles, of which there are any 8"
         found.append(Choice("exchange_operands", "True", why))

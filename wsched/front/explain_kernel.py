@@ -13,9 +13,10 @@ from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.front.choices import choices_of
 from wsched.front.explanation import Choice, Explanation, KernelFacts
 from wsched.front.route import WSCHED, Refusal
-from wsched.fusion.names import in_order
+from wsched.fusion.names import HEADS, in_order
 from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable, require_extents
+from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["explain_given", "explain_kernel"]
@@ -90,12 +91,17 @@ def _facts(
     others: list[Candidate],
 ) -> KernelFacts:
     """What is said of a kernel; raises UnsupportedError for sizes that a launch refuses."""
-    sizes = problem.extents(kernel.fusion)
+    fusion = kernel.fusion
+    sizes = problem.extents(fusion)
+    own = {name for names in fusion.lists.values() for name in names}
+    own |= {HEADS} if sizes.get(HEADS) == 1 else set()
+    text = "x".join(str(sizes[name]) for name in in_order(sizes) if name not in own)
+    sizes = with_sums(fusion, sizes)
     require_extents(sizes)
     grid = kernel.grid(sizes, problem.sms)
     require_countable(kernel.plan, sizes, grid)
     return KernelFacts(
-        problem="x".join(str(sizes[name]) for name in in_order(sizes)),
+        problem=text,
         sms=problem.sms,
         kernel=kernel.kernel.name,
         grid=grid * kernel.kernel.rows(sizes),

@@ -6,6 +6,7 @@ The ways are tried in this order; each refusal is kept with its reason. nvFuser 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from math import prod
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
@@ -92,8 +93,10 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
 def _apart(
     kernel: CompiledFusion, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
 ) -> str:
-    """Why a kernel of several products is expected to lose against a kernel for each."""
-    count = len(kernel.fusion.mmas)
+    """Why a kernel of several products, in one tile or side by side, is expected to lose against
+    a kernel for each.
+    """
+    count = len(kernel.fusion.mmas) * prod(map(len, kernel.fusion.lists.values()))
     if count == 1 or not isinstance(recorded, Definition):
         return ""
     try:

@@ -12,7 +12,7 @@ from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.fusion import Fusion
-from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
+from wsched.fusion.names import BATCH, EXTENTS, HEADS
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import require_extents
 from wsched.run.cpu import MULTIPROCESSORS
@@ -28,32 +28,65 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Sizes of a problem, written ``MxNxK``, or ``BxMxNxK`` of a batch of B."""
+    """Sizes of a problem, written ``MxNxK``, ``BxMxNxK`` of a batch of B, or ``BxHxMxNxK``.
+
+    Args:
+        m: rows of the result.
+        n: its columns.
+        k: what is summed over.
+        batch: number of such products.
+        heads: where batches have two dimensions the extent of the inner one; ``batch`` is that of
+            the outer one.
+        own: extents of tensors that stand side by side, by name, where they are known.
+    """
 
     m: int
     n: int
     k: int
     batch: int = 1
+    heads: int = 1
+    own: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def parse(text: str) -> Extents:
-        """Read ``256x512x64``, or ``8x256x512x64`` of a batch of 8.
+        """Read ``256x512x64``, or ``8x256x512x64`` of a batch of 8, or ``8x4x256x512x64``.
 
         Raises:
-            ValueError: neither three nor four non-negative integers.
+            ValueError: not three to five non-negative integers.
         """
         parts = text.lower().split("x")
-        if len(parts) not in (3, 4) or not all(p.isascii() and p.isdigit() for p in parts):
+        if not 3 <= len(parts) <= 5 or not all(p.isascii() and p.isdigit() for p in parts):
             raise ValueError(
-                f"{text!r} is no problem size; write MxNxK, for example 256x512x64, or BxMxNxK"
+                f"{text!r} is no problem size; write MxNxK, for example 256x512x64, BxMxNxK or "
+                "BxHxMxNxK"
             )
-        *batch, m, n, k = map(int, parts)
-        return Extents(m, n, k, *batch)
+        *several, m, n, k = map(int, parts)
+        batch, heads, *_ = (*several, 1, 1)
+        return Extents(m, n, k, batch, heads)
 
     def of(self, axis: str) -> int:
         """Size of an extent by its name, or of a dimension of size ``1``."""
-        sizes = zip(EXTENTS, (self.batch, self.m, self.n, self.k), strict=True)
+        sizes = zip(EXTENTS, (self.batch, self.heads, self.m, self.n, self.k), strict=True)
         return dict(sizes, **{"1": 1})[axis]
+
+    def named(self, fusion: Fusion) -> dict[str, int]:
+        """All extents of a fusion by their names. Of tensors side by side those that the definition
+        fixes have these, the others share what is left equally; N is the sum of theirs.
+        """
+        found = {name: self.of(name) for name in (*EXTENTS, "1")}
+        for axis, names in fusion.lists.items():
+            known = {
+                extent: size
+                for b in (*fusion.inputs, *fusion.outputs)
+                for extent, size in zip(b.extents, b.sizes, strict=True)
+                if extent in names and size is not None
+            } | {name: size for name, size in self.own if name in names}
+            left = max(found[axis] - sum(known.values()), 0)
+            for at, name in enumerate(open_ := [n for n in names if n not in known]):
+                known[name] = left * (at + 1) // len(open_) - left * at // len(open_)
+            found |= known
+            found[axis] = sum(known.values())
+        return found
 
     def problem(self, fusion: Fusion, sms: int = MULTIPROCESSORS) -> Problem:
         """The heuristic's question for these extents.
@@ -61,16 +94,18 @@ class Extents:
         Raises:
             UnsupportedError: a size that no kernel takes.
         """
-        extents = {name: self.of(name) for name in EXTENTS}
+        extents = self.named(fusion)
         require_extents(extents)
-        n = self.of(fusion.result_axes[-1])
+        columns = fusion.result_axes[-1]
+        rows = [extents[name] for name in fusion.lists.get(columns, (columns,))]
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
-        loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types)
+        loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types for n in rows)
         inputs = types if loaded else None
         return Problem.of(fusion, extents, sms, inputs)
 
     def __str__(self) -> str:
-        batch = f"{self.batch}x" if self.batch != 1 else ""
+        several = (self.batch, self.heads) if self.heads != 1 else (self.batch,)
+        batch = "" if several == (1,) else "".join(f"{n}x" for n in several)
         return f"{batch}{self.m}x{self.n}x{self.k}"
 
 
@@ -87,13 +122,21 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
     fixed = {
         axis: size
         for b in (*fusion.inputs, *fusion.outputs)
-        for axis, size in zip(b.axes, b.sizes, strict=True)
+        for axis, size in zip(b.extents, b.sizes, strict=True)
         if size is not None and axis != "1"
     }
-    found = asked or Extents(*(fixed.get(n, DEFAULT.of(n)) for n in (ROWS, COLS, SUMMED, BATCH)))
+    for axis, names in fusion.lists.items():
+        each = [fixed.pop(name, None) for name in names]
+        if None not in each:
+            fixed[axis] = sum(n for n in each if n is not None)
+    batch, heads, m, n, k = (fixed.get(name, DEFAULT.of(name)) for name in EXTENTS)
+    found = asked or Extents(m, n, k, batch, heads)
     if found.batch != 1 and BATCH not in fusion.result_axes:
         text = f"a batch of {found.batch} in {found}, the definition has no batch dimension"
         raise InputError(text, "shape", f"{BATCH} {found.batch}", f"{BATCH} 1")
+    if found.heads != 1 and HEADS not in fusion.result_axes:
+        text = f"batches of {found.heads} in {found}, the definition has no second batch dimension"
+        raise InputError(text, "shape", f"{HEADS} {found.heads}", f"{HEADS} 1")
     for axis, size in fixed.items():
         if found.of(axis) != size:
             raise InputError(

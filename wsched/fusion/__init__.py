@@ -22,7 +22,7 @@ from wsched.fusion.expr import (
     inputs_of,
     rewire,
 )
-from wsched.fusion.fusion import Fusion, TensorBinding
+from wsched.fusion.fusion import Entry, Fusion, TensorBinding
 from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
     Product,
@@ -57,6 +57,7 @@ __all__ = [
     "CircularBuffer",
     "CircularBufferType",
     "DataType",
+    "Entry",
     "Fusion",
     "FusionExpr",
     "IterDomain",

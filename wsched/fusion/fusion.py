@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import InternalError
@@ -13,7 +13,25 @@ from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
 from wsched.fusion.unknown import Unknown
 
-__all__ = ["Fusion", "TensorBinding"]
+__all__ = ["Entry", "Fusion", "TensorBinding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One of several tensors of the caller's that are one tensor of the fusion, side by side.
+
+    Args:
+        axis: name of the extent along which they stand, ``N`` of weights of different widths.
+        index: which of them, from 0 on.
+    """
+
+    axis: str
+    index: int
+
+    @property
+    def extent(self) -> str:
+        """Name of its own extent along the axis, ``N1``."""
+        return f"{self.axis}{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +46,25 @@ class TensorBinding:
             :mod:`wsched.fusion.names`; ``"1"`` is that of a dimension of size 1.
         sizes: sizes that the definition fixes, None where any is allowed.
         dtype: element type.
+        entry: which part of the fusion's tensor it is; None where it is all of it.
     """
 
     tensor: str
     axes: tuple[str, ...]
     sizes: tuple[int | None, ...]
     dtype: DataType
+    entry: Entry | None = None
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """Names of its own extents: ``("N1", "K")`` of the second weight of a list."""
+        e = self.entry
+        return self.axes if e is None else tuple(e.extent if a == e.axis else a for a in self.axes)
+
+    @property
+    def key(self) -> str:
+        """What a launch calls it: ``T1``, of a list ``T1[2]``."""
+        return self.tensor if self.entry is None else f"{self.tensor}[{self.entry.index}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +152,24 @@ class Fusion:
     def operands(self) -> tuple[str, ...]:
         """Names of the inputs that matrix multiplications read, seen through their copies."""
         read = {self.source(name).name for e in self.mmas for name in (e.a, e.b)}
-        return tuple(b.tensor for b in self.inputs if b.tensor in read)
+        return tuple(dict.fromkeys(b.tensor for b in self.inputs if b.tensor in read))
+
+    @property
+    def lists(self) -> Mapping[str, tuple[str, ...]]:
+        """Of each axis along which the caller's tensors stand side by side the names of their
+        extents there, in order. The extent of that name is their sum; of a scheduled fusion each
+        is rounded up to whole tiles in it, so that no tile has a part of two of them.
+        """
+        found: dict[str, dict[int, str]] = {}
+        for b in (*self.inputs, *self.outputs):
+            if b.entry is not None:
+                found.setdefault(b.entry.axis, {})[b.entry.index] = b.entry.extent
+        return {axis: tuple(names[i] for i in sorted(names)) for axis, names in found.items()}
+
+    def entries(self, name: str) -> tuple[TensorBinding, ...]:
+        """The bindings of a tensor: one, or those of a list in its order."""
+        found = [b for b in (*self.inputs, *self.outputs) if b.tensor == name]
+        return tuple(sorted(found, key=lambda b: 0 if b.entry is None else b.entry.index))
 
     @property
     def result_axes(self) -> tuple[str, ...]:
@@ -139,8 +187,11 @@ class Fusion:
 
     @property
     def matrices(self) -> tuple[TensorBinding, ...]:
-        """The results that have all dimensions of the product: those that are no reductions."""
-        return tuple(b for b in self.outputs if self.reduction(b.tensor) is None)
+        """The results that have all dimensions of the product: those that are no reductions; of a
+        list the first stands for all.
+        """
+        found = {b.tensor: b for b in self.outputs[::-1] if self.reduction(b.tensor) is None}
+        return tuple(found.values())[::-1]
 
     @property
     def reduced(self) -> tuple[TensorBinding, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["BATCH", "COLS", "EXTENTS", "ROWS", "SUMMED", "in_order"]
+__all__ = ["BATCH", "COLS", "EXTENTS", "HEADS", "ROWS", "SUMMED", "in_order"]
 
-BATCH, ROWS, COLS, SUMMED = EXTENTS = ("B", "M", "N", "K")
+BATCH, HEADS, ROWS, COLS, SUMMED = EXTENTS = ("B", "H", "M", "N", "K")
+"""Batches have one dimension, B, or two, of which H is the inner one: heads of sequences."""
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

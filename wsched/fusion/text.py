@@ -27,13 +27,13 @@ def fusion_text(f: Fusion) -> str:
     lines = ["inputs:"]
     for b in f.inputs:
         t = f.tensor(b.tensor)
-        lines.append(f"  {t}  as [{', '.join(b.axes)}]")
+        lines.append(f"  {t}  as [{', '.join(b.extents)}]")
         if t.allocation:
             lines.append(f"     allocation: {', '.join(map(str, t.allocation))}")
     lines += ["outputs:"]
     for b in f.outputs:
         t = f.tensor(b.tensor)
-        swapped = "" if _axes(t) == b.axes else f"  as [{', '.join(b.axes)}]"
+        swapped = "" if _axes(t) == b.extents else f"  as [{', '.join(b.extents)}]"
         lines.append(f"  {t}{swapped}")
     lines += ["math:"]
     for e in f.exprs:

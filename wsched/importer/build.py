@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType, Fusion, TensorBinding
-from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED, in_order
+from wsched.fusion.names import BATCH, COLS, EXTENTS, HEADS, ROWS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion, needed
 from wsched.importer.epilogue import EpilogueImport
@@ -23,9 +23,11 @@ from wsched.importer.layout import (
     operand_axes,
     result_layout,
 )
+from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
 from wsched.importer.reductions import reduced_result
 from wsched.importer.steps import REDUCED, Step
+from wsched.importer.sums import summands
 from wsched.importer.text.signatures import known_ops
 
 __all__ = ["build_fusion"]
@@ -35,8 +37,13 @@ _AXES: dict[str, tuple[Axes, Axes]] = {
     "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
     "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
 }
-_BATCH = {"linear": ((BATCH,), ()), "matmul": ((BATCH,), (BATCH,))}
-"""What each operand may have outside of its matrix."""
+_BATCHES: dict[str, tuple[Axes, ...]] = {
+    "linear": ((), (BATCH,)),
+    "matmul": ((), (BATCH,), (BATCH, HEADS)),
+}
+"""What operands may have outside of their matrices; one of them all of it, the other the inner
+ones. ``linear`` has it of its first operand.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ def build_fusion(definition: Definition) -> Fusion:
     """The fusion of a definition: a matmul, then pointwise operations.
 
     Several matmuls are one fusion if they share an operand and their results meet in an output;
-    they have the same extents then.
+    they have the same extents then. So are several that share an operand and are read by the same
+    operations each, whose results do not meet (:mod:`wsched.importer.lists`), and two that share
+    none and are added (:mod:`wsched.importer.sums`).
 
     Extents are the symbols M, N and K (``i32``); sizes that the definition fixes are kept in the
     bindings. Operand tensors are [M, K] and [N, K] in the fusion; an MN-major one has an
@@ -76,6 +85,23 @@ def build_fusion(definition: Definition) -> Fusion:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
     definition.check_complete()
+    apart = parts_of(definition, _matmuls(definition))
+    if len(apart) == 1:
+        apart = tuple(part_of(d, d.outputs) for d in summands(definition))
+    found = side_by_side(definition, apart, _built(apart)) if apart else None
+    return found or _build(definition)
+
+
+def _built(parts: tuple[Definition, ...]) -> tuple[Fusion, ...]:
+    """The fusion of each part; none where one has none, which the whole is refused for."""
+    try:
+        return tuple(map(_build, parts))
+    except UnsupportedError:
+        return ()
+
+
+def _build(definition: Definition) -> Fusion:
+    """The fusion of a definition whose results meet."""
     matmuls = _matmuls(definition)
     pairs = [_operands(definition, node) for node in matmuls]
     operands = _alike(matmuls, pairs)
@@ -207,8 +233,16 @@ def _operands(definition: Definition, matmul: Node) -> _Pair:
     named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
     if len(named) != 2:
         raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
-    names = zip(named, _BATCH[matmul.op], _AXES[matmul.op], strict=True)
-    a, b = (_operand(definition, v, outside, axes, call) for v, outside, axes in names)
+    outer = [max(_rank(definition, v) - 2, 0) for v in named]
+    most = max(outer) if matmul.op == "matmul" else outer[0]
+    if most > 1 and min(outer) == 0:  # beside a matrix all are rows, which is for who cuts to say
+        most = 1
+    batches = _BATCHES[matmul.op][-1]
+    batches = next((x for x in _BATCHES[matmul.op] if len(x) == most), batches)
+    own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
+    own = own if matmul.op == "matmul" else [own[0], ()]
+    names = zip(named, own, _AXES[matmul.op], strict=True)
+    a, b = (_operand(definition, v, (*outside, *axes), call) for v, outside, axes in names)
     _require_batch(call, a, b)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
@@ -218,12 +252,9 @@ def _operands(definition: Definition, matmul: Node) -> _Pair:
     return a, b
 
 
-def _operand(
-    definition: Definition, value: object, outside: Axes, axes: Axes, call: str
-) -> _Operand:
-    """The input behind an operand, through transpositions; ``outside`` of its matrix or without."""
+def _operand(definition: Definition, value: object, axes: Axes, call: str) -> _Operand:
+    """The input behind an operand of these axes, through transpositions."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    axes = (*outside, *axes) if _rank(definition, node) > len(axes) else axes
     while node is not None and moves_no_data(node):
         axes = operand_axes(node, axes)
         source = node.operands[0]
@@ -237,15 +268,18 @@ def _operand(
 
 def _require_batch(call: str, *operands: _Operand) -> None:
     """One batch is not repeated along another: one matrix is, where an operand is that."""
-    sizes = [_fixed(x.node)[0] for x in operands if BATCH in x.axes]
-    if 1 in sizes and set(sizes) != {1}:
-        raise UnsupportedError(
-            f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
-        )
+    for name in (BATCH, HEADS):
+        bound = [dict(zip(x.axes, _fixed(x.node), strict=False)) for x in operands]
+        sizes = [found[name] for found in bound if name in found]
+        if 1 in sizes and set(sizes) != {1}:
+            raise UnsupportedError(
+                f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
+            )
 
 
-def _rank(definition: Definition, node: Node | None) -> int:
+def _rank(definition: Definition, value: object) -> int:
     """Number of dimensions of the input behind operations that move no data; 0 if there is none."""
+    node = definition.node(value.name) if isinstance(value, Ref) else None
     while node is not None and moves_no_data(node):
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None

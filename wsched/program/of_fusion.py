@@ -18,7 +18,7 @@ def program_buffers(fusion: Fusion) -> tuple[tuple[Buffer, ...], tuple[Buffer, .
     """
     extents: dict[str, Expr] = {"1": ONE}
     for binding in (*fusion.inputs, *fusion.outputs):
-        for axis, size in zip(binding.axes, binding.sizes, strict=True):
+        for axis, size in zip(binding.extents, binding.sizes, strict=True):
             if size is not None:
                 extents.setdefault(axis, Const(size))
     inputs = tuple(
@@ -37,7 +37,7 @@ def program_buffers(fusion: Fusion) -> tuple[tuple[Buffer, ...], tuple[Buffer, .
 
 
 def _buffer(name: str, binding: TensorBinding, extents: dict[str, Expr]) -> Buffer:
-    shape = tuple(extents.get(axis, Var(axis)) for axis in binding.axes)
+    shape = tuple(extents.get(axis, Var(axis)) for axis in binding.extents)
     return Buffer(name, binding.dtype.element, shape)
 
 

@@ -156,10 +156,10 @@ class _Verifier:
     def _check_elementwise(self, buffer: Buffer, base: Buffer, step: KernelStep) -> None:
         """A kernel reads an element of what it overwrites only where it writes that element."""
         fusion = step.plan.fusion
-        result = fusion.outputs[step.writes.index(buffer)].axes
+        result = fusion.outputs[step.writes.index(buffer)].extents
         for read, binding in zip(step.reads, fusion.inputs, strict=True):
-            if read == base and binding.axes != result:
-                axes, own = (f"[{', '.join(a)}]" for a in (binding.axes, result))
+            if read == base and binding.extents != result:
+                axes, own = (f"[{', '.join(a)}]" for a in (binding.extents, result))
                 raise self._refuse(
                     "in-place",
                     str(step),
@@ -197,7 +197,7 @@ class _Verifier:
         if len(buffer.shape) != len(binding.axes):
             why = f"{buffer} has {len(buffer.shape)} dimensions, the plan {len(binding.axes)}"
             raise self._refuse("kernel", str(step), why)
-        for axis, fixed, size in zip(binding.axes, binding.sizes, buffer.shape, strict=True):
+        for axis, fixed, size in zip(binding.extents, binding.sizes, buffer.shape, strict=True):
             known = ONE if axis == "1" else None if fixed is None else Const(fixed)
             other, where = (known, None) if known else sizes.setdefault(axis, (size, buffer))
             if other is not None and _differ(size, other):

@@ -20,6 +20,7 @@ from wsched.run.input_error import (
     wrong_size,
     wrong_type,
 )
+from wsched.schedule.entries import with_sums
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ ONE = (
 )
 """What to do about tensors of which threads cannot access two elements at once."""
 
-_BETWEEN = ("row to row", "matrix to matrix")
+_BETWEEN = ("row to row", "matrix to matrix", "batch to batch")
 """What the strides of a tensor lead from and to, behind that of its columns."""
 
 
@@ -43,9 +44,9 @@ class Arguments:
 
     Args:
         extents: value of each symbolic extent (``M``, ``N``, ``K``).
-        matrices: each fusion input as a 2-D tensor: operands as their tensor map describes them,
-            contiguous dimension last; the epilogue's as rows by columns of the result, 1 where it
-            repeats them.
+        matrices: each input as a 2-D tensor, by its binding's key: operands as their tensor map
+            describes them, contiguous dimension last; the epilogue's as rows by columns of the
+            result, 1 where it repeats them.
         device: where they are.
     """
 
@@ -98,28 +99,28 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         if tensor.dtype != wanted:
             raise wrong_type(f"input {position}", tensor.dtype, wanted)
         if binding.tensor in fusion.operands:
-            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+            matrices[binding.key] = matrix(fusion, binding, tensor, f"input {position}")
         elif binding.tensor in loaded:
             # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
             view = _as_result(fusion, tensor)
             if not _rows_by_tma(fusion, tensor):
                 tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
-            matrices[binding.tensor] = matrix(fusion, binding, tensor, f"input {position}")
+            matrices[binding.key] = matrix(fusion, binding, tensor, f"input {position}")
         else:
             what = f"input {position}"
-            matrices[binding.tensor] = epilogue_matrix(fusion, binding, tensor, what, vector)
+            matrices[binding.key] = epilogue_matrix(fusion, binding, tensor, what, vector)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
-        if binding.tensor not in matrices:
-            matrices[binding.tensor] = _scalar(value, (1,) * len(fusion.result_axes), device)
+        if binding.key not in matrices:
+            matrices[binding.key] = _scalar(value, (1,) * len(fusion.result_axes), device)
     return Arguments(extents, matrices, device)
 
 
 def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | None:
     """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
-    by_name = dict(zip((b.tensor for b in fusion.inputs), inputs, strict=True))
-    if not all(_rows_by_tma(fusion, by_name[name]) for name in names):
+    read = [x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor in names]
+    if not all(_rows_by_tma(fusion, x) for x in read):
         return None
     return tuple(fusion.tensor(name).dtype for name in names)
 
@@ -261,7 +262,7 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
         shape = tuple(tensor.shape)
         if len(shape) != len(binding.axes):
             raise wrong_rank(f"input {position}", shape, len(binding.axes))
-        for axis, (name, size) in enumerate(zip(binding.axes, shape, strict=True)):
+        for axis, (name, size) in enumerate(zip(binding.extents, shape, strict=True)):
             fixed = binding.sizes[axis]
             here = f"dimension {axis} of input {position}"
             if fixed is not None and fixed != size:
@@ -274,8 +275,9 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
                     f"input {position}", f"{name} {size}", f"{name} {extents[name]}",
                 )  # fmt: skip
             origin.setdefault(name, here)
-    require_extents(extents)
-    return extents
+    found = with_sums(fusion, extents) if fusion.lists else extents
+    require_extents(found)
+    return found
 
 
 def matrix(

@@ -82,13 +82,14 @@ def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 
     Allocations begin at lines of the L2. What is no tensor is left out.
     """
-    found = {}
+    found: dict[str, int] = {}
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         if _is_operand(fusion, binding, tensor):
             several = (d for d in range(tensor.dim()) if tensor.shape[d] > 1)
             steps = [step for d in several if (step := tensor.stride(d)) != 1]
             apart = [s * tensor.element_size() for s in (tensor.storage_offset(), *steps)]
-            found[binding.tensor] = COPIED_ROWS if _unreadable(tensor) else row_alignment(*apart)
+            rows = COPIED_ROWS if _unreadable(tensor) else row_alignment(*apart)
+            found[binding.tensor] = min(rows, found.get(binding.tensor, rows))
     return found
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from wsched.fusion import Fusion, PointwiseOp, Product, products
+from wsched.fusion import DataType, Fusion, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.options import KernelOptions
@@ -71,13 +71,19 @@ def _fusion_words(fusion: Fusion) -> list[str]:
     """What is computed: layout, types, and whether more than a matmul."""
     made = products(fusion)
     operands = dict.fromkeys((p.a.dtype, _layout_word(p)) for p in made)
-    dtypes = [*(dtype for dtype, _ in operands), *(b.dtype for b in fusion.outputs)]
+    dtypes = [*(dtype for dtype, _ in operands), *_result_types(fusion)]
     epilogue = any(isinstance(e, PointwiseOp) for e in fusion.exprs)
     layouts = dict.fromkeys(layout for _, layout in operands)
     words = [f"matmul{''.join(layouts)}", *(d.name.lower() for d in dtypes)]
     words += ["epilogue"] * epilogue
+    words += [f"list_{axis.lower()}{len(names)}" for axis, names in fusion.lists.items()]
     return words + [f"{_over(fusion, b.tensor)}_{e.op}" for b in fusion.outputs
                     if (e := fusion.reduction(b.tensor)) is not None]  # fmt: skip
+
+
+def _result_types(fusion: Fusion) -> list[DataType]:
+    """Of each result, of a list once."""
+    return [b.dtype for b in {b.tensor: b for b in fusion.outputs}.values()]
 
 
 def _over(fusion: Fusion, tv: str) -> str:

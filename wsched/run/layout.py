@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import Fusion, IterDomain, TensorBinding
 from wsched.run.copies import tma_reads
 
@@ -26,6 +27,9 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
     refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
     it has one.
+
+    Raises:
+        UnsupportedError: operands that stand side by side lie in different orders.
     """
     import torch
 
@@ -57,8 +61,15 @@ def _contiguous(tensor: torch.Tensor, rows: int, cols: int) -> bool:
 def _with_orders(fusion: Fusion, orders: tuple[Order, ...]) -> Fusion:
     """The fusion with an order for each input, itself if it has them already."""
     changed = []
+    known: dict[str, Order] = {}
     for binding, order in zip(fusion.inputs, orders, strict=False):
         t = fusion.tensor(binding.tensor)
+        if known.setdefault(t.name, order) != order:
+            raise UnsupportedError(
+                f"operands side by side of which one has {known[t.name][-1]} contiguous and one "
+                f"{order[-1]}",
+                "one order of memory for all of them",
+            )
         if _names(t.in_memory) != order:
             by_name = {str(d.extent): d for d in t.logical}
             allocation = tuple(by_name[name] for name in order)

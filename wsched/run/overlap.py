@@ -52,7 +52,7 @@ def require_disjoint(
         for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
             if not hasattr(tensor, "data_ptr") or not _share(out, tensor):
                 continue
-            if binding.axes != result.axes or not _same(out, tensor):
+            if binding.extents != result.extents or not _same(out, tensor):
                 raise _overlap(f"out[{place}]", f"input {position}")
 
 

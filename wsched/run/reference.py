@@ -27,10 +27,11 @@ from wsched.fusion import (
     Product,
     ReductionOp,
     Role,
+    TensorBinding,
     products,
 )
 
-__all__ = ["FUNCTIONS", "REDUCTIONS", "multiplied", "reference"]
+__all__ = ["FUNCTIONS", "REDUCTIONS", "joined", "multiplied", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -100,14 +101,20 @@ _OVERFLOW = {DataType.Half: np.float32(65520.0), DataType.BFloat16: np.float32(3
 """The least value that is rounded to infinity."""
 
 
-def reference(fusion: Fusion, products: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Any]:
+def reference(
+    fusion: Fusion,
+    products: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    extents: Mapping[str, int] | None = None,
+) -> list[Any]:
     """The results in the order of the definition, in fp32: [M, N], reductions without what is
-    reduced over.
+    reduced over. What stands side by side in a tensor does so without a gap.
 
     Args:
         fusion: scheduled or not.
         products: ``A · Bᵀ`` in fp32, [M, N], by the tensor that a matrix product makes.
         inputs: the epilogue's inputs by tensor: [M, N], [M], [N] or [] in fp32.
+        extents: by name, those of what stands side by side; of other fusions none is needed.
     """
     values: dict[str, Any] = dict(inputs)
     shape = np.broadcast_shapes(*(x.shape for x in products.values()))
@@ -116,16 +123,52 @@ def reference(fusion: Fusion, products: Mapping[str, Any], inputs: Mapping[str, 
             found = _value(fusion, e, values, products)
             if found is not None:
                 values[e.output] = _held(found, fusion.tensor(e.output).dtype)
-    return [
-        values[b.tensor]
-        if fusion.reduction(b.tensor) is not None
-        else np.broadcast_to(values[b.tensor], shape)
-        for b in fusion.outputs
-    ]
+    found = []
+    for b in fusion.outputs:
+        value = values[b.tensor]
+        if fusion.reduction(b.tensor) is None:
+            value = _entry(fusion, b, np.broadcast_to(value, shape), extents or {})
+        found.append(value)
+    return found
+
+
+def _entry(fusion: Fusion, b: TensorBinding, value: Any, extents: Mapping[str, int]) -> Any:
+    """What a binding is of a result: all of it, or an entry."""
+    if b.entry is None:
+        return value
+    sizes = [extents[name] for name in fusion.lists[b.entry.axis]]
+    begin = sum(sizes[: b.entry.index])
+    at = fusion.result_axes.index(b.entry.axis)
+    return np.take(value, range(begin, begin + sizes[b.entry.index]), axis=at)
+
+
+def joined(
+    fusion: Fusion, values: Sequence[Any], join: Callable[[list[Any], int], Any]
+) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """The axes and the value of each input of a fusion by its tensor, lists as one.
+
+    Args:
+        fusion: scheduled or not.
+        values: of the inputs, in the order of the definition.
+        join: puts several side by side along a dimension.
+    """
+    by_key = {b.key: x for b, x in zip(fusion.inputs, values, strict=True)}
+    found = {}
+    for name in dict.fromkeys(b.tensor for b in fusion.inputs):
+        first, *others = fusion.entries(name)
+        if first.entry is None:
+            found[name] = first.axes, by_key[first.key]
+            continue
+        parts = [by_key[b.key] for b in (first, *others)]
+        found[name] = first.axes, join(parts, first.axes.index(first.entry.axis))
+    return found
 
 
 def multiplied(
-    fusion: Fusion, inputs: Sequence[Any], einsum: Callable[[str, Any, Any], Any]
+    fusion: Fusion,
+    inputs: Sequence[Any],
+    einsum: Callable[[str, Any, Any], Any],
+    join: Callable[[list[Any], int], Any] = np.concatenate,
 ) -> dict[str, Any]:
     """Every matrix product of the inputs in fp32, by the tensor that it makes.
 
@@ -133,11 +176,12 @@ def multiplied(
         fusion: scheduled or not.
         inputs: in the order of the definition.
         einsum: of two of them, with a result in fp32.
+        join: puts several side by side along a dimension.
 
     Raises:
         UnsupportedError: one of something that is no input.
     """
-    given = {b.tensor: (b, x) for b, x in zip(fusion.inputs, inputs, strict=True)}
+    given = joined(fusion, inputs, join)
     found = products(fusion)
     for p in found:
         for operand in (_copied(fusion, p.mma.a), _copied(fusion, p.mma.b)):
@@ -149,7 +193,7 @@ def multiplied(
     made = {}
     for p in found:
         (a, x), (b, y) = given[p.a.name], given[p.b.name]
-        made[p.mma.output] = einsum(_formula(p, a.axes, b.axes), x, y)
+        made[p.mma.output] = einsum(_formula(p, a, b), x, y)
     return made
 
 

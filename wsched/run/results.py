@@ -69,7 +69,7 @@ def _result_shape(fusion: Fusion, binding: TensorBinding, extents: Mapping[str, 
     """Shape of a result, or of its parts where a kernel stores these."""
     stored = {str(d.extent): d.extent for d in fusion.tensor(binding.tensor).stored}
     known = {"1": 1, **extents}
-    return [known[a] if a in known else evaluate(stored[a], extents) for a in binding.axes]
+    return [known[a] if a in known else evaluate(stored[a], extents) for a in binding.extents]
 
 
 def new_result(
@@ -110,7 +110,7 @@ def add_outputs(
     by_tma = {t.name for t in kernel.tensor_maps}
     for position, (binding, tensor) in enumerate(zip(fusion.outputs, outputs, strict=True)):
         what = f"output {position}"
-        arguments.matrices[binding.tensor] = (
+        arguments.matrices[binding.key] = (
             matrix(fusion, binding, tensor, what, from_registers)
             if binding.tensor in by_tma
             else stored_matrix(fusion, binding, tensor, what, vector)

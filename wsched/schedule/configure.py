@@ -57,9 +57,9 @@ def _by_tensor(
     """A choice of a kind for each tensor, in the order of the tensors."""
     require(call, name, value, dict)
     there = tuple(
-        b.tensor
-        for b in (*fusion.inputs, *fusion.outputs)
-        if fusion.tensor(b.tensor).memory is MemoryType.Global
+        name
+        for name in dict.fromkeys(b.tensor for b in (*fusion.inputs, *fusion.outputs))
+        if fusion.tensor(name).memory is MemoryType.Global
     )
     for tensor, chosen in value.items():
         require(call, f"the {_WORDS[name]} of {tensor}", chosen, kind)

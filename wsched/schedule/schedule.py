@@ -124,13 +124,13 @@ class Schedule:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The caller's tensors, in the order of the definition."""
-        return tuple(b.tensor for b in self.fusion.inputs)
+        """The caller's tensors, in the order of the definition; a list of them once."""
+        return tuple(dict.fromkeys(b.tensor for b in self.fusion.inputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The results, in the order of the definition."""
-        return tuple(b.tensor for b in self.fusion.outputs)
+        """The results, in the order of the definition; a list of them once."""
+        return tuple(dict.fromkeys(b.tensor for b in self.fusion.outputs))
 
     def tensor(self, tv: str) -> TensorView:
         """The tensor as it is now; its ``loop`` is the nest.

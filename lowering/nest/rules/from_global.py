@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lowering.kernel.nodes import FragLoadGlobal
 from lowering.nest.place import Place
-from lowering.nest.refs import gmem
 from lowering.nest.views import view_of
 from wsched.fusion import ParallelType, inputs_of
 
@@ -16,6 +15,6 @@ def from_global(place: Place) -> None:
     place.require_box(ParallelType.Mma)
     (name,) = inputs_of(place.expr)
     read = view_of(place.fusion, name)
-    out, at = place.new(place.dtype), place.coordinates(read.view.stored)
-    place.emit(FragLoadGlobal(out, gmem(read.name, at), trans=place.tile.transposed))
+    out, at = place.new(place.dtype), place.element(read.name, read.view.stored)
+    place.emit(FragLoadGlobal(out, at, trans=place.tile.transposed))
     place.hold(out)

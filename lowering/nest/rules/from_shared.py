@@ -21,13 +21,12 @@ def from_shared(place: Place) -> None:
         supported = "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
         raise place.refuse(f"{t.name} = {e}", supported)
     stage = stage_of(place.fusion, place.graph, place.fusion.tensor(name))
-    at = stage.tile.offsets(place.graph, place.found)
-    if at is None:
+    by_dim = stage.offsets(place.graph, place.found)
+    if by_dim is None:
         raise place.refuse(
             f"{t.name} = {e} of an unknown part of {name}",
             f"loops of {t.name} that were split as those of {name}",
         )
-    by_dim = dict(zip(stage.tile.order, at, strict=True))
     order = [stage.tile.tensor.stored.index(d) for d in stage.dims]
     if order != sorted(order):
         raise place.refuse(f"{t.name} = {e} of {name}, stored by columns", "tiles stored by rows")

@@ -66,11 +66,10 @@ def _operand(place: Place, product: Product, name: str) -> tuple[SmemRef, bool]:
     """Where this warpgroup's part of a stage begins; whether the stage has K as rows."""
     graph = place.graph
     stage = stage_of(place.fusion, graph, place.fusion.tensor(name))
-    at = stage.tile.offsets(graph, place.found)
-    if at is None:
+    by_dim = stage.offsets(graph, place.found)
+    if by_dim is None:
         wanted = f"loops of {place.tensor.name} that were split as those of {name}"
         raise place.refuse(f"{place.expr} of an unknown part of {name}", wanted)
-    by_dim = dict(zip(stage.tile.order, at, strict=True))
     inner = place.plan.roles(product)[graph.group(stage.dims[-1])]
     return smem(name, (by_dim[d] for d in stage.dims)), inner is not Role.K
 

@@ -35,12 +35,18 @@ def padded(place: Place, value: Frag) -> Frag:
     Args:
         place: where the tensor is stored.
         value: what is stored of it.
+
+    Raises:
+        UnsupportedError: it is computed of a list, whose entries have ends of their own.
     """
     t = place.tensor
     for at in sorted(_summed(place.fusion, t.name)):
         d = t.stored[at]
         if repeats(d) or value_behind_end(place.fusion, t.name, at) == 0.0:
             continue
+        if str(d.extent) in place.fusion.lists:
+            what = f"{t.name} = {place.expr}, computed of tensors that stand side by side along "
+            raise place.refuse(f"{what}{d.extent}", "values that are zero where these are")
         kind, rows = value.type, d == place.tile.order[-2]
         line = FragmentType(DType.PRED, kind.rows if rows else 1, 1 if rows else kind.cols)
         below = Frag(place.namer.new("below"), line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowering.kernel.nodes import StMatrix, StoreTile, StShared
 from lowering.nest.place import Place
-from lowering.nest.refs import gmem, smem
+from lowering.nest.refs import smem
 from lowering.nest.rules.padding import padded
 from lowering.nest.stage import stage_of
 from wsched.fusion import LoadStoreOp, LoadStoreOpType, MemoryType, ParallelType, inputs_of
@@ -72,6 +72,6 @@ def store_box(place: Place) -> None:
         what = f"{place.tensor.name} = {place.expr} of {box} where a warpgroup has staged {staged}"
         raise place.refuse(what, "boxes of what one warpgroup stages at once")
     value = place.operand(name, any_order=True)
-    at = gmem(place.tensor.name, place.coordinates(place.tensor.stored))
+    at = place.element(place.tensor.name, place.tensor.stored)
     trans = held is not None and held.tile.transposed
     place.emit(StoreTile(at, value, trans))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lowering.kernel.nodes import FragStoreGlobal
 from lowering.nest.place import Place
-from lowering.nest.refs import gmem
 from wsched.fusion import ParallelType, inputs_of
 
 __all__ = ["to_global"]
@@ -15,6 +14,6 @@ def to_global(place: Place) -> None:
     place.require_box(ParallelType.Mma)
     (name,) = inputs_of(place.expr)
     value = place.operand(name)
-    at = place.coordinates(place.tensor.stored)
+    at = place.element(place.tensor.name, place.tensor.stored)
     trans = place.tile.transposed
-    place.emit(FragStoreGlobal(gmem(place.tensor.name, at), value, trans=trans))
+    place.emit(FragStoreGlobal(at, value, trans=trans))

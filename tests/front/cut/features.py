@@ -157,7 +157,34 @@ FEATURES = {
         o = fd.ops.linear(r, t3)
         fd.add_output(o)
         """,
-        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 4, 4,
+        ((2, 8, 32), (32, 32), (32, 32), (32, 16)), 4, 4, beside=1,
+    ),
+    "widths": Feature(
+        """
+        q = fd.ops.linear(t0, t1)
+        k = fd.ops.linear(t0, t2)
+        v = fd.ops.linear(t0, t3)
+        a = fd.ops.reshape(q, new_shape=[2, 8, 2, 16])
+        b = fd.ops.permute(a, dims=[0, 2, 1, 3])
+        fd.add_output(b)
+        fd.add_output(k)
+        fd.add_output(v)
+        """,
+        ((2, 8, 32), (32, 32), (8, 32), (16, 32)), 3, 3, beside=2,
+    ),
+    "low_rank": Feature(
+        """
+        y = fd.ops.linear(t0, t1)
+        t = fd.ops.linear(t0, t2)
+        u = fd.ops.linear(t, t3)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        g = fd.ops.cast(u, dtype=DataType.Float)
+        h = fd.ops.mul(g, 0.25)
+        s = fd.ops.add(f, h)
+        z = fd.ops.cast(s, dtype=DataType.BFloat16)
+        fd.add_output(z)
+        """,
+        ((2, 12, 32), (24, 32), (8, 32), (24, 8)), 3, 3, beside=1,
     ),
     "reshaped_result": Feature(
         """

@@ -34,25 +34,25 @@ RANKS = {
         """,
         ((2, 3, 8, 32), (16, 32), (2, 3, 8), (1, 1, 1, 16)), 1, 1,
     ),
-    "matmul_4d": Feature(
+    "matmul_5d": Feature(
         """
         y = fd.ops.matmul(t0, t1)
         z = fd.ops.relu(y)
         fd.add_output(z)
         """,
-        ((2, 3, 8, 32), (2, 3, 32, 16)), 1, 1,
+        ((2, 1, 3, 8, 32), (2, 1, 3, 32, 16)), 1, 1,
     ),
-    "transposed_4d": Feature(
+    "transposed_5d": Feature(
         """
-        p = fd.ops.permute(t1, dims=[0, 1, 3, 2])
+        p = fd.ops.permute(t1, dims=[0, 1, 2, 4, 3])
         y = fd.ops.matmul(t0, p)
-        b = fd.ops.broadcast_in_dim(t2, shape=[2, 3, 8, 16], broadcast_dims=[2, 3])
+        b = fd.ops.broadcast_in_dim(t2, shape=[2, 2, 3, 8, 16], broadcast_dims=[3, 4])
         f = fd.ops.cast(y, dtype=DataType.Float)
         z = fd.ops.add(f, b)
         o = fd.ops.cast(z, dtype=DataType.BFloat16)
         fd.add_output(o)
         """,
-        ((2, 3, 8, 32), (2, 3, 16, 32), (8, 16)), 1, 1,
+        ((2, 2, 3, 8, 32), (2, 2, 3, 16, 32), (8, 16)), 1, 1,
     ),
     "matmul_4d_by_matrix": Feature(
         """
@@ -203,6 +203,6 @@ RANKS = {
         y = fd.ops.linear(r, t4)
         fd.add_output(y)
         """,
-        ((2, 8, 32), (32, 32), (32, 32), (32, 32), (16, 32)), 6, 6,
+        ((2, 8, 32), (32, 32), (32, 32), (32, 32), (16, 32)), 6, 6, beside=2,
     ),
 }  # fmt: skip

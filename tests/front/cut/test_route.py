@@ -206,10 +206,10 @@ def test_dropout_of_a_given_seed_is_behind_the_kernel() -> None:
 
 
 def test_what_does_not_lie_as_one_batch_is_copied() -> None:
-    """Heads beside rows in memory: two batch dimensions, of which one has the larger stride."""
-    feature = RANKS["matmul_4d"]
+    """Heads beside rows in memory: three batch dimensions, of which one has the larger stride."""
+    feature = RANKS["matmul_5d"]
     x, w = inputs_of(feature)
-    moved = x.transpose(1, 2).contiguous().transpose(1, 2)
+    moved = x.transpose(2, 3).contiguous().transpose(2, 3)
     found = wsched.explain(feature.text, [moved, w])
     (part,) = found.parts
     assert part.copied == "input 0 is copied: its elements do not lie as [6, 8, 32]"
@@ -220,13 +220,14 @@ def test_what_does_not_lie_as_one_batch_is_copied() -> None:
 
 def test_open_sizes_of_a_batch() -> None:
     """One definition for all sizes; the kernel is that of batches of matrices."""
-    feature = RANKS["matmul_4d"]
-    text = feature.text.replace("[2, 3, 8, 32]", "[-1, -1, -1, 32]").replace(
-        "[2, 3, 32, 16]", "[-1, -1, 32, 16]"
+    feature = RANKS["matmul_5d"]
+    text = feature.text.replace("[2, 1, 3, 8, 32]", "[-1, -1, -1, -1, 32]").replace(
+        "[2, 1, 3, 32, 16]", "[-1, -1, -1, 32, 16]"
     )
-    for shape in ((2, 3, 8), (1, 5, 9), (4, 1, 3)):
+    text = text.replace("None", "True")
+    for shape in ((2, 2, 3, 8), (1, 2, 5, 9), (4, 1, 1, 3)):
         x = torch.randint(-1, 2, (*shape, 32)).bfloat16()
-        w = torch.randint(-1, 2, (*shape[:2], 32, 16)).bfloat16()
+        w = torch.randint(-1, 2, (*shape[:3], 32, 16)).bfloat16()
         (found,) = wsched.execute(text, [x, w])
         assert torch.equal(found, torch.matmul(x, w).relu())
     assert {r.name for r in known.known(text).routes.values()} == {"cut"}
@@ -239,7 +240,7 @@ MIXED = Feature(
     z = fd.ops.add(f, t2)
     fd.add_output(z)
     """,
-    ((2, 3, 8, 32), (2, 3, 32, 16), (2, 1, 1, 16)), 1, 1,
+    ((2, 2, 3, 8, 32), (2, 2, 3, 32, 16), (2, 1, 1, 1, 16)), 1, 1,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ kernel good threads 128 cluster 1 grid 1 {
   tensormap E[M] device: f32[M, M] box 64x32
   global x: f32[M, M]
   global y: bf16[M]
+  global z[2]: bf16[M, select(entry < 1, M, 64)] align 4
   shared S: bf16[1][64x64] swizzle 128
   shared F: f32[1][64x32]
   elect {
@@ -29,6 +30,7 @@ kernel good threads 128 cluster 1 grid 1 {
     tma.load S[0, 0, 0], W[M % 3][0, 64]
     tma.store E[M - 1][0, 0], F[0, 0, 0]
   }
+  a: frag<bf16, 64x64> = frag.load_global z[M % 2][0, 0]
 }
 """
 
@@ -41,11 +43,19 @@ def test_good() -> None:
     assert (three.device, many.device) == (False, True)
     assert [(n, str(s[0])) for n, s in three.arguments(2)] == [("W[0]", "M"), ("W[1]", "64")]
     assert list(one.arguments(1)) == [("A", (Var("M"), Var("M")))]
+    first, second = k.global_tensor("z").entries
+    assert (first.name, first.sizes, first.align) == ("z[0]", (Var("M"), Var("M")), 4)
+    assert (second.strides, second.cols) == (("z[1]_stride",), Const(64))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
+        ("z[M % 2][0, 0]", "z[0, 0]", "z is 2 tensors, z[i] is one of them, "
+         "in: a: frag<bf16, 64x64> = frag.load_global z[0, 0]"),
+        ("z[2]: bf16[M, select(entry < 1, M, 64)]", "z: bf16[M, 64]", "z is no array of tensors, "
+         "in: a: frag<bf16, 64x64> = frag.load_global z[M % 2][0, 0]"),
+        ("z[2]:", "z[0]:", "0 tensors, in: global z"),
         ("W[3]:", "W[M]:",
          "M maps as a parameter, whose number is a constant from 1 on, in: tensormap W"),
         ("W[3]:", "W[0]:",
@@ -86,7 +96,7 @@ def test_broken(before: str, after: str, problem: str) -> None:
     [
         ("bf16[M, M]", "bf16[entry, M]", "line 4: found 'entry', expected a defined scalar"),
         ("W[M % 3][0, 64]", "W[0, 0][0, 64]",
-         "line 17: found '[', expected one entry of an array of tensor maps in front of it"),
+         "line 18: found '[', expected one entry of an array of tensor maps in front of it"),
     ],
 )  # fmt: skip
 def test_no_text(before: str, after: str, message: str) -> None:

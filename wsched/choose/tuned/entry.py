@@ -114,8 +114,9 @@ def _word(data: dict[str, Any], name: str) -> str:
 
 
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
-    """Return a problem as JSON data: types and the target by name."""
-    return {f.name: _plain(getattr(problem, f.name)) for f in fields(problem)}
+    """Return a problem as JSON data: types and the target by name, lists where there are some."""
+    data = {f.name: _plain(getattr(problem, f.name)) for f in fields(problem)}
+    return {n: v for n, v in data.items() if v or not n.endswith("_entries")}
 
 
 def _plain(value: Any) -> Any:
@@ -123,7 +124,7 @@ def _plain(value: Any) -> Any:
         return value.name
     if isinstance(value, Target):
         return value.arch
-    return [t.name for t in value] if isinstance(value, tuple) else value
+    return [_plain(x) for x in value] if isinstance(value, tuple) else value
 
 
 @cache
@@ -165,6 +166,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         return None
     if not isinstance(value, list):
         raise EntryError(f"{name} is {value!r}, not a list")
+    if kind == tuple[int, ...]:
+        return tuple(_value(name, int, v) for v in value)
     return tuple(_dtype(name, v) for v in value)
 
 

@@ -19,7 +19,7 @@ class Take(Enum):
     """How much of what follows a matmul goes into its kernel."""
 
     ALL = "all that fits"
-    SHARED = "all that fits, and the matmuls behind it that share an operand"
+    SHARED = "all that fits, and the matmuls behind it that share an operand or are added"
     NARROW = "as long as what leaves the kernel has 16 bits"
     NONE = "nothing, as nvFuser does by default"
     LEFT = "not even the matmul"
@@ -74,16 +74,24 @@ def kernel_of_matmul(
 
 
 def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:
-    """The matmuls behind one that have an operand of it, and all of theirs before it."""
-    mine = set(graph.operands(matmul))
-    return [
+    """The matmuls behind one that have an operand of it, and all of theirs before it; of those of
+    its first and of its second operand the more. Or the one that it is only read to be added to.
+    """
+    mine = graph.nodes[matmul].refs[:2]
+    ready = [
         i
         for i in graph.matmuls
         if i > matmul
         and i not in taken
-        and mine & set(graph.operands(i))
         and all(graph.last_matmul[j] < matmul for j in graph.operands(i))
     ]
+    if graph.partners.get(matmul) in ready:
+        return [graph.partners[matmul]]
+    by_side = (
+        [i for i in ready if graph.nodes[i].refs[:2][side : side + 1] == (name,)]
+        for side, name in enumerate(mine)
+    )
+    return max(by_side, key=len, default=[])
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:

@@ -28,8 +28,8 @@ Places = tuple[int | None, ...]
 """For each dimension of a tensor the place of the result's that it is; None of size 1 alone."""
 
 _MATMULS = ("linear", "matmul")
-_DIRECT = 3
-"""Dimensions that the importer knows: batch, rows, columns."""
+_DIRECT, _DIRECT_BATCHES = 3, 4
+"""Dimensions that the importer knows: batch, rows, columns; of batches of both operands two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,8 @@ def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
             f"fd.ops.matmul of batches {_text(outer)} and {_text(other)}",
             "the same batches of both operands, or a matrix",
         )
+    if len(a) == _DIRECT_BATCHES and not any(d.is_one for d in outer):
+        return None
     return _Form(len(outer), 0, (_all(x[:-2]), *x[-2:]), (_all(y[:-2]), *y[-2:]))
 
 

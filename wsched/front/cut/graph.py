@@ -11,6 +11,7 @@ from wsched.front.cut.dtypes import PROMOTED_ALIKE
 from wsched.front.cut.looks import is_strided, move_of
 from wsched.front.cut.order import Orders
 from wsched.front.cut.shapes import SHAPES
+from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
@@ -98,6 +99,11 @@ class Graph:
     def matmuls(self) -> tuple[int, ...]:
         """Positions of the live matmuls."""
         return tuple(i for i in sorted(self.live) if self.nodes[i].op in MATMULS)
+
+    @cached_property
+    def partners(self) -> dict[int, int]:
+        """Positions of matmuls that nothing but their sum reads, the later by the earlier one."""
+        return partners(self.definition)
 
     @cached_property
     def last_matmul(self) -> tuple[int, ...]:

@@ -88,7 +88,8 @@ def _numbers(value: Value) -> tuple[int, ...] | None:
 def is_strided(orders: Orders, matmul: Node, name: str) -> bool:
     """Whether a tensor map has the matrices of an operand as they lie.
 
-    A row or a column is dense, and what becomes one dimension of the kernel lies side by side.
+    A row or a column is dense, and what becomes one dimension of the kernel lies side by side: the
+    rows of ``linear``, more than two batch dimensions. Two have a stride each.
     """
     layout, dims = orders.layout(name), orders.dimensions.dims(name)
     if layout is None or dims is None or len(dims) < 2 or any(d.repeated for d in dims):
@@ -100,7 +101,10 @@ def is_strided(orders: Orders, matmul: Node, name: str) -> bool:
         return False
     if len(dims) <= 3:
         return True
-    other = orders.dimensions.dims(matmul.refs[1])
+    pair = [orders.dimensions.dims(n) for n in matmul.refs[:2]]
+    if all(x is not None and len(x) == 4 and not any(d.is_one for d in x[:2]) for x in pair):
+        return True  # both batch dimensions are the kernel's
+    other = pair[1]
     rows = matmul.op == "linear" or (other is not None and len(other) == 2)
     one = [at for at in full if at < len(dims) - (1 if rows else 2)]
     side_by_side = full[full.index(one[0]) :][: len(one)] == sorted(one) if one else True

@@ -22,10 +22,11 @@ from wsched.front.known import import_fusion
 from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
-from wsched.fusion.names import BATCH, COLS, EXTENTS, ROWS, SUMMED
+from wsched.fusion.names import EXTENTS
 from wsched.run.arguments import reads_in_place
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
+from wsched.schedule.entries import with_sums
 
 __all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
 
@@ -94,10 +95,13 @@ class Sizes:
         seen = {k.name: k.moves[-1].extents for k in segment.looks}
         for name, binding in zip(segment.reads, fusion.inputs, strict=True):
             shape = sizes_of(seen[name], self.sizes) if name in seen else self.shape(name)
-            found |= dict(zip(binding.axes, shape, strict=True))
+            found |= dict(zip(binding.extents, shape, strict=True))
+        found = with_sums(fusion, found)
         if 0 in found.values():
             raise UnsupportedError("a dimension of size 0", "at least one element")
-        extents = Extents(*(found[n] for n in (ROWS, COLS, SUMMED, BATCH)))
+        own = tuple((name, found[name]) for names in fusion.lists.values() for name in names)
+        batch, heads, m, n, k = (found[name] for name in EXTENTS)
+        extents = Extents(m, n, k, batch, heads, own)
         numbers = any(not b.axes for b in fusion.inputs)
         return Planned(fusion, extents.problem(fusion, self.sms), (), not numbers)
 

@@ -23,6 +23,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import Look
 from wsched.front.cut.part import kernel_part, part
+from wsched.front.cut.sums import arranged
 from wsched.importer import Definition, Node
 
 __all__ = ["Cut", "Cutter", "Segment"]
@@ -115,7 +116,8 @@ class Cutter:
     def __post_init__(self) -> None:
         self.definition = asked_of_inputs(self.definition, infer(self.definition))
         wide = {} if self.commuted is None else self.commuted.rounded
-        self.graph = Graph(self.definition, infer(self.definition), wide)
+        definition = arranged(self.definition)
+        self.graph = Graph(definition, infer(definition), wide)
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")

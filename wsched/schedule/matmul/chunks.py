@@ -8,11 +8,15 @@ from lowering.target import ptx
 from wsched.fusion import DataType
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["TRANSPOSED_CHUNK", "box_rows", "chunk_columns", "chunk_turns"]
+__all__ = ["MOST_PIECES", "TRANSPOSED_CHUNK", "box_rows", "chunk_columns", "chunk_turns", "pieces"]
 
 TRANSPOSED_CHUNK = 64
 """Columns at most of a chunk that is transposed as it is stored: they are lines of a box, so only
 registers bound them, and 64 are as many as 16-bit results that are not transposed have."""
+
+MOST_PIECES = 4
+"""Pieces of a tile that may be of several tensors: the thread that loads them has two registers for
+each, and 24 or 40 in all."""
 
 
 def chunk_columns(params: MatmulParams, *types: DataType) -> int:
@@ -42,3 +46,28 @@ def chunk_turns(params: MatmulParams, columns: int) -> int:
     warp = params.tile_sizes.warp_tile
     blocks = warp.m // box_rows(params)
     return blocks if blocks > 1 else warp.n // columns
+
+
+def pieces(
+    params: MatmulParams, columns: int, m_major: bool = False, n_major: bool = False
+) -> tuple[int, int]:
+    """Rows and columns of a tile that are of one tensor each where several stand side by side:
+    what is stored at once, or the least multiple of it that can be loaded so.
+
+    Args:
+        params: of the schedule.
+        columns: :func:`chunk_columns`.
+        m_major: whether the operand with rows of the tile is M-major; where operands are exchanged,
+            of the transposed product.
+        n_major: whether the other one is N-major.
+    """
+    tile, cluster = params.output_tile, params.cluster_dims
+    rows = box_rows(params) if params.use_smem_epilogue else params.mma_macro.m
+    found = []
+    for size, whole, major, ctas in (
+        (rows, tile.m, m_major, cluster.n), (columns, tile.n, n_major, cluster.m),
+    ):  # fmt: skip
+        unit = ctas * (ptx.WIDEST_SWIZZLE // 2 if major else ptx.SWIZZLE_ROWS)
+        fitting = (n for n in range(size, whole, size) if whole % n == 0 and n % unit == 0)
+        found.append(next((n for n in fitting if whole // n <= MOST_PIECES), whole))
+    return found[0], found[1]

@@ -38,7 +38,7 @@ def _cache_policies(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, Ca
     policies = params.cache_policies
     asked = {x.tensor: policies.d for x in fusion.matrices}
     asked |= _asked(fusion, params, policies.a, policies.b)
-    names = [x.tensor for x in (*fusion.inputs, *fusion.outputs) if x.tensor in asked]
+    names = dict.fromkeys(x.tensor for x in (*fusion.inputs, *fusion.outputs) if x.tensor in asked)
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
 
 
@@ -48,5 +48,5 @@ def _l2_promotions(
     """The same of promotions; results are not loaded."""
     promotions = params.l2_promotions
     found = _asked(fusion, params, promotions.a, promotions.b)
-    names = [x.tensor for x in fusion.inputs if x.tensor in found]
+    names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in found)
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.expr import Expr, Special
+from lowering.ground.expr import Const, Expr, Special
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import (
@@ -29,6 +29,7 @@ from wsched.fusion import (
     operands_of,
     the_products,
 )
+from wsched.schedule.matmul.chunks import pieces
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
@@ -107,7 +108,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
-    sides, outputs = operands_of(the_products(s.fusion)), tuple(b.tensor for b in s.fusion.outputs)
+    sides, outputs = operands_of(the_products(s.fusion)), s.outputs
     loads = tuple(s.cache_after(x, _TMA) for side in sides for x in side)
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
@@ -239,10 +240,27 @@ def _ctas(params: MatmulParams) -> Expr:
 
 
 def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
-    """One serial loop over the load steps; the tile is the box of a TMA, in memory's order."""
+    """One serial loop over the load steps; the tile is the box of a TMA, in memory's order, or
+    several, where it may be of several tensors that stand side by side.
+    """
+    _split_list(s, tv, params)
     options = params.circular_buffer_options
     stages = options.smem_circular_buffer_stage
     _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
+
+
+def _split_list(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """Cut what is loaded of a list into pieces that are of one entry each."""
+    lists = {b.entry.axis for b in s.fusion.entries(s.fusion.source(tv).name) if b.entry}
+    product = the_products(s.fusion)[0]
+    dims, major = (product.rows, product.cols), (product.m_major, product.n_major)
+    if params.exchange_operands:
+        dims, major = dims[::-1], major[::-1]
+    sizes = pieces(params, _columns(s, params), *major)
+    for d, label, size in zip(dims, ("Mi", "Ni"), sizes, strict=True):
+        tile = s.tensor(tv).loop[s.axis(tv, label)].extent
+        if str(d.extent) in lists and tile != Const(size):
+            s.split(tv, s.axis(tv, label), size, labels=("piece", label))
 
 
 def _schedule_input(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -340,9 +358,14 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) 
 
 def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
     """The warp tile's columns into chunks, the same for all that the epilogue reads and writes."""
+    s.split(tv, s.axis(tv, "Ni"), _columns(s, params), labels=("chunk", "N"))
+
+
+def _columns(s: Schedule, params: MatmulParams) -> int:
+    """Columns of a chunk."""
     types = (*(b.dtype for b in s.fusion.matrices), *loaded_types(s.fusion, params),
              *Reductions.of(s.fusion).types)  # fmt: skip
-    s.split(tv, s.axis(tv, "Ni"), chunk_columns(params, *types), labels=("chunk", "N"))
+    return chunk_columns(params, *types)
 
 
 def _inline(s: Schedule, names: _Names) -> None:

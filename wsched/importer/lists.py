@@ -1,0 +1,132 @@
+"""Matmuls of one operand whose results do not meet: one fusion with lists of the others.
+
+Query, key and value of one input are three linears with weights of their own, of different widths.
+If what follows each of them is the same, they are one matmul whose second operand is a list of
+weights that stand side by side along N, and whose result is such a list; and so is what belongs to
+one of them alone, a bias or a residual. Each is built as if it were alone, and the fusions are
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from wsched.fusion import Entry, Fusion, TensorBinding
+from wsched.fusion.names import COLS, ROWS, SUMMED
+from wsched.importer.definition import Definition, Node
+
+__all__ = ["MOST", "part_of", "parts_of", "side_by_side"]
+
+MOST = 8
+"""Entries of a list: a kernel takes a tensor map for each, of 128 bytes."""
+
+
+def parts_of(definition: Definition, matmuls: Sequence[Node]) -> tuple[Definition, ...]:
+    """A definition for all outputs that matmuls connect, in the order of their first outputs.
+
+    Matmuls of the same operands are one.
+
+    Args:
+        definition: what to take apart; itself where it is one part.
+        matmuls: those that outputs depend on.
+    """
+    same: dict[tuple[object, ...], str] = {}
+    first = {n.results[0]: same.setdefault((n.op, *n.refs[:2]), n.results[0]) for n in matmuls}
+    found: list[tuple[set[str], list[str]]] = []
+    for output in definition.outputs:
+        read = {first[name] for name in _needed(definition, [output]) if name in first}
+        met = [part for part in found if part[0] & read]
+        for part in met[1:]:
+            met[0][0].update(part[0])
+            met[0][1].extend(part[1])
+            found.remove(part)
+        if met:
+            met[0][0].update(read)
+            met[0][1].append(output)
+        else:
+            found.append((read, [output]))
+    if len(found) == 1 or not all(read for read, _ in found):
+        return (definition,)
+    wanted = [[o for o in definition.outputs if o in names] for _, names in found]
+    return tuple(part_of(definition, outputs) for outputs in wanted)
+
+
+def side_by_side(
+    definition: Definition, parts: Sequence[Definition], fusions: Sequence[Fusion]
+) -> Fusion | None:
+    """One fusion of several that differ in which tensors they are about; None if they differ in
+    more, or share nothing.
+
+    Args:
+        definition: the whole.
+        parts: of it, as :func:`parts_of` gives them, or its summands
+            (:mod:`wsched.importer.sums`), which have all of its results.
+        fusions: of each; empty where one has none.
+    """
+    if not 1 < len(fusions) <= MOST:
+        return None
+    first = fusions[0]
+    alike = all((f.tensors, f.exprs) == (first.tensors, first.exprs) for f in fusions)
+    if not alike or not all(_told(f) == _told(first) for f in fusions):
+        return None
+    names = [[n.results[0] for n in p.inputs] for p in parts]
+    if len({len(x) for x in names}) > 1:
+        return None
+    own = [at for at, given in enumerate(zip(*names, strict=True)) if len({*given}) > 1]
+    axis = _axis(first, own)
+    if axis is None or (first.reduced and axis != SUMMED):
+        return None
+    inputs = dict[str, TensorBinding]()
+    outputs = dict[str, list[TensorBinding]]()
+    for index, (part, fusion) in enumerate(zip(parts, fusions, strict=True)):
+        entry = Entry(axis, index)
+        for at, (name, b) in enumerate(zip(names[index], fusion.inputs, strict=True)):
+            if at in own and name in inputs:
+                return None
+            inputs[name] = replace(b, entry=entry) if at in own else b
+        for name, b in zip(part.outputs, fusion.outputs, strict=True):
+            own_result = replace(b, entry=entry if axis in b.axes else None)
+            outputs.setdefault(name, []).append(own_result)
+    return replace(
+        first,
+        inputs=tuple(inputs[n.results[0]] for n in definition.inputs),
+        outputs=tuple(outputs[name].pop(0) for name in definition.outputs),
+    )
+
+
+def _axis(fusion: Fusion, own: Collection[int]) -> str | None:
+    """The extent that what each fusion has for itself, and nothing that they share, differs in."""
+    if not own:
+        return None
+    for axis in (COLS, ROWS, SUMMED):
+        if all((axis in b.axes) == (at in own) for at, b in enumerate(fusion.inputs)):
+            return axis
+    return None
+
+
+def _told(fusion: Fusion) -> tuple[object, ...]:
+    """What bindings say beside sizes."""
+    bound = (*fusion.inputs, *fusion.outputs)
+    return tuple((b.tensor, b.axes, b.dtype) for b in bound)
+
+
+def part_of(definition: Definition, outputs: Sequence[str]) -> Definition:
+    """The part for some outputs, its inputs in the order in which they are first read."""
+    needed = _needed(definition, outputs)
+    nodes = [n for n in definition.nodes if not needed.isdisjoint(n.results)]
+    order = list(dict.fromkeys(ref for n in nodes for ref in n.refs))
+    inputs = sorted((n for n in nodes if n.is_input), key=lambda n: order.index(n.results[0]))
+    return Definition((*inputs, *(n for n in nodes if not n.is_input)), tuple(outputs))
+
+
+def _needed(definition: Definition, outputs: Collection[str]) -> set[str]:
+    """Names that outputs depend on."""
+    found, pending = set[str](), list(outputs)
+    while pending:
+        name = pending.pop()
+        node = definition.node(name)
+        if name not in found and node is not None:
+            found.add(name)
+            pending += node.refs
+    return found
