@@ -13,6 +13,7 @@ from wsched.program.bind import bind
 from wsched.program.parse import parse_program
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CallStep, Program
+from wsched.run.host import BoundLaunch
 from wsched.run.input_error import InputError
 
 M, N, K, P = 20, 24, 37, 16
@@ -109,6 +110,30 @@ def test_bound(own: bool) -> None:
         wanted = expected(given)
         launch()
         assert torch.equal(y, wanted) and torch.equal(made, wanted.float())
+
+
+def test_what_lies_between_the_steps_lives_as_long_as_the_launch() -> None:
+    """A packed launch on a GPU knows addresses only; what holds the tensors is the program's."""
+    import gc
+    import weakref
+
+    seen = list[Any]()
+
+    class Addresses:
+        """A kernel whose launches keep nothing of what they are packed for."""
+
+        def __init__(self, of: Any) -> None:
+            self.of = of
+
+        def bind(self, *given: Any, out: Any = None) -> BoundLaunch:
+            seen.extend(map(weakref.ref, (*given, *out)))
+            return BoundLaunch(lambda: None, given, out)
+
+    packed = {name: Addresses(k) for name, k in kernels().items()}
+    launch, _ = bind(whole().program, packed, FUNCTIONS, inputs())  # type: ignore[arg-type]
+    gc.collect()
+    assert seen and all(r() is not None for r in seen)
+    launch()
 
 
 def test_a_workspace_of_zeros_holds_zeros_for_each_launch() -> None:

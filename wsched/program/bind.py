@@ -110,7 +110,7 @@ def _launch(
     reads, writes = ([tensors[b] for b in bs] for bs in (step.reads, step.writes))
     match step:
         case KernelStep() | SummaryStep():
-            return kernels[step.kernel].bind(*reads, out=writes).launch
+            return kernels[step.kernel].bind(*reads, out=writes)  # which holds the tensors
         case CallStep():
             function = functions[step.function]
 
