@@ -29,14 +29,6 @@ Function = Callable[[Sequence[Any]], "Sequence[torch.Tensor]"]
 """Takes the values of what a step reads and returns those of what it writes."""
 
 
-class Launch(Protocol):
-    """A kernel with its tensors."""
-
-    @property
-    def launch(self) -> Callable[[], None]:
-        """Launches it."""
-
-
 class Kernel(Protocol):
     """A compiled plan or summary; :class:`wsched.run.compiled.CompiledFusion` is one."""
 
@@ -46,8 +38,8 @@ class Kernel(Protocol):
     def repeated(self) -> Function:
         """A function for calls on inputs that differ in nothing but addresses and contents."""
 
-    def bind(self, *inputs: Any, out: Any = None) -> Launch:
-        """Pack a call for these very tensors."""
+    def bind(self, *inputs: Any, out: Any = None) -> Callable[[], object]:
+        """Pack a call for these very tensors, which the result holds; calling it launches."""
 
 
 Copy = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
