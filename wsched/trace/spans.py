@@ -11,8 +11,8 @@ __all__ = ["COLUMNS", "Span", "epilogue_overlap", "shares", "tracks"]
 COLUMNS = ("load", "turn", "main_loop", "epilogue", "store_wait", "drain")
 """Names of the spans of a warp, in the order of a tile."""
 
-_OF_TILES = frozenset({"turn", "main_loop", "epilogue"})
-"""Spans of warps that compute tiles."""
+_COMPUTING = frozenset({"turn", "main_loop", "epilogue", "drain"})
+"""Spans of warps that compute; who got no tile only drains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ def epilogue_overlap(spans: Sequence[Span]) -> float | None:
 
 
 def _computing(spans: Sequence[Span]) -> dict[tuple[int, str, int], tuple[Span, ...]]:
-    """The tracks of those who compute tiles."""
+    """The tracks of those who compute, whatever their roles are called."""
     return {
         who: track
         for who, track in tracks(spans).items()
-        if any(s.name in _OF_TILES for s in track)
+        if any(s.name in _COMPUTING for s in track)
     }
 
 
