@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from functools import cache
 from operator import is_
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lowering.ground.expr import Binary, Expr, Select, Var, substitute
+from lowering.ground.expr import Expr, Var, free_vars, substitute
 from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
@@ -108,6 +110,8 @@ _fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for 
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
     """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
+    if isinstance(value, (str, int, NoneType)):
+        return value
     if isinstance(value, Frag):
         return g(value)
     if isinstance(value, Expr):
@@ -209,13 +213,7 @@ def used(stmt: Stmt) -> set[str]:
     names: set[str] = set()
 
     def expr(e: Expr) -> Expr:
-        match e:
-            case Var(name):
-                names.add(name)
-            case Binary(_, a, b):
-                expr(a), expr(b)
-            case Select(c, a, b):
-                expr(c), expr(a), expr(b)
+        names.update(v.name for v in free_vars(e))
         return e
 
     def frag(f: Frag) -> Frag:
@@ -223,7 +221,8 @@ def used(stmt: Stmt) -> set[str]:
         return f
 
     for value in operands(stmt):
-        _map(value, expr, frag)
+        if not isinstance(value, (str, int, Enum, NoneType)):
+            _map(value, expr, frag)
     return names
 
 
