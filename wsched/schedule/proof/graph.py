@@ -80,7 +80,9 @@ class TransformGraph:
         for pair in _logical_pairs(fusion):
             self._union(*pair)
         transforms = list(dict.fromkeys(s for t in fusion.tensors for s in t.transforms))
-        while self._map_equal(transforms):
+        # As they were made: of two that are equal the first one has the leaders, which stay.
+        as_made = sorted(transforms, key=lambda t: t.outputs[0].id)
+        while self._map_equal(as_made):
             pass
         self._groups = {
             leader: Group(leader, domains[leader].label, domains[leader].extent)
