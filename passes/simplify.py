@@ -57,9 +57,9 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         tma.load A_s[0, 0, 0], A[t, 0]
     """
-    body = kernel.body
+    body, shortest = kernel.body, set[Expr]()
     while True:
-        new = _drop_unused(_body(body, {})[0])
+        new = _drop_unused(_body(body, {}, shortest)[0])
         if new is body or new == body:
             return replace(kernel, body=body)
         body = new
@@ -106,24 +106,36 @@ def _size(e: Expr) -> int:
     return 1 + sum(_size(c) for c in children(e))
 
 
-def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]]:
+def _shortened(e: Expr, shortest: set[Expr]) -> Expr:
+    """``e`` simplified; ``shortest`` are those that stay as they are, which is most of them."""
+    if e in shortest:
+        return e
+    new = simplify_expr(e)
+    if new == e:
+        shortest.add(e)
+    return new
+
+
+def _body(
+    body: Body, env: Mapping[Var, Expr], shortest: set[Expr]
+) -> tuple[Body, Mapping[Var, Expr]]:
     """``body`` simplified, and what is known at its end (a loop's yields stand there)."""
     out: list[Stmt] = []
     known = dict(env)
     for stmt in body:
         stmt = rename((stmt,), known)[0] if known else stmt
-        stmt = map_exprs(stmt, simplify_expr)
+        stmt = map_exprs(stmt, lambda e: _shortened(e, shortest))
         match stmt:
             case Let(var, Const() | Var() | Special() as value):
                 known[var] = value
                 continue
             case If(Const(value), then, other):
-                out += _body(then if value else other, known)[0]
+                out += _body(then if value else other, known, shortest)[0]
                 continue
             case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
                 continue
         if isinstance(stmt, For):
-            inner, inside = _body(stmt.body, {})
+            inner, inside = _body(stmt.body, {}, shortest)
             yields = tuple(
                 y if isinstance(y, Frag) else simplify_expr(substitute(y, inside))
                 for y in stmt.yields
@@ -131,7 +143,7 @@ def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]
             same = inner is stmt.body and all(map(is_, yields, stmt.yields))
             out.append(stmt if same else replace(stmt, body=inner, yields=yields))
         else:
-            out.append(map_bodies(stmt, lambda b: _body(b, {})[0]))
+            out.append(map_bodies(stmt, lambda b: _body(b, {}, shortest)[0]))
     same = len(out) == len(body) and all(map(is_, out, body))
     return body if same else tuple(out), known
 
