@@ -242,8 +242,8 @@ class _Turns:
         return tuple(out)
 
     def is_tile_loop(self, loop: Stmt) -> bool:
-        """Whether a loop has turns in it, and is not one itself."""
-        return isinstance(loop, For) and not loop.unroll and any(
+        """Whether a loop has turns in it, and is none itself, as one over steps of a tile is."""
+        return isinstance(loop, For) and loop.tile is None and not loop.unroll and any(
             isinstance(s, For) and consumes(s.body, self.ring.name) for s in loop.body
         )  # fmt: skip
 

@@ -103,10 +103,16 @@ def _count(run: tuple[Role, ...]) -> int:
 
 
 def _check(threads: int, parts: list[tuple[int, tuple[Role, ...]]], target: Target) -> None:
-    """Refuse counts beyond the pool; a load and a compute role as the schedule has them."""
+    """Refuse counts beyond the pool.
+
+    Where one role is of warps that each load for themselves and one of warpgroups, in the words of
+    the schedule, which gives such a pair.
+    """
     by_name = {r.name: count for count, run in parts for r in run}
-    if by_name.keys() == {"load", "compute"}:
-        load, compute = by_name["load"], by_name["compute"]
+    loading = [count for count, run in parts for r in run if r.group is None]
+    computing = [count for count, run in parts for r in run if r.group is not None]
+    if len(loading) == len(computing) == 1:
+        (load,), (compute,) = loading, computing
         problem = target.register_pair_problem(threads, load, compute)
         wrote = f"WarpSpecialized(num_registers=({load}, {compute}))"
         legal = tuple(f"num_registers={pair}" for pair in target.register_pairs(threads))

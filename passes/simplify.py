@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 
 from lowering.ground.expr import (
     Binary,
@@ -56,23 +57,30 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         tma.load A_s[0, 0, 0], A[t, 0]
     """
-    body = kernel.body
+    body, shortest = kernel.body, set[Expr]()
     while True:
-        new = _drop_unused(_body(body, {})[0])
-        if new == body:
+        new = _drop_unused(_body(body, {}, shortest)[0])
+        if new is body or new == body:
             return replace(kernel, body=body)
         body = new
 
 
 def simplify_expr(e: Expr) -> Expr:
     """A shorter expression with the same value for all values of its variables, and its type."""
-    match e:
-        case Binary(op, a, b):
-            e = binary(op, simplify_expr(a), simplify_expr(b))
-        case Select(c, a, b):
-            e = select(simplify_expr(c), simplify_expr(a), simplify_expr(b))
+    if isinstance(e, Binary):
+        a, b = simplify_expr(e.lhs), simplify_expr(e.rhs)
+        e = e if a is e.lhs and b is e.rhs and not _folds(a, b) else binary(e.op, a, b)
+    elif isinstance(e, Select):
+        e = select(simplify_expr(e.cond), simplify_expr(e.then), simplify_expr(e.other))
+    else:
+        return e
     new = _rule(e)
-    return new if type_of(new) is type_of(e) else e
+    return new if new is e or type_of(new) is type_of(e) else e
+
+
+def _folds(a: Expr, b: Expr) -> bool:
+    """Whether one side is a number, which may decide a whole expression."""
+    return isinstance(a, Const) or isinstance(b, Const)
 
 
 def _rule(e: Expr) -> Expr:
@@ -98,32 +106,46 @@ def _size(e: Expr) -> int:
     return 1 + sum(_size(c) for c in children(e))
 
 
-def _body(body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]]:
+def _shortened(e: Expr, shortest: set[Expr]) -> Expr:
+    """``e`` simplified; ``shortest`` are those that stay as they are, which is most of them."""
+    if e in shortest:
+        return e
+    new = simplify_expr(e)
+    if new == e:
+        shortest.add(e)
+    return new
+
+
+def _body(
+    body: Body, env: Mapping[Var, Expr], shortest: set[Expr]
+) -> tuple[Body, Mapping[Var, Expr]]:
     """``body`` simplified, and what is known at its end (a loop's yields stand there)."""
     out: list[Stmt] = []
     known = dict(env)
     for stmt in body:
         stmt = rename((stmt,), known)[0] if known else stmt
-        stmt = map_exprs(stmt, simplify_expr)
+        stmt = map_exprs(stmt, lambda e: _shortened(e, shortest))
         match stmt:
             case Let(var, Const() | Var() | Special() as value):
                 known[var] = value
                 continue
             case If(Const(value), then, other):
-                out += _body(then if value else other, known)[0]
+                out += _body(then if value else other, known, shortest)[0]
                 continue
             case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
                 continue
         if isinstance(stmt, For):
-            inner, inside = _body(stmt.body, {})
+            inner, inside = _body(stmt.body, {}, shortest)
             yields = tuple(
                 y if isinstance(y, Frag) else simplify_expr(substitute(y, inside))
                 for y in stmt.yields
             )
-            out.append(replace(stmt, body=inner, yields=yields))
+            same = inner is stmt.body and all(map(is_, yields, stmt.yields))
+            out.append(stmt if same else replace(stmt, body=inner, yields=yields))
         else:
-            out.append(map_bodies(stmt, lambda b: _body(b, {})[0]))
-    return tuple(out), known
+            out.append(map_bodies(stmt, lambda b: _body(b, {}, shortest)[0]))
+    same = len(out) == len(body) and all(map(is_, out, body))
+    return body if same else tuple(out), known
 
 
 def _drop_unused(body: Body) -> Body:
@@ -136,6 +158,7 @@ def _drop_unused(body: Body) -> Body:
         return not (isinstance(stmt, If) and not stmt.then and not stmt.other)
 
     def visit(inner: Body) -> Body:
-        return tuple(map_bodies(s, visit) for s in inner if keep(s))
+        kept = tuple(map_bodies(s, visit) for s in inner if keep(s))
+        return inner if len(kept) == len(inner) and all(map(is_, kept, inner)) else kept
 
     return visit(body)

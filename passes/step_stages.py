@@ -144,6 +144,7 @@ class _Stepper:
     stages: int
     arrays: frozenset[str]
     before: list[Stmt] = field(default_factory=list)
+    positions: dict[Expr, Poly] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
@@ -153,10 +154,13 @@ class _Stepper:
 
     def position(self, m: Expr) -> Poly:
         """Normal form of a step, local bindings resolved."""
-        resolved = substitute(m, self.lets)
-        while resolved != m:
-            m, resolved = resolved, substitute(resolved, self.lets)
-        return poly(resolved)
+        found = self.positions.get(m)
+        if found is None:
+            whole, resolved = m, substitute(m, self.lets)
+            while resolved != whole:
+                whole, resolved = resolved, substitute(resolved, self.lets)
+            found = self.positions[m] = poly(resolved)
+        return found
 
     def body(self, body: Body, places: _Places) -> tuple[Body, _Places]:
         """Rewrite ``body`` with places that are known in front of it; those known behind it."""
@@ -185,7 +189,7 @@ class _Stepper:
     def moves(self, stmt: Stmt) -> bool:
         """Whether a statement is a loop that steps from trip to trip."""
         return isinstance(stmt, For) and any(
-            stmt.var in free_vars(self.position(m).expr())
+            any(stmt.var in free_vars(a) for term, _ in self.position(m).terms for a in term)
             for m, s in _steps(stmt.body, self.arrays) if s == self.stages
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 __all__ = [
     "FALSE",
@@ -135,6 +136,9 @@ class Var(Expr):
     type: ScalarType = ScalarType.I32
 
     __str__ = Expr.__str__
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # two types of one name are rare, an enum's hash is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,20 +272,21 @@ def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
 
 def type_of(e: Expr) -> ScalarType:
     """Scalar type of ``e``: comparisons are predicates, arithmetic widens to i64."""
-    match e:
-        case Const(type=t) | Var(type=t):
-            return t
-        case Select(then=a, other=b):
-            return _wider(type_of(a), type_of(b))
-        case Binary(op, a, b):
-            return ScalarType.PRED if op in COMPARISONS else _wider(type_of(a), type_of(b))
+    if isinstance(e, Const | Var):
+        return e.type
+    if isinstance(e, Binary):
+        if e.op in COMPARISONS:
+            return ScalarType.PRED
+        return _wider(type_of(e.lhs), type_of(e.rhs))
+    if isinstance(e, Select):
+        return _wider(type_of(e.then), type_of(e.other))
     return ScalarType.I32
 
 
 def _wider(a: ScalarType, b: ScalarType) -> ScalarType:
-    if ScalarType.I64 in (a, b):
-        return ScalarType.I64
-    return a if a == b else ScalarType.I32
+    if a is b:
+        return a
+    return ScalarType.I64 if ScalarType.I64 in (a, b) else ScalarType.I32
 
 
 def binary(op: str, a: Expr, b: Expr) -> Expr:
@@ -334,20 +339,24 @@ def free_vars(e: Expr) -> frozenset[Var]:
     """All variables in ``e``."""
     if isinstance(e, Var):
         return frozenset((e,))
-    return frozenset().union(*(free_vars(c) for c in children(e)))
+    if isinstance(e, Binary):
+        return free_vars(e.lhs) | free_vars(e.rhs)
+    if isinstance(e, Select):
+        return free_vars(e.cond) | free_vars(e.then) | free_vars(e.other)
+    return frozenset()
 
 
-def substitute(e: Expr, env: Mapping[Var, Expr]) -> Expr:
-    """``e`` with variables replaced; what changes is folded again."""
-    match e:
-        case Var():
-            return env.get(e, e)
-        case Binary(op, a, b):
-            na, nb = substitute(a, env), substitute(b, env)
-            return e if na is a and nb is b else binary(op, na, nb)
-        case Select(c, a, b):
-            nc, na, nb = (substitute(x, env) for x in (c, a, b))
-            return e if (nc, na, nb) == (c, a, b) else select(nc, na, nb)
+def substitute(e: Expr, env: Mapping[Var, Expr] | Mapping[Special, Expr]) -> Expr:
+    """``e`` with variables, or special registers, replaced; what changes is folded again."""
+    if isinstance(e, Var | Special):
+        table: Mapping[Any, Expr] = env
+        return table.get(e, e)
+    if isinstance(e, Binary):
+        a, b = substitute(e.lhs, env), substitute(e.rhs, env)
+        return e if a is e.lhs and b is e.rhs else binary(e.op, a, b)
+    if isinstance(e, Select):
+        c, a, b = (substitute(x, env) for x in children(e))
+        return e if c is e.cond and a is e.then and b is e.other else select(c, a, b)
     return e
 
 

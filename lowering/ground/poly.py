@@ -29,7 +29,8 @@ class Poly:
         total: dict[Monomial, int] = {}
         for monomial, coefficient in terms:
             total[monomial] = total.get(monomial, 0) + coefficient
-        return Poly(tuple(sorted(((m, c) for m, c in total.items() if c), key=str)))
+        terms = [(m, c) for m, c in total.items() if c]
+        return Poly(tuple(sorted(terms, key=str) if len(terms) > 1 else terms))
 
     def __add__(self, other: Poly) -> Poly:
         return Poly.of(self.terms + other.terms)
@@ -42,7 +43,9 @@ class Poly:
 
     def __mul__(self, other: Poly) -> Poly:
         return Poly.of(
-            (tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in other.terms
+            (tuple(sorted(m + n, key=str)) if m and n else m or n, c * d)
+            for m, c in self.terms
+            for n, d in other.terms
         )
 
     def constant(self) -> int | None:

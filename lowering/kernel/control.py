@@ -144,9 +144,9 @@ def one_thread(*stmts: Stmt, of: str = "warp", index: int = 0) -> OnWarp:
 class Section(Stmt):
     """A sub-DAG's loop nest (tile level, until ``warp_specialize``).
 
-    What is called ``load`` is for one thread. Any other, ``compute`` or what stands between it and
-    the loads, is shared by ``groups`` warpgroups; ``group`` is the index of the executing one.
-    ``registers`` per thread are what the schedule gives to those who run it.
+    Its statements say who runs it: what only issues copies is for one thread, all else is shared
+    by ``groups`` warpgroups, and ``group`` is the index of the executing one. ``registers`` per
+    thread are what the schedule gives to those who run it. Its name is for the reader.
     """
 
     OP: ClassVar[str] = "section"

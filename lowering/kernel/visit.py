@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from enum import Enum
+from functools import cache
+from operator import is_
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lowering.ground.expr import Binary, Expr, Select, Var, substitute
+from lowering.ground.expr import Expr, Var, free_vars, substitute
 from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
@@ -29,28 +33,31 @@ __all__ = [
     "walk",
 ]
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    _Node = TypeVar("_Node", bound=DataclassInstance)
+
 
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The statement lists directly inside ``stmt``."""
-    match stmt:
-        case For(body=body) | Elect(body=body) | OnWarp(body=body) | Section(body=body):
-            return (body,)
-        case If(then=then, other=other):
-            return (then, other)
-        case Roles(roles=roles):
-            return tuple(r.body for r in roles)
+    if isinstance(stmt, For | Elect | OnWarp | Section):
+        return (stmt.body,)
+    if isinstance(stmt, If):
+        return (stmt.then, stmt.other)
+    if isinstance(stmt, Roles):
+        return tuple(r.body for r in stmt.roles)
     return ()
 
 
 def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     """``stmt`` with ``f`` applied to each statement list directly inside it."""
-    match stmt:
-        case For(body=body) | Elect(body=body) | OnWarp(body=body) | Section(body=body):
-            return replace(stmt, body=f(body))
-        case If(then=then, other=other):
-            return replace(stmt, then=f(then), other=f(other) if other else ())
-        case Roles(roles=roles):
-            return Roles(tuple(replace(r, body=f(r.body)) for r in roles))
+    if isinstance(stmt, For | Elect | OnWarp | Section):
+        return _with(stmt, {"body": f(stmt.body)})
+    if isinstance(stmt, If):
+        return _with(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
+    if isinstance(stmt, Roles):
+        return Roles(tuple(_with(r, {"body": f(r.body)}) for r in stmt.roles))
     return stmt
 
 
@@ -78,11 +85,33 @@ def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
         stmt = map_bodies(stmt, lambda inner: rewrite(inner, f))
         new = f(stmt)
         out.extend((stmt,) if new is None else new)
-    return tuple(out)
+    return _kept(body, out)
+
+
+def _kept(old: tuple[Any, ...], new: Sequence[Any]) -> tuple[Any, ...]:
+    """``new``, as the tuple that was there if its elements are the very same."""
+    same = len(old) == len(new) and all(map(is_, old, new))
+    return old if same else tuple(new)
+
+
+def _with(node: _Node, values: Mapping[str, Any]) -> _Node:
+    """``node`` with other values in some fields; itself where they are the very same.
+
+    Most of a tree stays as it is in most passes, and a new node costs ten times a look at it.
+    """
+    if all(getattr(node, name) is value for name, value in values.items()):
+        return node
+    return replace(node, **values)
+
+
+_fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for x in fields(cls)))
+"""Names of a dataclass's fields."""
 
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
     """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
+    if isinstance(value, (str, int, NoneType)):
+        return value
     if isinstance(value, Frag):
         return g(value)
     if isinstance(value, Expr):
@@ -90,10 +119,9 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
     if isinstance(value, tuple):
         if value and isinstance(value[0], (Stmt, Role)):
             return value
-        return tuple(_map(v, f, g) for v in value)
+        return _kept(value, [_map(v, f, g) for v in value])
     if is_dataclass(value) and not isinstance(value, (Stmt, type)):
-        changes = {x.name: _map(getattr(value, x.name), f, g) for x in fields(value)}
-        return replace(value, **changes)
+        return _with(value, {n: _map(getattr(value, n), f, g) for n in _fields(type(value))})
     return value
 
 
@@ -103,8 +131,8 @@ def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     Binding occurrences (let, loop, carry, group variables) are expressions too and are passed to
     ``f``, so ``f`` must map a variable to a variable where it is bound.
     """
-    changes = {x.name: _map(getattr(stmt, x.name), f, lambda g: g) for x in fields(stmt)}
-    return replace(stmt, **changes)
+    names = _fields(type(stmt))
+    return _with(stmt, {n: _map(getattr(stmt, n), f, lambda g: g) for n in names})
 
 
 def rename(
@@ -113,18 +141,20 @@ def rename(
     """Substitute scalars and fragments everywhere in ``body``."""
     table = frags or {}
 
-    def one(stmt: Stmt) -> Stmt:
-        changes = {
-            x.name: _map(
-                getattr(stmt, x.name),
-                lambda e: substitute(e, scalars),
-                lambda f: table.get(f.name, f),
-            )
-            for x in fields(stmt)
-        }
-        return map_bodies(replace(stmt, **changes), lambda b: tuple(one(s) for s in b))
+    def scalar(e: Expr) -> Expr:
+        return substitute(e, scalars)
 
-    return tuple(one(s) for s in body)
+    def frag(f: Frag) -> Frag:
+        return table.get(f.name, f)
+
+    def one(stmt: Stmt) -> Stmt:
+        values = {n: _map(getattr(stmt, n), scalar, frag) for n in _fields(type(stmt))}
+        return map_bodies(_with(stmt, values), all_of)
+
+    def all_of(inner: Body) -> Body:
+        return _kept(inner, [one(s) for s in inner])
+
+    return all_of(body)
 
 
 def expressions(stmt: Stmt) -> list[Expr]:
@@ -169,12 +199,12 @@ def operands(stmt: Stmt) -> Iterator[Any]:
 
     Of a loop's carried values the first ones; statement lists are left out.
     """
-    for x in fields(stmt):
-        value = getattr(stmt, x.name)
+    for name in _fields(type(stmt)):
+        value = getattr(stmt, name)
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, Carry):
                 yield v.init
-            elif x.name not in stmt.TRAITS.binds and not isinstance(v, (Stmt, Role)):
+            elif name not in stmt.TRAITS.binds and not isinstance(v, (Stmt, Role)):
                 yield v
 
 
@@ -183,13 +213,7 @@ def used(stmt: Stmt) -> set[str]:
     names: set[str] = set()
 
     def expr(e: Expr) -> Expr:
-        match e:
-            case Var(name):
-                names.add(name)
-            case Binary(_, a, b):
-                expr(a), expr(b)
-            case Select(c, a, b):
-                expr(c), expr(a), expr(b)
+        names.update(v.name for v in free_vars(e))
         return e
 
     def frag(f: Frag) -> Frag:
@@ -197,7 +221,8 @@ def used(stmt: Stmt) -> set[str]:
         return f
 
     for value in operands(stmt):
-        _map(value, expr, frag)
+        if not isinstance(value, (str, int, Enum, NoneType)):
+            _map(value, expr, frag)
     return names
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.ground.expr import ZERO, Binary, Const, Expr, Special, Var, binary, select
+from lowering.ground.expr import ZERO, Const, Expr, Special, Var, select, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import CounterArray, Workspace
 from lowering.kernel.nodes import (
@@ -98,17 +98,8 @@ def partial_results(
     """
     if relation.work.slots is None:
         return None
-    slots, pieces = _on_host(relation.work.slots), relation.warpgroups.taking
+    slots = substitute(relation.work.slots, {Special("nctaid.x"): Var("ctas")})
+    pieces = relation.warpgroups.taking
     workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
     flags = CounterArray(namer.new("ready"), slots * pieces)
     return PartialResults(relation.work, workspace, flags, pieces)
-
-
-def _on_host(e: Expr) -> Expr:
-    """``e`` with the number of CTAs as the launch calls it."""
-    match e:
-        case Special("nctaid.x"):
-            return Var("ctas")
-        case Binary(op, a, b):
-            return binary(op, _on_host(a), _on_host(b))
-    return e

@@ -15,6 +15,9 @@ every world,
 - writes each element of each result once;
 - runs on a grid that has the extents of the loops on CTAs.
 
+Results that have nothing to do with each other but what they load are judged apart: warpgroups of
+their own make each, as many as it likes, and release what they take for themselves.
+
 Tiles that are dealt out at run time are enumerated in turn and in a random assignment. Load steps
 dealt out to CTAs (stream-K) are not judged.
 """
@@ -121,19 +124,20 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
 
 def _check(parts: Parts, world: World, stepping: dict[str, set[int]]) -> None:
     ctas = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))
-    roles = extents_on(parts, world, TIDS, parts.computed)
-    places, first = Places(ctas, roles), parts.sums[0]
-    for ring in parts.rings:
-        needs = []
-        for reader, loads in ring.readers:
-            steps = Steps(loads, world)
-            needs.append(Needs(reader, steps, world))
-            prefix = (reader if reader in parts.sums else first).compute_at
-            check_ring(needs[-1], steps, stepping[reader.name], prefix, places)
-        check_together(needs, stepping, places)
     within = frozenset(d.id for t in parts.sums for d in t.loop if d.id not in stepping[t.name])
     check_sums(parts, world, within)
-    check_computed(parts, world, (*ctas, *roles), within)
+    for apart in parts.apart:
+        roles = extents_on(parts, world, TIDS, apart)
+        sums = [t for t in apart if t in parts.sums]
+        for ring in parts.rings:
+            needs = []
+            for reader, loads in (x for x in ring.readers if x[0] in apart):
+                steps = Steps(loads, world)
+                needs.append(Needs(reader, steps, world))
+                prefix = (reader if reader in sums or not sums else sums[0]).compute_at
+                check_ring(needs[-1], steps, stepping[reader.name], prefix, Places(ctas, roles))
+            check_together(needs, stepping, Places(ctas, roles))
+        check_computed(parts, world, (*ctas, *roles), within, apart)
 
 
 def worlds(parts: Parts) -> Iterator[World]:

@@ -14,6 +14,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     TensorView,
+    inputs_of,
 )
 
 __all__ = [
@@ -101,6 +102,18 @@ class Parts:
             for t in made
             if t.name not in loads and (t.memory is not MemoryType.Global or t.name in outputs)
         )
+
+    @cached_property
+    def apart(self) -> tuple[tuple[TensorView, ...], ...]:
+        """What is computed, in sets that read nothing of each other."""
+        found: list[list[TensorView]] = []
+        for t in self.computed:
+            e = self.fusion.definition(t.name)
+            read = () if e is None else inputs_of(e)
+            joined = [own for own in found if any(u.name in read for u in own)]
+            found = [own for own in found if own not in joined]
+            found.append([*(u for own in joined for u in own), t])
+        return tuple(map(tuple, found))
 
     @cached_property
     def rings(self) -> tuple[Ring, ...]:

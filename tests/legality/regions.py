@@ -121,7 +121,9 @@ def _summed(d: IterDomain) -> bool:
     return d.iter_type is IterType.Reduction
 
 
-def check_computed(parts: Parts, world: World, sizes: Place, within: frozenset[int]) -> None:
+def check_computed(
+    parts: Parts, world: World, sizes: Place, within: frozenset[int], made: tuple[TensorView, ...]
+) -> None:
     """What is read is held by who reads it, and each result is written once.
 
     Args:
@@ -129,17 +131,18 @@ def check_computed(parts: Parts, world: World, sizes: Place, within: frozenset[i
         world: sizes.
         sizes: CTAs along x, y, z and roles along y, z.
         within: loops inside a stage.
+        made: what is looked at.
 
     Raises:
         Illegal: otherwise.
     """
-    found = {t.name: rects(t, world, within) for t in parts.computed}
+    found = {t.name: rects(t, world, within) for t in made}
     cells = _Cells(found.values(), world)
     places = [
         1 if axis is BIDS[2] and parts.splits_k else n
         for axis, n in zip(_ROLES, sizes, strict=True)
     ]
-    for t in parts.computed:
+    for t in made:
         if t.memory is not MemoryType.Global:
             inner = (d for d in t.loop[t.compute_at :] if d.parallel not in (*_ROLES, *BOX))
             constant(tuple(d for d in inner if not _summed(d)), f"what {t.name} holds at a time")

@@ -205,7 +205,7 @@ def check_together(readers: list[Needs], stepping: dict[str, set[int]], places: 
     Raises:
         Illegal: otherwise.
     """
-    if len(readers) == 1:
+    if len(readers) < 2:
         return
     for cta, role in product(_all(places.ctas), _all(places.roles)):
         first, *others = (needs.iterations(cta, role, stepping[needs.t.name]) for needs in readers)

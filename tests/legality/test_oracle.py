@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.epilogues import RESIDUAL
+from tests.legality.agreement import outcome
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from tests.legality.oracle import NotJudged, judge, tile_of, why_illegal
-from tests.schedule.gated import gated
+from tests.schedule.gated import gated, two_results
 from tests.schedule.gated import scheduled as two_sums
 from tests.schedule.proof.test_readers import changed
 from tests.schedules import SCHEDULES, definition, for_result
 from wsched.fusion import Fusion, ParallelType
 from wsched.importer import build_fusion, record_text
+from wsched.schedule import Schedule
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_matmul
 
@@ -99,3 +101,29 @@ def test_operands_of_two_sums_that_are_buffered_otherwise() -> None:
         other = replace(t, circular_buffer=replace(t.circular_buffer, stages=2))
         verdict = judge(fusion.updated((other,)))
         assert verdict.why == "what is read by T4 and T8 is not circular-buffered alike"
+
+
+def with_groups(first: int, second: int) -> Fusion:
+    """Two results in tiles of 128 rows, each by so many warpgroups of its own."""
+    made = two_sums(two_results(), m=128, n=32, k=32, groups=first, chunk=16, stages=2, prefetch=1)
+    s = Schedule(two_results())
+    for call in made.fusion.history:
+        tv, *args = call.args
+        if dict(call.kwargs).get("labels") == ("group", "Mg") and tv in ("T8", "T9", "T15", "T16"):
+            args[1] = 128 // second
+        getattr(s, call.op)(tv, *args, **dict(call.kwargs))
+    return s.fusion
+
+
+def test_results_that_have_nothing_to_do_with_each_other() -> None:
+    """Each has warpgroups of its own, and may have another number of them; it runs right."""
+    said = outcome(with_groups(2, 1))
+    assert said.legal and said.ran and said.wrong is None
+
+
+@pytest.mark.parametrize("name", ["T14", "T16"])
+def test_each_of_them_is_judged(name: str) -> None:
+    fusion = with_groups(2, 1)
+    verdict = judge(fusion.updated((replace(fusion.tensor(name), compute_at=0),)))
+    assert verdict.why is not None
+    assert verdict.why.startswith(f"what {name} holds at a time: loop tile of ")

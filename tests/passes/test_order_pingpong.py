@@ -312,3 +312,24 @@ roles {
 def test_turns_that_are_dealt_out(golden: object) -> None:
     """Each turn is handed over, and at the first end mark the one that is left over is taken."""
     assert lowered(order_pingpong, HEAD + RING + DEALT) == golden
+
+
+def test_a_turn_is_all_steps_of_a_tile_also_in_two_loops() -> None:
+    text = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+      for k in 0 .. n tile t {
+        for j in 0 .. n {
+          wait_full ring, ((t * 2 + wg) * n + k) * n + j
+        }
+      }
+    }
+  }
+}
+"""
+    new = lowered(order_pingpong, HEAD + RING + text)
+    lines = [line.strip() for line in new.splitlines()]
+    at = lines.index("bar.sync order[wg]")
+    assert lines[at + 1] == "for k in 0 .. n tile t {"
+    assert lines[at + 6].startswith("if t + wg < ")

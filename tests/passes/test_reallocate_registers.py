@@ -144,6 +144,19 @@ def test_a_warpgroup_has_one_count(old: str, new: str, why: str) -> None:
     assert str(error.value).startswith(f"reallocate_registers: {why}\n")
 
 
+def test_a_pair_is_one_of_the_schedule_whatever_the_roles_are_called() -> None:
+    said = []
+    for names in (("compute", "load"), ("sum", "fetch"), ("load", "compute")):
+        text = before(40, 240)
+        for old, new in zip(("role compute", "role load"), names, strict=True):
+            text = text.replace(f"{old} ", f"role_{new} ")
+        with pytest.raises(ScheduleError) as error:
+            lowered(reallocate_registers, text.replace("role_", "role "))
+        said.append(str(error.value))
+    assert said[0].startswith("ScheduleError[registers]: WarpSpecialized(num_registers=(40, 240)):")
+    assert said[1:] == said[:1] * 2
+
+
 def test_roles_of_any_names_beyond_the_pool() -> None:
     with pytest.raises(ScheduleError) as error:
         lowered(reallocate_registers, SHARED.replace("registers 40", "registers 72"))

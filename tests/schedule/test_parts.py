@@ -14,7 +14,7 @@ from wsched.schedule.parts import Filled, Part, find_parts, titles
 
 def test_two_parts() -> None:
     assert find_parts(schedule_matmul(linear(), COOPERATIVE)) == (
-        Part("load", ("T0", "T1", "T2", "T3", "T6", "T7"), (Filled("ring", ("T6", "T7")),)),
+        Part("load", ("T0", "T1", "T2", "T3", "T6", "T7"), (Filled("ring", ("T6", "T7")),), True),
         Part("compute", ("T4", "T9", "T8", "T5")),
     )
 

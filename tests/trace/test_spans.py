@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,14 @@ def test_a_step_is_shown_as_a_microsecond() -> None:
     steps = Trace("k", "steps", (span("turn", 2.0, 5.0),)).perfetto()
     check_format(steps)
     assert (steps["traceEvents"][-1]["ts"], steps["traceEvents"][-1]["dur"]) == (2.0, 3.0)
+
+
+def test_two_roles_that_compute_are_two_groups_whatever_they_are_called() -> None:
+    """Each is group 0 of its role; the second one's main loop covers half of an epilogue."""
+    spans = (
+        span("epilogue", 10, 20),
+        replace(span("main_loop", 15, 30), role="transform", warp=4),
+        replace(span("load", 0, 30), role="fetch", warp=8),
+    )
+    assert Trace("k", "ns", spans).epilogue_overlap() == 0.5
+    assert Trace("k", "ns", (spans[0], spans[2])).epilogue_overlap() is None

@@ -41,6 +41,9 @@ class IterDomain:
     iter_type: IterType = IterType.Iteration
     parallel: ParallelType = ParallelType.Serial
 
+    def __hash__(self) -> int:
+        return self.id
+
     @property
     def name(self) -> str:
         """Name of the loop variable, ``i12``."""

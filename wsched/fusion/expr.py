@@ -110,11 +110,10 @@ FusionExpr = BroadcastOp | MmaOp | CastOp | LoadStoreOp | PointwiseOp | Reductio
 
 def inputs_of(e: FusionExpr) -> tuple[str, ...]:
     """Names of the tensors that ``e`` reads, each once."""
-    match e:
-        case MmaOp(a=a, b=b):
-            return (a, b)
-        case PointwiseOp(inputs=inputs):
-            return tuple(dict.fromkeys(x for x in inputs if isinstance(x, str)))
+    if isinstance(e, MmaOp):
+        return (e.a, e.b)
+    if isinstance(e, PointwiseOp):
+        return tuple(dict.fromkeys(x for x in e.inputs if isinstance(x, str)))
     return (e.input,)
 
 

@@ -34,27 +34,24 @@ class Part:
     """Tensors that the same warps make.
 
     Args:
-        name: ``load`` of what only fills a ring from global memory. Of several others ``compute``
-            is what sums or stands alone, ``transform`` what a sum needs, ``epilogue`` what needs
-            others.
+        name: a word for the reader. ``load`` is what only fills a ring from global memory. Of
+            several others ``compute`` is what sums or stands alone, ``transform`` what a sum needs,
+            ``epilogue`` what needs others.
         tensors: their names, in topological order; what is read from global memory by several
             parts is in the first of them.
         rings: those that it fills.
+        loads: whether nothing is computed in it.
     """
 
     name: str
     tensors: tuple[str, ...]
     rings: tuple[Filled, ...] = ()
+    loads: bool = False
 
     @property
     def fills(self) -> tuple[str, ...]:
         """All tensors that fill rings."""
         return tuple(t for ring in self.rings for t in ring.tensors)
-
-    @property
-    def loads(self) -> bool:
-        """Whether nothing is computed in it."""
-        return self.name == "load"
 
 
 def find_parts(fusion: Fusion) -> tuple[Part, ...]:
@@ -72,7 +69,7 @@ def find_parts(fusion: Fusion) -> tuple[Part, ...]:
     for names in _connected(fusion, _neighbours(fusion, cut, loads)):
         only_loads = loads.issuperset(names)
         rings = _together(fusion, [n for n in names if n in cut])
-        part = Part("load" if only_loads else "compute", names, rings)
+        part = Part("load" if only_loads else "compute", names, rings, only_loads)
         (loading if only_loads else computing).append(part)
     loading.sort(key=lambda p: not _is_summed(fusion, p.fills))
     found = [*loading, *_titled(fusion, _in_order(fusion, computing))]

@@ -11,6 +11,9 @@ __all__ = ["COLUMNS", "Span", "epilogue_overlap", "shares", "tracks"]
 COLUMNS = ("load", "turn", "main_loop", "epilogue", "store_wait", "drain")
 """Names of the spans of a warp, in the order of a tile."""
 
+_COMPUTING = frozenset({"turn", "main_loop", "epilogue", "drain"})
+"""Spans of warps that compute; who got no tile only drains."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -72,21 +75,30 @@ def epilogue_overlap(spans: Sequence[Span]) -> float | None:
 
     None if there is no epilogue, or only one group.
     """
-    by_group, under, total = tracks(spans), 0.0, 0.0
-    if len({(role, group) for _, role, group in by_group if role == "compute"}) < 2:
+    by_group, under, total = _computing(spans), 0.0, 0.0
+    if len({(role, group) for _, role, group in by_group}) < 2:
         return None
-    for (cta, role, group), track in by_group.items():
+    for (cta, *group), track in by_group.items():
         others = [
             s
-            for (there, _, other), those in by_group.items()
+            for (there, *other), those in by_group.items()
             if there == cta and other != group
             for s in those
             if s.name == "main_loop"
         ]
-        for span in (s for s in track if s.name == "epilogue" and role == "compute"):
+        for span in (s for s in track if s.name == "epilogue"):
             total += span.end - span.begin
             under += _covered(span, others)
     return under / total if total else None
+
+
+def _computing(spans: Sequence[Span]) -> dict[tuple[int, str, int], tuple[Span, ...]]:
+    """The tracks of those who compute, whatever their roles are called."""
+    return {
+        who: track
+        for who, track in tracks(spans).items()
+        if any(s.name in _COMPUTING for s in track)
+    }
 
 
 def _own_times(track: tuple[Span, ...]) -> Iterator[tuple[str, float]]:

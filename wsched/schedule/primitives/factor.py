@@ -81,7 +81,7 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
         ctas: least number of CTAs along x; None where the cluster is not known yet, so that
             ``%nctaid.x // 2`` may be the number of clusters.
     """
-    known = _extents(fusion)
+    known = {} if isinstance(factor, Const) else _extents(fusion)
     foreign = [r for e in dict.fromkeys(parts_of(factor)) if (r := _foreign(e, known))]
     if foreign:
         return foreign
@@ -109,9 +109,9 @@ def _extents(fusion: Fusion) -> dict[Expr, _Range]:
 
     A launch without results is none, but K may be empty.
     """
-    dims = [d for t in fusion.tensors for d in t.logical]
-    summed = {v for d in dims if d.iter_type is IterType.Reduction for v in free_vars(d.extent)}
-    every = dict.fromkeys(v for d in dims for v in sorted(free_vars(d.extent), key=str))
+    kinds = dict.fromkeys((d.extent, d.iter_type) for t in fusion.tensors for d in t.logical)
+    summed = {v for extent, kind in kinds if kind is IterType.Reduction for v in free_vars(extent)}
+    every = dict.fromkeys(v for extent, _ in kinds for v in sorted(free_vars(extent), key=str))
     known: dict[Expr, _Range] = {v: _Range(0 if v in summed else 1, LARGEST) for v in every}
     return known | {Var(u.name): _Range(u.least, u.most) for u in fusion.unknowns}
 

@@ -42,6 +42,9 @@ class Group:
     label: str
     extent: Expr
 
+    def __hash__(self) -> int:
+        return self.id
+
     def __str__(self) -> str:
         return f"{self.label}{{{self.extent}}}"
 
@@ -72,11 +75,14 @@ class TransformGraph:
     def __init__(self, fusion: Fusion) -> None:
         self._of = _made_from(fusion)
         self._leader: dict[int, int] = {}
+        self._members: dict[int, list[int]] = {}
         domains = dict(_domains(fusion))
         for pair in _logical_pairs(fusion):
             self._union(*pair)
         transforms = list(dict.fromkeys(s for t in fusion.tensors for s in t.transforms))
-        while self._map_equal(transforms):
+        # As they were made: of two that are equal the first one has the leaders, which stay.
+        as_made = sorted(transforms, key=lambda t: t.outputs[0].id)
+        while self._map_equal(as_made):
             pass
         self._groups = {
             leader: Group(leader, domains[leader].label, domains[leader].extent)
@@ -159,6 +165,8 @@ class TransformGraph:
     ) -> bool:
         """Apply a rule to the first step where it finds a new index."""
         for step in self.steps:
+            if all(g in found for g in (*step.inputs, *step.outputs)):
+                continue
             new = {g: e for g, e in rule(step, found).items() if g not in found}
             if new:
                 found.update((g, bind(g, e)) for g, e in new.items())
@@ -166,15 +174,17 @@ class TransformGraph:
         return False
 
     def _find(self, d: int) -> int:
-        while (up := self._leader.get(d, d)) != d:
-            d = up
-        return d
+        return self._leader.get(d, d)
 
     def _union(self, a: int, b: int) -> bool:
-        a, b = self._find(a), self._find(b)
-        if a != b:
-            self._leader[max(a, b)] = min(a, b)
-        return a != b
+        """Make one class of two; its members know their leader, the smallest of them."""
+        first, second = sorted((self._find(a), self._find(b)))
+        if first == second:
+            return False
+        moved = self._members.pop(second, [second])
+        self._leader.update(dict.fromkeys(moved, first))
+        self._members.setdefault(first, [first]).extend(moved)
+        return True
 
     def _map_equal(self, transforms: list[Transform]) -> bool:
         """Map the results of equal transforms of mapped domains, and a merge that undoes a split

@@ -112,7 +112,7 @@ def find_tail(
     tail = Tail(
         index,
         guard.group.extent,
-        nest[0].stop * nest[0].weight,
+        nest[0].stop,
         first.loop.var,
         first.loop.stop,
         item,

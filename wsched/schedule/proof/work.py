@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, Binary, Expr, Special, Var
+from lowering.ground.expr import ONE, ZERO, Expr, Special, Var
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import Interval
 
@@ -30,7 +30,7 @@ class Tail:
     Args:
         index: what must stay below ``extent``, in compute's loop variables and ``%ctaid.x``.
         extent: the real number of items, e.g. of output tiles.
-        load_stop: number of load steps of this CTA.
+        items: how many of them this CTA has.
         serial: the compute loop that ends early; None if the role runs one item or none.
         serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
         item: which of its CTA's items the loops are at, in compute's loop variables.
@@ -39,19 +39,21 @@ class Tail:
 
     index: Expr
     extent: Expr
-    load_stop: Expr
+    items: Expr
     serial: Var | None
     serial_stop: Expr | None
     item: Expr
     steps: Expr
 
     @property
+    def load_stop(self) -> Expr:
+        """Number of load steps of this CTA."""
+        return self.items * self.steps
+
+    @property
     def names(self) -> tuple[tuple[str, Expr], ...]:
         """A name for how many tiles the CTA has."""
-        match self.load_stop:
-            case Binary("*", tiles, _):
-                return (("tiles", tiles),)
-        return ()
+        return (("tiles", self.items),)
 
 
 @dataclass(frozen=True, slots=True)
