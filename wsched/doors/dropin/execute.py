@@ -164,7 +164,7 @@ def _refused(decision: Decision, error: Exception) -> Decision:
 def _tally(known: Known, decision: Decision) -> Tally:
     """A line of the report, with its first call."""
     told = decision.reason, decision.shares, decision.cost, decision.nvfuser
-    return LEDGER.line(Tally(known.title, *told), calls=1)
+    return LEDGER.line(Tally(known.title, *told, segments=decision.segments), calls=1)
 
 
 def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any]) -> Run:
