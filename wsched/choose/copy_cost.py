@@ -27,7 +27,7 @@ the host where that is longer."""
 STEP_HOST_US = 4.5
 """What of a call is the kernel's: the second kernel of a call takes this much more."""
 
-NUMBER_HOST_US, APART_HOST_US = 1.5, 14.0
+NUMBER_HOST_US, APART_HOST_US = 2.5, 9.0
 """And for an input that is a number, whose element is kept, and for one of an epilogue whose
 columns are apart, which each call copies (2-core x86 machine, a driver that does nothing)."""
 

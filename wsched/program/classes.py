@@ -27,9 +27,16 @@ def class_key(inputs: Sequence[Any]) -> Key | None:
 
 
 def _mixed_key(inputs: Sequence[Any]) -> Key | None:
-    numbers = [isinstance(t, bool | int | float) for t in inputs]
-    if not any(numbers):
+    """The class of inputs with numbers, of which the types count."""
+    try:
+        key = tuple(
+            [
+                type(t)
+                if isinstance(t, (int, float))
+                else (t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT)
+                for t in inputs
+            ]
+        )
+    except (AttributeError, RuntimeError, TypeError):
         return None
-    tensors = class_key([t for t, number in zip(inputs, numbers, strict=True) if not number])
-    kinds = [type(t) if n else None for t, n in zip(inputs, numbers, strict=True)]
-    return None if tensors is None else (*kinds, tensors)
+    return key

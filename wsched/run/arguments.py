@@ -26,7 +26,10 @@ from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "bind", "extents_of", "input_matrix", "loaded_inputs", "torch_dtype"]
+__all__ = [
+    "Arguments", "apart", "bind", "extents_of", "input_matrix", "loaded_inputs",
+    "rows_by_columns", "torch_dtype",
+]  # fmt: skip
 
 ONE = (
     "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
@@ -185,7 +188,7 @@ def epilogue_matrix(
     """
     from torch import contiguous_format
 
-    tensor = _rows_by_columns(fusion, binding, tensor)
+    tensor = rows_by_columns(fusion, binding, tensor)
     if fusion.result_axes[-1] not in binding.axes or _vector(tensor) >= vector:
         return tensor
     if vector > 1 and tensor.shape[-1] % vector:
@@ -205,7 +208,7 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
         if binding.tensor in fusion.operands or fusion.result_axes[-1] not in binding.axes:
             continue
         if binding.tensor not in by_tma:
-            view = _rows_by_columns(fusion, binding, tensor)
+            view = rows_by_columns(fusion, binding, tensor)
             if view.shape[-1] % 2 or _vector(view) == 1:
                 return False
     return True
@@ -216,12 +219,12 @@ def apart(fusion: Fusion, inputs: Sequence[Any]) -> int:
     count = 0
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
         columns = binding.tensor not in fusion.operands and fusion.result_axes[-1] in binding.axes
-        if columns and not _vector(_rows_by_columns(fusion, binding, tensor)):
+        if columns and not _vector(rows_by_columns(fusion, binding, tensor)):
             count += 1
     return count
 
 
-def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
+def rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
     """An input of the epilogue with the product's dimensions, of size 1 where it is repeated."""
     if tuple(binding.axes) == fusion.result_axes:
         return tensor

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.cuda.launch import stream_functions
 from wsched.fusion import Fusion
-from wsched.run.arguments import Arguments, input_matrix, loaded_inputs
+from wsched.run.arguments import Arguments, input_matrix, loaded_inputs, rows_by_columns
 from wsched.run.host import HostPlan
 
 if TYPE_CHECKING:
@@ -95,8 +95,26 @@ def makes_of(
         if not hasattr(value, "untyped_storage"):
             found[at] = Number(tuple(read.shape), read.dtype, arguments.device)
         elif read.untyped_storage().data_ptr() not in theirs:
-            found[at] = partial(input_matrix, fusion, loaded, vector, at)
+            found[at] = (
+                partial(input_matrix, fusion, loaded, vector, at)
+                if binding.tensor in loaded
+                else _copying(value, rows_by_columns(fusion, binding, value))
+            )
     return found
+
+
+def _copying(tensor: torch.Tensor, view: torch.Tensor) -> Make:
+    """Copies tensors that lie as this one does, as they are seen in ``view``."""
+    from torch import contiguous_format
+
+    shape, strides = view.shape, view.stride()
+    first = view.storage_offset() - tensor.storage_offset()
+
+    def copy(other: torch.Tensor) -> torch.Tensor:
+        seen = other.as_strided(shape, strides, first + other.storage_offset())
+        return seen.clone(memory_format=contiguous_format)
+
+    return copy
 
 
 Pack = Callable[[Arguments, Sequence["torch.Tensor"]], Callable[[], None]]

@@ -71,7 +71,7 @@ def test_the_text_of_what_is_taken() -> None:
 def test_a_number_costs_the_host_little(rows: int) -> None:
     given = [torch.empty(rows, rows, dtype=torch.bfloat16) for _ in range(2)]
     found = decision_of(built(BUILDERS["scaled"]), [*given, 0.5])
-    assert found.taken and found.cost is not None and found.cost.host_us == 8.0 + 1.5
+    assert found.taken and found.cost is not None and found.cost.host_us == 8.0 + 2.5
 
 
 def test_columns_that_are_apart_are_copied_by_each_call() -> None:
@@ -80,7 +80,7 @@ def test_columns_that_are_apart_are_copied_by_each_call() -> None:
         fd.add_output(fd.ops.add(fd.ops.linear(matrix(fd), matrix(fd)), r))
 
     x, w = inputs_of("linear")
-    for r, host in ((torch.empty(32, 48)[:, ::2], 22.0), (torch.empty(32, 48)[:, :24], 8.0)):
+    for r, host in ((torch.empty(32, 48)[:, ::2], 17.0), (torch.empty(32, 48)[:, :24], 8.0)):
         found = decision_of(built(build), [r, x, w])
         assert found.cost is not None and found.cost.host_us == host
 

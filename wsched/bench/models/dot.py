@@ -33,9 +33,9 @@ def to_dot(title: str, segments: Sequence[Segment]) -> str:
             inside |= dict.fromkeys(node.results, (number, name))
             lines.append(f"    {name} [label={_quoted(node.op)}];")
         lines.append("  }")
-        lines += _edges(number, segment, made, inside)
+        lines += dict.fromkeys(_edges(number, segment, made, inside))
         made |= {n: place for n, place in inside.items() if n in segment.outputs}
-    return "\n".join([*dict.fromkeys(lines), "}"]) + "\n"
+    return "\n".join([*lines, "}"]) + "\n"
 
 
 def _edges(
