@@ -18,7 +18,7 @@ from lowering.target.targets import gpus, require
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function"]
+__all__ = ["LoadedKernel", "PreparedLaunch", "driver_api", "launch_function", "stream_functions"]
 
 _STREAMS = 64
 """Streams for which a prepared launch keeps its arguments."""
@@ -291,7 +291,7 @@ class PreparedLaunch:
         self._needs = needs
         self._device, self._grid = device, grid
         self._submit = kernel._submit
-        self._current, self._raw = _stream_functions(kernel._torch)
+        self._current, self._raw = stream_functions(kernel._torch)
         self._by_stream: dict[Key, tuple[LaunchArguments, Arguments]] = {}
 
     def __call__(self, stream: int | None = None) -> None:
@@ -353,7 +353,7 @@ def _torch() -> Any:
     return torch
 
 
-def _stream_functions(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
+def stream_functions(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
     """Functions for the current device and for a device's current stream.
 
     Torch's public ones make objects, which takes a microsecond; the compiled ones that they call

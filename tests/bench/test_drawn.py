@@ -17,7 +17,8 @@ from wsched.bench.drawn import command
 from wsched.bench.drawn.build import build
 from wsched.bench.drawn.judge import judge, summary, verdict_of
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
-from wsched.bench.drawn.results import append, read
+from wsched.bench.drawn.results import SCHEMA
+from wsched.bench.method.appended import append, read
 from wsched.bench.method.problem import Problem, Shape, definition_text
 from wsched.bench.schedules.ranking import problem_for
 from wsched.choose.tuned.entry import problem_to_dict
@@ -158,7 +159,7 @@ def test_another_file(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     append(path, {"problem": FIRST, "result": {}})
     with pytest.raises(UnsupportedError, match=r"without the schema wsched\.bench\.random/1"):
-        read(path, {})
+        read(path, SCHEMA, {})
 
 
 @pytest.mark.parametrize(

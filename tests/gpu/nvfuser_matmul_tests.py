@@ -42,8 +42,17 @@ def differences(without: Mapping[str, str], with_wsched: Mapping[str, str]) -> l
     ]
 
 
-def run(arguments: Sequence[str], path: Path | None, plugins: Sequence[str]) -> dict[str, str]:
-    """Outcomes of a run of pytest in a process of its own; what it prints is passed on."""
+def run(
+    arguments: Sequence[str],
+    path: Path | None,
+    plugins: Sequence[str],
+    seconds: float | None = None,
+) -> dict[str, str]:
+    """Outcomes of a run of pytest in a process of its own; what it prints is passed on.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than ``seconds``.
+    """
     places = [str(ROOT), *([str(path.resolve())] if path else []), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
     with TemporaryDirectory() as folder:
@@ -52,7 +61,7 @@ def run(arguments: Sequence[str], path: Path | None, plugins: Sequence[str]) -> 
         for plugin in plugins:
             options += ["-p", plugin]
         command = [sys.executable, "-m", "pytest", *options, *arguments]
-        subprocess.run(command, env=environment, check=False)
+        subprocess.run(command, env=environment, check=False, timeout=seconds)
         return outcomes(report.read_text()) if report.exists() else {}
 
 

@@ -230,3 +230,50 @@ def test_no_tensor_says_no_device() -> None:
     program = Program((Buffer("s"),), (), ())
     with pytest.raises(InputError, match="no tensor among the inputs"):
         prepare(program, {}, {}, [1.0])
+
+
+BEHIND = """\
+program (x, v, r) -> (y) {
+  x: bf16[M, K]
+  v: bf16[N, K]
+  r: bf16[M, N]
+  h: bf16[M, K]
+  y: bf16[M, N]
+  call same(x) -> hSTABLE
+  kernel residual(h, v, r) -> y
+}
+"""
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_kernels_behind_a_function_are_found_by_what_it_returns(stable: bool) -> None:
+    """The class of the caller's own inputs is not looked at again."""
+    lies, runs = ["rows"], list[Any]()
+
+    def same(given: Sequence[Any]) -> list[Any]:
+        (x,) = given
+        return [x.clone() if lies[-1] == "rows" else x.T.contiguous().T]
+
+    class Residual:
+        def repeated(self) -> Any:
+            seen = list[Any]()
+            runs.append(seen)
+
+            def run(given: Sequence[Any]) -> Any:
+                h, v, r = given
+                seen.append(h.stride())
+                return [(h.float() @ v.float().T + r.float()).bfloat16()]
+
+            return run
+
+    text = BEHIND.replace("STABLE", " stable" if stable else "")
+    program = parse_program(text, plans())
+    x, v, r = integers(M, K, seed=0), integers(P, K, seed=1), integers(M, P, seed=2)
+    kernel: Any = Residual()
+    call = prepare(program, {"residual": kernel}, {"same": same}, [x, v, r])
+    wanted = (x.float() @ v.float().T + r.float()).bfloat16()
+    for how in ("rows", "rows", "columns", "rows", "columns")[: 2 if stable else None]:
+        lies.append(how)
+        assert torch.equal(call([x, v, r])[0], wanted)
+    assert [len(seen) for seen in runs] == ([2] if stable else [3, 2])
+    assert all(len(set(seen)) == 1 for seen in runs)

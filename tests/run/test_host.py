@@ -16,8 +16,9 @@ from lowering.cuda.launch import LoadedKernel, PreparedLaunch
 from tests.schedules import definition
 from wsched.bench.host import fake_kernel
 from wsched.front import kernels, known
+from wsched.program.classes import class_key
 from wsched.run import arguments, compiled, host
-from wsched.run.host import HostPlan, Plans, class_key
+from wsched.run.host import HostPlan, Plans
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -242,27 +243,6 @@ def test_a_bound_launch_on_the_machine() -> None:
 def test_a_bound_launch_of_nothing(kernel: Any, packed: list[Any]) -> None:
     assert kernel.bind(zeros(0, 64), W)()[0].shape == (0, 24)
     assert not packed
-
-
-@pytest.mark.parametrize("quick", [False, True])
-def test_inputs_that_are_copied_are_copied_anew(
-    quick: bool, kernel: Any, packed: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A launch that was packed with a copy would not see what is written to the input later."""
-    bind = arguments.bind
-
-    def copying(fusion: Any, inputs: Any, vector: int) -> Any:
-        found = bind(fusion, inputs, vector)
-        found.matrices["T0"] = found.matrices["T0"].clone()
-        return found
-
-    monkeypatch.setattr(compiled, "bind", copying)
-    bound = kernel.bind(X, W)
-    del packed[:]
-    for _ in range(3):
-        kernel(X, W) if quick else bound()
-    assert len(packed) == 3
-    assert all(t["T0"].data_ptr() != X.data_ptr() for t, _, _ in packed)
 
 
 # --- keys -----------------------------------------------------------------------------------------

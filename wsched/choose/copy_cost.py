@@ -24,9 +24,12 @@ CALL_HOST_US, COPY_HOST_US = 8.0, 7.0
 """What the host takes for a call of a kernel and for each copy in front of it. The GPU waits for
 the host where that is longer."""
 
-PACK_HOST_US = 125.0
-"""And for a call that cannot be packed once for all, because the kernel reads what each call makes
-anew: 150 us where a packed call takes 9.5 (2-core x86 machine, a driver that does nothing)."""
+STEP_HOST_US = 4.5
+"""What of a call is the kernel's: the second kernel of a call takes this much more."""
+
+NUMBER_HOST_US, APART_HOST_US = 2.5, 9.0
+"""And for an input that is a number, whose element is kept, and for one of an epilogue whose
+columns are apart, which each call copies (2-core x86 machine, a driver that does nothing)."""
 
 NVFUSER_HOST_US = {False: 19.5, True: 25.0}
 """And for nvFuser's ``execute``, by whether there is an epilogue, a kernel of its own there."""

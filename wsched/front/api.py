@@ -18,8 +18,8 @@ from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT
 from wsched.front.routes import routes
+from wsched.program.classes import class_key
 from wsched.run.copies import copies
-from wsched.run.host import class_key
 from wsched.run.input_error import InputError, require_sequence
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule

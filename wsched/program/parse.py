@@ -105,8 +105,8 @@ class _Parser(Lexer):
             return SummaryStep(*self._of(Summary, "a summary"), *self._passed())
         if self.accept("call"):
             function, passed = self.name(), self._passed()
-            known = self.accept("deterministic")
-            return CallStep(function, *passed, known, self.accept("batch_invariant"))
+            said = map(self.accept, ("deterministic", "batch_invariant", "stable"))
+            return CallStep(function, *passed, *said)
         raise self.fail("a step: copy, workspace, kernel, summary, call; or '}'")
 
     def _of(self, kind: type[Made], what: str) -> tuple[str, Made]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wsched.program.classes import Key, class_key
 from wsched.program.lifetimes import last_uses
 from wsched.program.memory import allocator, device_of, extents_of, new_tensor
 from wsched.program.program import (
@@ -15,6 +16,7 @@ from wsched.program.program import (
     CopyStep,
     KernelStep,
     Program,
+    Step,
     SummaryStep,
     WorkspaceStep,
 )
@@ -51,6 +53,12 @@ def torch_copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     return target.copy_(source)
 
 
+_CLASSES = 64
+"""Classes of what a function returns for which a program remembers how a kernel runs."""
+
+Picker = Callable[[list[Any]], Sequence[Any]]
+"""Takes some of the values of a call."""
+
 Action = Callable[[list[Any]], object]
 """Runs on the values of a call: its inputs, then what each step has made, which it adds."""
 
@@ -77,7 +85,7 @@ class Prepared:
         """Run it.
 
         Args:
-            inputs: all calls' of one :func:`~wsched.run.host.class_key`.
+            inputs: all calls' of one :func:`~wsched.program.classes.class_key`.
             key: that class, which is not looked at.
 
         Raises:
@@ -90,7 +98,7 @@ class Prepared:
         return list(self._outputs(values))
 
 
-def _picker(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+def _picker(places: Sequence[int]) -> Picker:
     """A function that takes the values at these places out of a list, as fast as Python can."""
     if len(places) > 1:
         return itemgetter(*places)
@@ -127,12 +135,11 @@ def prepare(
     make = partial(_maker, extents, device)
     actions: list[Action] = []
     for step, done in zip(program.steps, last_uses(program), strict=True):
-        always = settled.issuperset(step.reads)
-        if always and not isinstance(step, CallStep):
-            settled.update(step.writes)
+        open_ = [places[b] for b in step.reads if b not in settled]
+        settled |= set(_settled(step, settled))
         match step:
             case KernelStep() | SummaryStep():
-                actions.append(_kernel(step, kernels[step.kernel], places, make, always))
+                actions.append(_kernel(step, kernels[step.kernel], places, make, open_))
             case CallStep():
                 actions.append(_call(step, functions[step.function], places))
             case CopyStep():
@@ -145,6 +152,24 @@ def prepare(
         if gone and step is not program.steps[-1]:
             actions.append(_dropping(gone))
     return Prepared(program, actions, [places[b] for b in program.outputs])
+
+
+def _settled(step: Step, settled: set[Buffer]) -> Iterator[Buffer]:
+    """What a step writes that is of one class in every call, if ``settled`` is so before.
+
+    What somebody else's function returns may lie otherwise in the next call. A kernel makes its
+    results as its plan has them, wherever its inputs lie.
+    """
+    always = settled.issuperset(step.reads)
+    for buffer in step.writes:
+        if buffer.at is not None:
+            if buffer.at in settled:
+                yield buffer
+        elif isinstance(step, CallStep):
+            if always and step.stable:
+                yield buffer
+        elif always or buffer.is_known:
+            yield buffer
 
 
 Maker = Callable[[], "torch.Tensor"]
@@ -163,22 +188,37 @@ def _kernel(
     kernel: Kernel,
     places: Places,
     make: Callable[[Buffer], Maker],
-    always: bool,
+    open_: Sequence[int],
 ) -> Action:
-    """Run a kernel; ``always`` says that what it reads is of one class.
-
-    What somebody else's function returns may lie otherwise in the next call.
-    """
+    """Run a kernel; ``open_`` are the places of what it reads whose class each call has to find."""
     read = _picker([places[b] for b in step.reads])
     if any(b.at is not None for b in step.writes):
         memory = [_target(b, places, make) for b in step.writes]
         return lambda values: values.extend(
             kernel(*read(values), out=[target(values) for target in memory])
         )
-    if always:
-        run = kernel.repeated()
-        return lambda values: values.extend(run(read(values)))
-    return lambda values: values.extend(kernel(*read(values)))
+    if open_:
+        return _by_class(kernel, read, _picker(open_))
+    run = kernel.repeated()
+    return lambda values: values.extend(run(read(values)))
+
+
+def _by_class(kernel: Kernel, read: Picker, looked_at: Picker) -> Action:
+    """Run a kernel by the class of some of what it reads; the rest is of one class."""
+    runs: dict[Key, Function] = {}
+
+    def act(values: list[Any]) -> None:
+        key = class_key(looked_at(values))
+        run = runs.get(key) if key is not None else None
+        if run is None:
+            run = kernel.repeated()
+            if key is not None:
+                if len(runs) >= _CLASSES:
+                    runs.clear()
+                runs[key] = run
+        values.extend(run(read(values)))
+
+    return act
 
 
 def _target(

@@ -183,6 +183,8 @@ class CallStep:
         deterministic: whether equal arguments are known to give equal bits.
         batch_invariant: whether the bits of a row of a result are known not to depend on other
             rows, nor on their number.
+        stable: whether arguments of one class are known to give results of one class
+            (:func:`~wsched.program.classes.class_key`).
     """
 
     function: str
@@ -190,9 +192,11 @@ class CallStep:
     writes: tuple[Buffer, ...]
     deterministic: bool = False
     batch_invariant: bool = False
+    stable: bool = False
 
     def __str__(self) -> str:
-        known = (n for n in ("deterministic", "batch_invariant") if getattr(self, n))
+        said = ("deterministic", "batch_invariant", "stable")
+        known = (n for n in said if getattr(self, n))
         text = f"call {self.function}({_list(self.reads)}) -> {_list(self.writes)}"
         return " ".join((text, *known))
 

@@ -26,7 +26,10 @@ from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "bind", "extents_of", "torch_dtype"]
+__all__ = [
+    "Arguments", "apart", "bind", "extents_of", "input_matrix", "loaded_inputs",
+    "rows_by_columns", "torch_dtype",
+]  # fmt: skip
 
 ONE = (
     "supported_vec_size=SupportedVectorization(epilogue=1), or configure(vector=1) of a schedule "
@@ -54,17 +57,6 @@ class Arguments:
     matrices: dict[str, torch.Tensor]
     device: torch.device
 
-    def reads(self, inputs: Sequence[Any]) -> bool:
-        """Whether the matrices are the caller's tensors themselves, none of them a copy.
-
-        To be asked before the outputs are entered. If so, what is packed for them stays right
-        while their contents change.
-        """
-        if not all(hasattr(t, "untyped_storage") for t in inputs):
-            return False  # a number, which the kernel reads from memory of its own
-        theirs = {t.untyped_storage().data_ptr() for t in inputs}
-        return all(t.untyped_storage().data_ptr() in theirs for t in self.matrices.values())
-
 
 def torch_dtype(dtype: DataType) -> torch.dtype:
     """The torch type of a fusion type."""
@@ -87,33 +79,50 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         UnsupportedError: a layout that TMA cannot address, a size that no coordinate reaches, or a
             device that is neither the CPU (the machine model) nor a GPU.
     """
-    from torch import contiguous_format
-
     extents = extents_of(fusion, inputs)
     matrices: dict[str, torch.Tensor] = {}
-    loaded = _loaded(fusion)
+    loaded = loaded_inputs(fusion)
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=True)):
         if not binding.axes and isinstance(tensor, (int, float)):
             continue
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
             raise wrong_type(f"input {position}", tensor.dtype, wanted)
-        if binding.tensor in fusion.operands:
-            matrices[binding.key] = matrix(fusion, binding, tensor, f"input {position}")
-        elif binding.tensor in loaded:
-            # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
-            view = _as_result(fusion, tensor)
-            if not _rows_by_tma(fusion, tensor):
-                tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
-            matrices[binding.key] = matrix(fusion, binding, tensor, f"input {position}")
-        else:
-            what = f"input {position}"
-            matrices[binding.key] = epilogue_matrix(fusion, binding, tensor, what, vector)
+        matrices[binding.key] = input_matrix(fusion, loaded, vector, position, tensor)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.key not in matrices:
             matrices[binding.key] = _scalar(value, (1,) * len(fusion.result_axes), device)
     return Arguments(extents, matrices, device)
+
+
+def input_matrix(
+    fusion: Fusion, loaded: frozenset[str], vector: int, position: int, tensor: torch.Tensor
+) -> torch.Tensor:
+    """A tensor as the kernel reads it: a view, or a copy where it cannot be read as it lies.
+
+    Args:
+        fusion: scheduled.
+        loaded: its :func:`loaded_inputs`.
+        vector: columns that threads access at once.
+        position: of the tensor among the inputs.
+        tensor: of the input's type and rank.
+
+    Raises:
+        UnsupportedError: as :func:`matrix` and :func:`epilogue_matrix`.
+    """
+    from torch import contiguous_format
+
+    binding, what = fusion.inputs[position], f"input {position}"
+    if binding.tensor in fusion.operands:
+        return matrix(fusion, binding, tensor, what)
+    if binding.tensor not in loaded:
+        return epilogue_matrix(fusion, binding, tensor, what, vector)
+    if not _rows_by_tma(fusion, tensor):
+        # ``wsched.compile`` chose this kernel for other inputs, or was told to use TMA.
+        view = _as_result(fusion, tensor)
+        tensor = _as_result(fusion, view.clone(memory_format=contiguous_format))
+    return matrix(fusion, binding, tensor, what)
 
 
 def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | None:
@@ -137,7 +146,7 @@ def _rows_by_tma(fusion: Fusion, tensor: torch.Tensor) -> bool:
     return tma_reads(view, view.dim() - 2, view.dim() - 1)
 
 
-def _loaded(fusion: Fusion) -> frozenset[str]:
+def loaded_inputs(fusion: Fusion) -> frozenset[str]:
     """Names of the inputs that the load warpgroup of a scheduled fusion loads."""
     return frozenset(source.name for t in fusion.loads for source in fusion.producers(t.name))
 
@@ -179,7 +188,7 @@ def epilogue_matrix(
     """
     from torch import contiguous_format
 
-    tensor = _rows_by_columns(fusion, binding, tensor)
+    tensor = rows_by_columns(fusion, binding, tensor)
     if fusion.result_axes[-1] not in binding.axes or _vector(tensor) >= vector:
         return tensor
     if vector > 1 and tensor.shape[-1] % vector:
@@ -199,27 +208,23 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
         if binding.tensor in fusion.operands or fusion.result_axes[-1] not in binding.axes:
             continue
         if binding.tensor not in by_tma:
-            view = _rows_by_columns(fusion, binding, tensor)
+            view = rows_by_columns(fusion, binding, tensor)
             if view.shape[-1] % 2 or _vector(view) == 1:
                 return False
     return True
 
 
-def reads_in_place(fusion: Fusion, inputs: Sequence[Any]) -> bool:
-    """Whether a kernel reads everything but operands from the caller's own memory.
-
-    It does not read a number, or a tensor whose columns are not next to each other, so.
-    """
+def apart(fusion: Fusion, inputs: Sequence[Any]) -> int:
+    """How many inputs beside operands have columns apart, so that each call copies them."""
+    count = 0
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        if isinstance(tensor, (int, float)):
-            return False
         columns = binding.tensor not in fusion.operands and fusion.result_axes[-1] in binding.axes
-        if columns and not _vector(_rows_by_columns(fusion, binding, tensor)):
-            return False
-    return True
+        if columns and not _vector(rows_by_columns(fusion, binding, tensor)):
+            count += 1
+    return count
 
 
-def _rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
+def rows_by_columns(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
     """An input of the epilogue with the product's dimensions, of size 1 where it is repeated."""
     if tuple(binding.axes) == fusion.result_axes:
         return tensor

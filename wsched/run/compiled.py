@@ -14,6 +14,7 @@ from passes.dump import dumper_from_environment
 from passes.pipeline import run_passes
 from wsched.fusion import Fusion, ParallelType
 from wsched.program.bind import bind as bind_program
+from wsched.program.classes import Key, class_key
 from wsched.program.prepare import Kernel, prepare
 from wsched.program.program import Program
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
@@ -21,7 +22,7 @@ from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_on_cpu
 from wsched.run.finish import finishing, with_parts
-from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
 from wsched.run.kernel_name import kernel_name
 from wsched.run.lowering_options import lowering_options
 from wsched.run.made import STAGES, Made, dump_scheduled
@@ -35,6 +36,7 @@ from wsched.run.results import (
     results,
 )
 from wsched.run.row_copy import copy_rows
+from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
 from wsched.run.workspace import Workspace
 from wsched.schedule.matmul.kernel_options import kernel_options
@@ -143,20 +145,35 @@ class CompiledFusion(Made):
         return self.call(inputs, class_key(inputs) if out is None else None, out)
 
     def call(self, inputs: Sequence[Any], key: Key | None, out: Any = None) -> list[torch.Tensor]:
-        """A call whose caller knows the :func:`~wsched.run.host.class_key`; None with ``out``."""
+        """A call by its :func:`~wsched.program.classes.class_key`, None with ``out``."""
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
         if (front := self._front(inputs)) is not None:
             return self._call_behind(front, inputs, key, out)
         arguments = self._arguments(inputs)
-        lasting = key is not None and arguments.reads(inputs)
         outputs = self._results(arguments, inputs, out)
         launch = self._pack(arguments, outputs)
-        if key is not None and lasting and not self.simulates(arguments.device):
-            self._plans.add(key, HostPlan(self._packer, inputs, outputs, launch))
+        if key is not None and not self.simulates(arguments.device):
+            self._plans.add(key, self._plan(arguments, inputs, outputs, launch))
         launch()
         return outputs
+
+    def _plan(
+        self,
+        arguments: Arguments,
+        inputs: Sequence[Any],
+        outputs: Sequence[torch.Tensor],
+        launch: Callable[[], None],
+    ) -> HostPlan | StagedPlan:
+        """How calls run on inputs like these, of which ``launch`` is the first one's."""
+        makes = makes_of(self.fusion, arguments, inputs, self.vector)
+        if not makes:
+            return HostPlan(self._packer, inputs, outputs, launch)
+        pack = staged_packer(self.fusion, arguments, makes, self.vector, self._pack)
+        first = [arguments.matrices[b.key] for b in self.fusion.inputs]
+        read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
+        return StagedPlan(HostPlan(pack, read, outputs, launch), makes)
 
     def _call_behind(
         self, front: Program, inputs: Sequence[Any], key: Key | None, out: Any
@@ -185,17 +202,16 @@ class CompiledFusion(Made):
         if (front := self._front(inputs)) is not None:
             return self._bind_behind(front, inputs, out)
         arguments = self._arguments(inputs)
-        lasting = arguments.reads(inputs)
         outputs = self._results(arguments, inputs, out)
         launch = self._pack(arguments, outputs)
-        if lasting:
+        if not makes_of(self.fusion, arguments, inputs, self.vector):
             return BoundLaunch(launch, inputs, outputs)
+        plan = self._plan(arguments, inputs, outputs, launch)
 
-        def launch_on_copies() -> None:
-            copies = self._arguments(inputs)  # held until the launch is on its way
-            self._pack(copies, outputs)()
+        def launch_anew() -> None:
+            plan.into(inputs, outputs)
 
-        return BoundLaunch(launch_on_copies, inputs, outputs)
+        return BoundLaunch(launch_anew, inputs, outputs)
 
     def _bind_behind(self, front: Program, inputs: Sequence[Any], out: Any) -> BoundLaunch:
         extents = extents_of(self.fusion, inputs)

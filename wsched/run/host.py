@@ -11,45 +11,19 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsched.program.classes import Key, class_key
 from wsched.program.memory import allocator
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BoundLaunch", "HostPlan", "Key", "Plans", "bounded", "class_key", "repeated"]
-
-Key = tuple[Any, ...]
-
-ALIGNMENT = 16
-"""Addresses are told apart modulo this: TMA takes multiples of it."""
+__all__ = ["BoundLaunch", "HostPlan", "Plans", "bounded", "repeated"]
 
 _LAUNCHES = 256
 """Sets of addresses for which a plan keeps a launch, about 1.5 KB each."""
 
 _PLANS = 256
 """Classes for which plans are kept."""
-
-
-def class_key(inputs: Sequence[Any]) -> Key | None:
-    """All that decides how inputs are handled, but for their addresses and numbers' values.
-
-    None if one of them is neither a strided tensor nor a number.
-    """
-    try:
-        return tuple(
-            [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]
-        )
-    except (AttributeError, RuntimeError, TypeError):
-        return _mixed_key(inputs)
-
-
-def _mixed_key(inputs: Sequence[Any]) -> Key | None:
-    numbers = [isinstance(t, bool | int | float) for t in inputs]
-    if not any(numbers):
-        return None
-    tensors = class_key([t for t, number in zip(inputs, numbers, strict=True) if not number])
-    kinds = [type(t) if n else None for t, n in zip(inputs, numbers, strict=True)]
-    return None if tensors is None else (*kinds, tensors)
 
 
 class BoundLaunch:
@@ -106,7 +80,12 @@ class HostPlan:
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Allocate the outputs and launch."""
-        outputs = [allocate() for allocate in self._allocate]
+        return self.into(inputs, [allocate() for allocate in self._allocate])
+
+    def into(
+        self, inputs: Sequence[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Launch with results that are there, which are returned."""
         key = _addresses(inputs, outputs)
         launch = self._launches.get(key)
         if launch is None:

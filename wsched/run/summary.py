@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import evaluate
@@ -15,14 +16,16 @@ from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
 from wsched.fusion.summary import Extent, Summary, Value
+from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
 from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
-from wsched.run.host import BoundLaunch, HostPlan, Key, Plans, class_key, repeated
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
 from wsched.run.made import compiled_kernel
 from wsched.run.once import once
+from wsched.run.staged import Make, Number, StagedPlan, staged
 from wsched.run.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -89,16 +92,29 @@ class CompiledSummary:
         return self.call(inputs, class_key(inputs))
 
     def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
-        """A call whose caller knows the :func:`~wsched.run.host.class_key`."""
+        """A call whose caller knows the :func:`~wsched.program.classes.class_key`."""
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
         outputs = self._results(inputs)
-        launch, in_place = self._packed(inputs, outputs)
-        if key is not None and in_place and outputs[0].is_cuda:
-            self._plans.add(key, HostPlan(self._pack, inputs, outputs, launch))
+        makes = self._makes(inputs)
+        read = staged(inputs, makes)
+        launch = self._pack(read, outputs)
+        if key is not None and outputs[0].is_cuda:
+            packed = HostPlan(self._pack, read, outputs, launch)
+            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
         launch()
         return outputs
+
+    def _makes(self, inputs: Sequence[Any]) -> dict[int, Make]:
+        """What calls on inputs like these make of them, by positions."""
+        found, device = dict[int, Make](), device_of(inputs)
+        for at, (value, given) in enumerate(zip(self.summary.inputs, inputs, strict=True)):
+            if not hasattr(given, "is_contiguous"):
+                found[at] = Number((1, 1), torch_dtype(value.dtype), device)
+            elif not given.is_contiguous():
+                found[at] = methodcaller("contiguous")
+        return found
 
     def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
         """A function for calls on inputs of one class, which it looks at in the first call only."""

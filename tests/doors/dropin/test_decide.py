@@ -31,7 +31,7 @@ def test_an_mlp_block_is_two_kernels(tokens: int) -> None:
     assert found.taken and found.nvfuser is not None and found.cost is not None
     assert [s.matmul for s in found.segments] == [True, True]
     assert 0.90 < found.cost.us / found.nvfuser.us < 0.95
-    assert found.cost.host_us == 16.0 and found.nvfuser.host_us == 36.0
+    assert found.cost.host_us == 12.5 and found.nvfuser.host_us == 36.0
 
 
 def test_the_cut_with_least_bytes_is_taken() -> None:
@@ -67,25 +67,20 @@ def test_the_text_of_what_is_taken() -> None:
     )
 
 
-def test_a_number_is_packed_by_each_call() -> None:
-    """So the host takes longer, which only a matmul hides that takes as long; small ones would
-    rather be cut in two."""
-    fd = built(BUILDERS["scaled"])
-    small, large = (
-        [torch.empty(r, r, dtype=torch.bfloat16) for _ in range(2)] for r in (512, 4096)
-    )
-    found = decision_of(fd, [*small, 0.5])
-    assert not found.taken and found.cost is not None and found.cost.host_us == 8.0 + 19.5
-    assert decision_of(fd, [*large, 0.5]).taken
+@pytest.mark.parametrize("rows", [512, 4096])
+def test_a_number_costs_the_host_little(rows: int) -> None:
+    given = [torch.empty(rows, rows, dtype=torch.bfloat16) for _ in range(2)]
+    found = decision_of(built(BUILDERS["scaled"]), [*given, 0.5])
+    assert found.taken and found.cost is not None and found.cost.host_us == 8.0 + 2.5
 
 
-def test_columns_that_are_apart_are_packed_by_each_call() -> None:
+def test_columns_that_are_apart_are_copied_by_each_call() -> None:
     def build(fd: Any) -> None:
         r = fd.define_tensor(shape=[-1, -1], contiguity=False, dtype=F32)
         fd.add_output(fd.ops.add(fd.ops.linear(matrix(fd), matrix(fd)), r))
 
     x, w = inputs_of("linear")
-    for r, host in ((torch.empty(32, 48)[:, ::2], 27.5), (torch.empty(32, 48)[:, :24], 8.0)):
+    for r, host in ((torch.empty(32, 48)[:, ::2], 17.0), (torch.empty(32, 48)[:, :24], 8.0)):
         found = decision_of(built(build), [r, x, w])
         assert found.cost is not None and found.cost.host_us == host
 

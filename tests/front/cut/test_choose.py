@@ -11,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.front.cut.features import FEATURES, Feature
 from wsched.front.cut.choose import choose
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.predict import Sizes, segment_us
+from wsched.front.cut.predict import Sizes, segment_us, together
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import OPEN, open_extents
 from wsched.front.cut.summaries import with_summaries
@@ -32,8 +32,7 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
         except UnsupportedError:
             continue
         for made in (whole, with_summaries(cutter.graph, whole)):
-            costs = [segment_us(s, call) for s in made.segments]
-            found.append(max(sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)))
+            found.append(together([segment_us(s, call) for s in made.segments]).us)
     return min(found)
 
 

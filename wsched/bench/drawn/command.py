@@ -16,10 +16,11 @@ from rich.table import Table
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.bench.drawn.build import build
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
-from wsched.bench.drawn.results import SCHEMA, Line, append, line_of, read, table, totals
+from wsched.bench.drawn.results import SCHEMA, Line, line_of, table, totals
 from wsched.bench.drawn.schedules import FIRST, schedules_for
 from wsched.bench.drawn.worker import FIRST as STAGE
 from wsched.bench.gemm.results import check_path
+from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
@@ -106,7 +107,7 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
     found: dict[str, dict[str, Any]] = {}
     if asked.path is not None:
         check_path(asked.path)
-        found = read(asked.path, command)
+        found = read(asked.path, SCHEMA, command)
     left = tuple(p for p in wanted if str(p) not in found)
     gpu: dict[str, Any] = {}
     stopped = ""
@@ -114,7 +115,8 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
         gpu = device()
         _compile(left, gpu, asked.first, asked.jobs)
         method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
-        keep = _Keep(asked.path, command, method, found)
+        head = {"schema": SCHEMA, "command": command, "method": method}
+        keep = Keep(asked.path, head, found)
         job = Job(left, "bf16", "tn", {}, asdict(plan), asked.seed)
         worker = (*COMMAND, str(asked.first))
         stopped = run_shapes(job, worker, len(wanted), (asked.seconds, asked.timeout), keep)
@@ -150,41 +152,6 @@ def _compile(problems: tuple[Drawn, ...], gpu: dict[str, Any], first: int, jobs:
             wanted += [(text, r.params) for r in schedules_for(text, planned, first)]
     with progress_bar(len(set(wanted))) as update:
         build(wanted, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
-
-
-class _Keep:
-    """Takes results: into a dict, and as lines into a file, in front of the first its method.
-
-    Args:
-        path: of the file; None for none.
-        command: what decides whether a later run may go on with the file.
-        method: how is measured.
-        found: the dict.
-    """
-
-    def __init__(
-        self,
-        path: Path | None,
-        command: dict[str, Any],
-        method: str,
-        found: dict[str, dict[str, Any]],
-    ) -> None:
-        self._path, self._command, self._method, self._found = path, command, method, found
-        self._begun = False
-
-    def __call__(self, environment: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> None:
-        """Keep results that are new; they are told again in the end, with what hung."""
-        for problem, result in shapes.items():
-            if self._found.get(problem) == result:
-                continue
-            self._found[problem] = result
-            if self._path is None:
-                continue
-            if not self._begun:
-                head = {"schema": SCHEMA, "command": self._command, "method": self._method}
-                append(self._path, head | {"environment": environment})
-                self._begun = True
-            append(self._path, {"problem": problem, "result": result})
 
 
 def _show(lines: list[Line], gpu: dict[str, Any]) -> None:

@@ -1,71 +1,25 @@
-"""What was measured of drawn problems: a file that is only appended to, and what it comes to."""
+"""What was measured of drawn problems comes to."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.table import Table
 
-from lowering.ground.errors import UnsupportedError
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.gemm.results import BAD
 from wsched.bench.method.statistic import geometric_mean, paired_ratios
 from wsched.bench.peers.systems import REFERENCE
 
-__all__ = ["LIMIT", "SCHEMA", "Line", "append", "line_of", "read", "table", "totals"]
+__all__ = ["LIMIT", "SCHEMA", "Line", "line_of", "table", "totals"]
 
 SCHEMA = "wsched.bench.random/1"
 
 LIMIT = 0.95
 """A ratio to cuBLAS below it is counted."""
-
-
-def append(path: Path, line: dict[str, Any]) -> None:
-    """Add a line to a file, behind whatever it has; the line is on the disk when this returns."""
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # a process died while it wrote
-                file.write(b"\n")
-        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read(path: Path, command: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a file's results by problem, the last of each; none if there is no such file.
-
-    Lines that cannot be read, of a process that died, are passed over.
-
-    Raises:
-        UnsupportedError: a file of something else, or of a run that measured otherwise.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    if not path.exists():
-        return found
-    before: dict[str, Any] | None = None
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and line.get("schema") == SCHEMA:
-            before = line["command"]
-        elif before is not None and isinstance(line, dict) and "problem" in line:
-            found[line["problem"]] = line["result"]
-    if before is None:
-        raise UnsupportedError(f"--json {path} without the schema {SCHEMA}", "a file of this bench")
-    if before != command:
-        raise UnsupportedError(
-            f"--json {path} of a run with other options ({json.dumps(before)})", json.dumps(command)
-        )
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.drawn.results import append
 from wsched.bench.gemm.results import BAD
+from wsched.bench.method.appended import append
 from wsched.bench.method.statistic import paired_ratios
 from wsched.bench.peers.systems import REFERENCE
 

@@ -20,7 +20,6 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import IO, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.bench.method.problem import Shape
 
 __all__ = ["COMMAND", "BenchError", "Enough", "Finished", "Job", "Progress", "run_process"]
 
@@ -54,7 +53,7 @@ class Job:
     """What one process measures.
 
     Args:
-        shapes: in order.
+        shapes: in order: shapes, or other dataclasses, under whose text results stand.
         dtype: see :data:`wsched.bench.method.problem.DTYPES`.
         layout: see :data:`wsched.bench.method.problem.LAYOUTS`.
         systems: name -> ``MatmulParams`` as a dict, None for peers and for wsched's heuristics.
@@ -63,7 +62,7 @@ class Job:
         failures: shape text -> system -> why it is not measured there any more.
     """
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Any, ...]
     dtype: str
     layout: str
     systems: dict[str, dict[str, Any] | None]

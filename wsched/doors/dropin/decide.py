@@ -103,8 +103,8 @@ class Known:
         cutter: the ways to cut it, which the prediction chooses from; None with a reason.
         sized: positions of the inputs that are operands of matmuls, whose shapes decide.
         left: those shapes, where nvFuser runs it all, and the calls with them.
-        plans: how classes of inputs run that wsched takes, by :func:`wsched.run.host.class_key`,
-            and the calls.
+        plans: how classes of inputs run that wsched takes, by
+            :func:`wsched.program.classes.class_key`, and the calls.
         never: the calls of a definition with a reason.
     """
 

@@ -21,8 +21,8 @@ from wsched.doors.fallback import rebuild
 from wsched.front.cut.program import Run, make
 from wsched.front.cut.segments import Segment
 from wsched.importer import UnfinishedError
+from wsched.program.classes import class_key
 from wsched.program.prepare import Function
-from wsched.run.host import class_key
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _UNCOUNTED = Tally("", "")
 """Of a definition whose calls are counted by their shapes or classes."""
 
 _lock = threading.Lock()
+_reading = threading.Lock()
 _by_fec: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
 
 
@@ -163,7 +164,7 @@ def _refused(decision: Decision, error: Exception) -> Decision:
 def _tally(known: Known, decision: Decision) -> Tally:
     """A line of the report, with its first call."""
     told = decision.reason, decision.shares, decision.cost, decision.nvfuser
-    return LEDGER.line(Tally(known.title, *told), calls=1)
+    return LEDGER.line(Tally(known.title, *told, segments=decision.segments), calls=1)
 
 
 def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any]) -> Run:
@@ -183,16 +184,10 @@ def _first(
 ) -> list[torch.Tensor]:
     """Read a definition and run it; nvFuser's own checks come first, where it is not ready."""
     state = fd.__dict__
-    known = None
-    if "ke" not in state:
-        try:
-            known = _known(fd)
-        except UnfinishedError:
-            known = None
+    known = None if "ke" in state else _read(fd)
     try:
         if known is None or known.reason:
             return original(fd, inputs, **options)
-        _freeze(fd)
         return _taken(original, fd, known, inputs, options)
     finally:
         # As nvFuser does: from its first call on a definition is what the fec has a copy of.
@@ -214,22 +209,33 @@ def _never_tally(known: Known, inputs: Any) -> Tally:
     return known.never
 
 
-def _known(fd: Any) -> Known:
-    """What is known of a definition, or of another one that shares its cache."""
-    fec = fd.__dict__.get("fec")
-    with _lock:
-        found = None if fec is None else _by_fec.get(fec)
-    return known_of(fd) if found is None else found
+def _read(fd: Any) -> Known | None:
+    """What is known of a definition, or of another one that shares its cache; None of one that
+    cannot be read yet.
+
+    The fusion of one that wsched may take goes over to nvFuser's cache, as in nvFuser's first
+    ``execute``. Nobody may read it meanwhile: its Python object is empty from then on.
+    """
+    state = fd.__dict__
+    with _reading:
+        try:
+            found = _by_fec.get(state["fec"]) if "fec" in state else None
+            known = known_of(fd) if found is None else found
+        except UnfinishedError:
+            return None
+        except ValueError:  # another thread's first call of nvFuser's own hands it over just now
+            return None
+        if not known.reason and "fec" not in state:
+            _freeze(fd)
+    return known
 
 
 def _freeze(fd: Any) -> None:
-    """Hand the fusion over to nvFuser's cache, as its first ``execute`` does."""
+    """Hand the fusion over to nvFuser's cache."""
     from nvfuser_direct import FusionExecutorCache
 
-    with _lock:
-        if "fec" not in fd.__dict__:
-            fd.fec = FusionExecutorCache(fd._fusion)
-            del fd._fusion
+    fd.fec = FusionExecutorCache(fd._fusion)
+    del fd._fusion
 
 
 def _wanted(options: Mapping[str, Any], inputs: Sequence[Any]) -> bool:

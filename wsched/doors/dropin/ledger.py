@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.front.cut.predict import SegmentsCost
+from wsched.front.cut.segments import Segment
 from wsched.front.cut.shares import Share
 
 __all__ = ["LEDGER", "Ledger", "Tally"]
@@ -26,6 +27,7 @@ class Tally:
         cost: predicted of wsched's segments; None where nothing was predicted.
         nvfuser: predicted of nvFuser's own route.
         calls: how many.
+        segments: how it is cut, in the order in which they run; empty if it is not taken.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Tally:
     cost: SegmentsCost | None = None
     nvfuser: NvfuserCost | None = None
     calls: int = 0
+    segments: tuple[Segment, ...] = ()
 
     @property
     def saved_us(self) -> float:

@@ -8,7 +8,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Var
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
-from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us
+from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
 
@@ -152,9 +152,8 @@ class _Search:
         return min(found, key=lambda x: x.rank)
 
     def _cost(self, cut: Cut) -> Chosen:
-        costs = [self._segment(s) for s in cut.segments]
-        gpu, host = sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)
-        return Chosen(cut, SegmentsCost(gpu, host), self.cutter, self.call)
+        cost = together([self._segment(s) for s in cut.segments])
+        return Chosen(cut, cost, self.cutter, self.call)
 
     def least_saving(self, chosen: Chosen, at: int) -> float:
         """Microseconds that leaving a matmul has to save."""

@@ -8,7 +8,15 @@ from math import prod
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.choose.copy_cost import CALL_HOST_US, COPY_HOST_US, PACK_HOST_US, Copy, copies_us
+from wsched.choose.copy_cost import (
+    APART_HOST_US,
+    CALL_HOST_US,
+    COPY_HOST_US,
+    NUMBER_HOST_US,
+    STEP_HOST_US,
+    Copy,
+    copies_us,
+)
 from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
 from wsched.choose.problem import H200_SMS, Gpu, Problem
@@ -23,13 +31,18 @@ from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
-from wsched.run.arguments import reads_in_place
+from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.schedule.entries import with_sums
 
-__all__ = ["Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us"]
+__all__ = [
+    "Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us", "together",
+]  # fmt: skip
 
+
+PROGRAM_HOST_US = CALL_HOST_US - STEP_HOST_US
+"""What the host takes for a call beside its steps: to find out how its inputs' class runs."""
 
 VIEW_HOST_US = 1.0
 """What the host takes to look at a tensor in another shape (2-core x86 machine)."""
@@ -56,13 +69,13 @@ class Planned:
         fusion: with the operands in memory as they are.
         problem: what the heuristic plans for.
         copied: operands that need copies.
-        packed: whether a call is packed once for all.
+        apart: inputs of the epilogue with columns apart, which each call copies.
     """
 
     fusion: Fusion
     problem: Problem
     copied: tuple[Copy, ...] = ()
-    packed: bool = True
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,8 +115,7 @@ class Sizes:
         own = tuple((name, found[name]) for names in fusion.lists.values() for name in names)
         batch, heads, m, n, k = (found[name] for name in EXTENTS)
         extents = Extents(m, n, k, batch, heads, own)
-        numbers = any(not b.axes for b in fusion.inputs)
-        return Planned(fusion, extents.problem(fusion, self.sms), (), not numbers)
+        return Planned(fusion, extents.problem(fusion, self.sms))
 
 
 @dataclass(frozen=True)
@@ -145,8 +157,8 @@ class Call(Sizes):
         if self.gpu is not None:
             gpu = self.gpu
             problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
-        in_place = reads_in_place(fusion, inputs)
-        return Planned(fusion, problem, (*views, *copies(fusion, inputs)), in_place)
+        copied = (*views, *copies(fusion, inputs))
+        return Planned(fusion, problem, copied, apart(fusion, inputs))
 
 
 def _seen(
@@ -170,21 +182,28 @@ def _bytes(kind: DataType | None) -> int:
     return kind.bytes if kind is not None and kind.is_stored else 4
 
 
+def together(costs: Sequence[SegmentsCost]) -> SegmentsCost:
+    """What a call of such segments takes."""
+    gpu, host = sum(c.gpu_us for c in costs), sum(c.host_us for c in costs)
+    return SegmentsCost(gpu, host + PROGRAM_HOST_US)
+
+
 def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
-    """What a segment takes.
+    """What a segment takes, beside the call that it is a part of.
 
     Raises:
         UnsupportedError, ScheduleError: a kernel or a size that there is none for.
     """
     if segment.matmul:
         p = call.planned(segment)
-        host = COPY_HOST_US * len(p.copied) + (CALL_HOST_US if p.packed else PACK_HOST_US)
+        host = STEP_HOST_US + COPY_HOST_US * len(p.copied) + APART_HOST_US * p.apart
+        host += NUMBER_HOST_US * sum(not b.axes for b in p.fusion.inputs)
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
     if segment.summary:
         moved = call.bytes([*segment.inputs, *segment.outputs])
         # What follows a kernel's reductions is in what puts their parts together.
-        return SegmentsCost(0.0 if is_finish(segment) else pointwise_us(moved), CALL_HOST_US)
+        return SegmentsCost(0.0 if is_finish(segment) else pointwise_us(moved), STEP_HOST_US)
     matmul_us, kernels_us, kernels = _rest(segment, call)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
 

@@ -15,11 +15,11 @@ from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.importer import Definition
 from wsched.importer.summary import import_summary
+from wsched.program.classes import Key
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step
 from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
-from wsched.run.host import Key
 from wsched.run.row_copy import copy_rows
 from wsched.run.summary import kernels_of
 from wsched.schedule.plan import Plan
@@ -203,7 +203,7 @@ class _Steps:
 
     def _view(self, source: Buffer, target: Buffer, look: Callable[[Any], Any]) -> None:
         """Look at a buffer as another one; what does not lie so is copied."""
-        step = CallStep("", (source,), (target,), deterministic=True, batch_invariant=True)
+        step = CallStep("", (source,), (target,), True, True, stable=True)
         self._call("view", lambda values: (look(values[0]),), step)
 
     def _call(self, kind: str, function: Function, step: CallStep) -> None:

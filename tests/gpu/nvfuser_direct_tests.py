@@ -1,0 +1,123 @@
+"""Every file of nvFuser's own Python tests with wsched installed and without: the same outcomes?
+
+They are not part of this tree. With a checkout of NVIDIA/Fuser of the version that is installed::
+
+    python -m tests.gpu.nvfuser_direct_tests Fuser/tests/python/direct --path Fuser/tests
+
+Each file runs in processes of its own, twice, several files at a time; one that crashes or takes
+too long has no outcomes, and is told. ``--without FILE`` keeps the outcomes without wsched in a
+file, and takes them from there where it has them. The exit status is 1 if an outcome differs, 2 if
+no test ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.gpu.nvfuser_matmul_tests import differences, run
+
+__all__ = ["Compared", "compared", "files", "main", "report"]
+
+PLUGINS = ("tests.gpu.with_wsched",)
+
+Outcomes = dict[str, str]
+
+Run = Callable[[Path, Sequence[str]], Outcomes]
+"""Outcomes of a file with these plugins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A file's outcomes, none where it did not come to its end."""
+
+    name: str
+    without: Mapping[str, str]
+    with_wsched: Mapping[str, str]
+
+    @property
+    def different(self) -> list[str]:
+        """A line for each test whose outcome differs."""
+        if self.without and not self.with_wsched:
+            return [f"{self.name}: no outcomes with wsched"]
+        return differences(self.without, self.with_wsched)
+
+    def __str__(self) -> str:
+        passed = sum(outcome == "passed" for outcome in self.without.values())
+        told = f"{len(self.without)} tests, {passed} passed without wsched"
+        if not self.without:
+            told = "no outcomes without wsched"
+        return f"{self.name}: {told}; {len(self.different)} differ with it"
+
+
+def files(places: Sequence[Path]) -> list[Path]:
+    """Test files, those of folders in order of name."""
+    found = [sorted(p.glob("test_*.py")) if p.is_dir() else [p] for p in places]
+    return [path for paths in found for path in paths]
+
+
+def compared(
+    paths: Sequence[Path], run_file: Run, known: Mapping[str, Outcomes], jobs: int
+) -> list[Compared]:
+    """Run files with wsched, and without where that is not known.
+
+    Args:
+        paths: of the files.
+        run_file: runs one.
+        known: outcomes without wsched, by the files' names.
+        jobs: files that run at a time.
+    """
+
+    def one(path: Path) -> Compared:
+        without = known.get(path.name) or run_file(path, ())
+        return Compared(path.name, without, run_file(path, PLUGINS))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(one, paths))
+
+
+def report(found: Sequence[Compared]) -> str:
+    """A line for each file, and for each difference."""
+    lines = [str(c) for c in found]
+    lines += [line for c in found for line in c.different]
+    count = sum(len(c.without) for c in found)
+    different = sum(len(c.different) for c in found)
+    return "\n".join([*lines, f"{len(found)} files, {count} tests; {different} differ"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the tests and compare."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("places", nargs="+", type=Path, help="files, or folders of them")
+    parser.add_argument("--path", type=Path, help="a folder to import from")
+    parser.add_argument("--jobs", type=int, default=4, help="files at a time")
+    parser.add_argument("--seconds", type=float, default=300.0, help="that a run of one may take")
+    parser.add_argument("--without", type=Path, help="outcomes without wsched, kept")
+    options, rest = parser.parse_known_args(arguments)
+    known = {}
+    if options.without is not None and options.without.exists():
+        known = json.loads(options.without.read_text())
+
+    def run_file(path: Path, plugins: Sequence[str]) -> Outcomes:
+        try:
+            return run([str(path), *rest], options.path, plugins, options.seconds)
+        except subprocess.TimeoutExpired:
+            return {}
+
+    found = compared(files(options.places), run_file, known, options.jobs)
+    print(report(found))
+    if options.without is not None:
+        kept = {**known, **{c.name: dict(c.without) for c in found if c.without}}
+        options.without.write_text(json.dumps(kept, indent=1) + "\n")
+    if not any(c.without for c in found):
+        return 2
+    return int(any(c.different for c in found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

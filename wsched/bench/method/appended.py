@@ -1,0 +1,84 @@
+"""Results in a file that is only appended to, so that a later run goes on where one ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+
+__all__ = ["Keep", "append", "read"]
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line to a file, behind whatever it has; the line is on the disk when this returns."""
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a process died while it wrote
+                file.write(b"\n")
+        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path, schema: str, command: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a file's results by problem, the last of each; none if there is no such file.
+
+    Lines that cannot be read, of a process that died, are passed over.
+
+    Raises:
+        UnsupportedError: a file of something else, or of a run that measured otherwise.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    if not path.exists():
+        return found
+    before: dict[str, Any] | None = None
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and line.get("schema") == schema:
+            before = line["command"]
+        elif before is not None and isinstance(line, dict) and "problem" in line:
+            found[line["problem"]] = line["result"]
+    if before is None:
+        raise UnsupportedError(f"--json {path} without the schema {schema}", "a file of this bench")
+    if before != command:
+        raise UnsupportedError(
+            f"--json {path} of a run with other options ({json.dumps(before)})", json.dumps(command)
+        )
+    return found
+
+
+class Keep:
+    """Takes results: into a dict, and as lines into a file, behind a head with the environment.
+
+    Args:
+        path: of the file; None for none.
+        head: ``schema``, ``command``, which decides whether a later run may go on with the file,
+            and ``method``.
+        found: the dict.
+    """
+
+    def __init__(
+        self, path: Path | None, head: dict[str, Any], found: dict[str, dict[str, Any]]
+    ) -> None:
+        self._path, self._head, self._found = path, head, found
+        self._begun = False
+
+    def __call__(self, environment: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> None:
+        """Keep results that are new; they are told again in the end, with what hung."""
+        for problem, result in shapes.items():
+            if self._found.get(problem) == result:
+                continue
+            self._found[problem] = result
+            if self._path is None:
+                continue
+            if not self._begun:
+                append(self._path, self._head | {"environment": environment})
+                self._begun = True
+            append(self._path, {"problem": problem, "result": result})

@@ -1,0 +1,123 @@
+"""``wsched bench models``: modules of published models and definitions, with wsched and without."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.gemm.results import check_path
+from wsched.bench.method.appended import Keep, read
+from wsched.bench.method.measure import Plan
+from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.watch import Job
+from wsched.bench.models.asked import Asked, asked
+from wsched.bench.models.measure import METHOD, OWN, WAYS
+from wsched.bench.models.modules import MODULES
+from wsched.bench.models.results import SCHEMA, Line, line_of, reasons, table, totals
+
+__all__ = ["COMMAND", "models"]
+
+COMMAND = (sys.executable, "-m", "wsched.bench.models.worker")
+"""The worker."""
+
+
+def models(
+    module: str = typer.Option("all", help="Of " + ", ".join((*MODULES, "all", "none"))),
+    tokens: str = typer.Option("512,8192", help="Rows of a module's input, with commas between."),
+    definitions: list[Path] = typer.Option(
+        [], help="A file with a definition, or a folder of them; may be given several times."
+    ),
+    ways: str = typer.Option(",".join(WAYS), help="What takes part, with commas between."),
+    rounds: int = typer.Option(7, min=1, help="Counted rounds."),
+    burst_ms: float = typer.Option(20.0, min=0.1, help="Time of a way in a round."),
+    seconds: float = typer.Option(
+        0.0, min=0.0, help="Begin nothing after so many; a later run goes on. 0: no limit."
+    ),
+    timeout: float = typer.Option(180.0, min=1.0, help="Seconds of silence until a hang is told."),
+    seed: int = typer.Option(0, help="Of weights, inputs and the order."),
+    json_path: Path | None = typer.Option(
+        None, "--json", help="Append a line for each; what it has is not measured again."
+    ),
+    summary_path: Path | None = typer.Option(
+        None, "--summary", help="Write what all of it comes to as JSON."
+    ),
+    plot_path: Path | None = typer.Option(
+        None, "--plot", help="A folder for pictures of the cut definitions (Graphviz)."
+    ),
+) -> None:
+    """Run modules of published models, and definitions, with wsched installed and without.
+
+    Modules run in torch's eager mode, by torch.compile and by lightning-thunder; definitions in
+    torch's eager mode and by nvFuser. The exit status is 1 if wsched failed or was wrong, 130 after
+    Ctrl-C.
+    """
+    wanted, named = asked(module, tokens, definitions), _ways(ways)
+    plan = Plan(rounds, burst_ms)
+    command = {"plan": asdict(plan), "ways": named, "seed": seed}
+    found: dict[str, dict[str, Any]] = {}
+    for path in (json_path, summary_path):
+        if path is not None:
+            check_path(path)
+    if json_path is not None:
+        found = read(json_path, SCHEMA, command)
+    left = tuple(a for a in wanted if str(a) not in found)
+    stopped = ""
+    if left:
+        head = {"schema": SCHEMA, "command": command, "method": METHOD.format(**asdict(plan))}
+        keep = Keep(json_path, head, found)
+        job = Job(left, "bf16", "tn", dict.fromkeys(named), asdict(plan), seed)
+        stopped = run_shapes(job, COMMAND, len(wanted), (seconds, timeout), keep)
+    lines = [line_of(str(a), found[str(a)]) for a in wanted if str(a) in found]
+    _show(lines)
+    if summary_path is not None:
+        data = {"lines": [line.to_dict() for line in lines], "totals": totals(lines)}
+        summary_path.write_text(json.dumps(data | {"reasons": reasons(lines)}, indent=1) + "\n")
+    if plot_path is not None:
+        _draw(plot_path, wanted, found)
+    if stopped:
+        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
+        typer.echo(f"{why}: {len(lines)} of {len(wanted)} are measured", err=True)
+    if stopped == INTERRUPTED:
+        raise typer.Exit(130)
+    if any(OWN in line.broken for line in lines):
+        raise typer.Exit(1)
+
+
+def _ways(text: str) -> list[str]:
+    names = [w.strip() for w in text.split(",") if w.strip()]
+    if unknown := [n for n in names if n not in WAYS]:
+        raise UnsupportedError(f"--ways {unknown[0]}", ", ".join(WAYS))
+    if not names:
+        raise UnsupportedError("--ways without a name", ", ".join(WAYS))
+    return [w for w in WAYS if w in names]
+
+
+def _show(lines: Sequence[Line]) -> None:
+    console = Console()
+    if lines:
+        title = "us from call to call (of a replayed graph)"
+        console.print(table(lines, title))
+    for line in lines:
+        for name, reason in line.broken.items():
+            console.print(f"{name} at {line.name}: {reason}", markup=False, soft_wrap=True)
+    for text in (*totals(lines), *reasons(lines)):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _draw(folder: Path, wanted: Sequence[Asked], found: Mapping[str, Mapping[str, Any]]) -> None:
+    """A file for each cut definition, named after what it is of."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for a in wanted:
+        told = found.get(str(a), {}).get("told") or {}
+        for number, cut in enumerate(told.get("cuts", ())):
+            name = re.sub(r"[^\w.-]+", "_", f"{a} {number}")
+            (folder / f"{name}.dot").write_text(cut["dot"])

@@ -1,0 +1,246 @@
+"""The method: every way to run a module or a definition is checked, then they take turns.
+
+A way runs as a program calls it, one call after the other, and as a replayed CUDA graph. What the
+host takes counts in the calls where the GPU waits for it, and not in the graph.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.measure import Broken, OutOfMemory, Plan, Tell
+from wsched.bench.models.asked import Asked
+from wsched.bench.peers.systems import Skip
+
+__all__ = [
+    "COMPILE", "EAGER", "METHOD", "NVFUSER", "OWN", "THUNDER", "THUNDER_NVFUSER", "TOLERANCE",
+    "WAYS", "Case", "Device", "Way", "measure_case",
+]  # fmt: skip
+
+EAGER, COMPILE, NVFUSER, OWN = "eager", "compile", "nvfuser", "wsched"
+THUNDER, THUNDER_NVFUSER = "thunder", "thunder+nvfuser"
+WAYS = (EAGER, COMPILE, THUNDER, THUNDER_NVFUSER, NVFUSER, OWN)
+"""Torch's eager mode; torch.compile; thunder as it is, and with nvFuser for linear and matmul;
+nvFuser's own execute of a definition; the last two with wsched installed."""
+
+TOLERANCE = 2e-2
+"""A relative Frobenius error may be so much above twice that of the eager mode."""
+
+METHOD = (
+    "Each way is called once and compared with fp32 (a module) or with torch's eager mode (a "
+    "definition), then the ways take turns, each round in a random order drawn from the seed: "
+    "{rounds} rounds of about {replay_ms:g} ms after one that is not counted. us: from call to "
+    "call, between two synchronizations; host_us: until the last call returns; graph_us: replays "
+    "of a CUDA graph of one call. Modules have the sizes of published models in bf16, definitions "
+    "their own."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to run.
+
+    Args:
+        call: runs once; its results.
+        around: what is so while it runs.
+    """
+
+    call: Callable[[], Sequence[Any]]
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Case(Protocol):
+    """A module or a definition with its inputs."""
+
+    def way(self, name: str) -> Way:
+        """Make one of :data:`WAYS`; raises ``Skip`` or ``UnsupportedError``."""
+
+    def error(self, results: Sequence[Any]) -> float:
+        """The largest relative Frobenius error of the results; NaN if an element is."""
+
+    def told(self, way: Way) -> dict[str, Any]:
+        """What wsched takes of a call: ``flops`` of all matmuls, ``own`` of those in its kernels,
+        ``reasons`` of the others with theirs, ``cuts`` of definitions with their pictures.
+        """
+
+
+class Device(Protocol):
+    """What the method asks of the device; the tests have one that needs no GPU."""
+
+    def case(self, asked: Asked, seed: int) -> Case:
+        """Draw weights and inputs; what was drawn before goes.
+
+        Raises:
+            OutOfMemory: they do not fit.
+            UnsupportedError: a file that cannot be read.
+        """
+
+    def synchronize(self) -> object:
+        """Wait until the GPU is idle."""
+
+    def graph(self, way: Way) -> Callable[[], object]:
+        """Capture one call; what it returns replays it."""
+
+    def alive(self) -> bool:
+        """Whether the CUDA context still works."""
+
+
+@dataclass(slots=True)
+class _Entrant:
+    """A way in the rounds."""
+
+    way: Way
+    record: dict[str, Any]
+    replay: Callable[[], object] | None
+    calls: int = 3
+    replays: int = 3
+    seconds: float = field(default=0.0)
+
+
+def measure_case(
+    device: Device,
+    asked: Asked,
+    ways: Sequence[str],
+    excluded: Collection[str],
+    plan: Plan,
+    tell: Tell,
+    seed: int = 0,
+    clock: Callable[[], float] = perf_counter,
+) -> dict[str, Any]:
+    """Measure one module or definition.
+
+    Args:
+        device: where.
+        asked: what.
+        ways: of :data:`WAYS`.
+        excluded: those that are left out.
+        plan: how long.
+        tell: see :class:`~wsched.bench.method.measure.Tell`.
+        seed: of weights, inputs and the order.
+        clock: seconds.
+
+    Returns:
+        ``{"systems": {way: record}, "told"}``. A record has ``status`` (``ok``, ``skipped``,
+        ``wrong``, ``failed``), ``reason`` if not ok, ``error``, and lists ``us``, ``host_us`` and
+        ``graph_us`` with an entry for each round; ``told`` is what :meth:`Case.told` says, missing
+        where what was asked for does not fit into memory or cannot be read.
+
+    Raises:
+        Broken: the CUDA context is lost.
+    """
+    tell("", "inputs")
+    try:
+        case = device.case(asked, seed)
+    except (OutOfMemory, UnsupportedError) as error:
+        return {"systems": {n: {"status": "skipped", "reason": str(error)} for n in ways}}
+    records: dict[str, dict[str, Any]] = {}
+    entrants: dict[str, _Entrant] = {}
+    told: dict[str, Any] = {}
+    for name in (n for n in ways if n not in excluded):
+        records[name] = {"status": "skipped", "reason": ""}
+        limit = 2 * records.get(EAGER, {}).get("error", 0.0) + TOLERANCE
+        entrant = _enter(device, case, name, limit, records[name], tell)
+        if entrant is not None:
+            entrants[name] = entrant
+            if name == OWN:
+                tell(name, "what is taken")
+                told = case.told(entrant.way)
+    for name, entrant in entrants.items():
+        _lengths(device, name, entrant, plan, tell, clock)
+    order = random.Random(f"{seed} {asked}")
+    for number in range(plan.rounds + 1):
+        for name in order.sample(sorted(entrants), len(entrants)):
+            entrant = entrants[name]
+            tell(name, f"round {number}", entrant.seconds)
+            found = _round(device, entrant, clock)
+            if number:
+                for key, us in found.items():
+                    entrant.record.setdefault(key, []).append(us)
+    return {"systems": records, "told": told}
+
+
+def _enter(
+    device: Device, case: Case, name: str, limit: float, record: dict[str, Any], tell: Tell
+) -> _Entrant | None:
+    """Make, check and capture a way; None, with the reason recorded, if it cannot take part."""
+    try:
+        tell(name, "compile")
+        way = case.way(name)
+        with way.around():
+            error = case.error(way.call())
+        record["error"] = error if error == error else None
+        if not error <= limit:
+            record |= {"status": "wrong", "reason": f"error {error:.2e}, limit {limit:.2e}"}
+            return None
+        record["status"] = "ok"
+        return _Entrant(way, record, _captured(device, name, way, record, tell))
+    except (Skip, UnsupportedError) as refusal:
+        record["reason"] = str(refusal)
+    except Exception as error:  # another system's failure, whatever it is, must not end the run
+        first = (str(error).strip().splitlines() or [""])[0]
+        record |= {"status": "failed", "reason": f"{type(error).__name__}: {first}"}
+    if not device.alive():
+        raise Broken(record["reason"])
+    return None
+
+
+def _captured(
+    device: Device, name: str, way: Way, record: dict[str, Any], tell: Tell
+) -> Callable[[], object] | None:
+    """A graph of a call; None, with the reason recorded, of what cannot be captured."""
+    tell(name, "capture")
+    try:
+        return device.graph(way)
+    except Exception as error:
+        record["graph_reason"] = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if not device.alive():
+            raise
+    return None
+
+
+def _lengths(
+    device: Device,
+    name: str,
+    entrant: _Entrant,
+    plan: Plan,
+    tell: Tell,
+    clock: Callable[[], float],
+) -> None:
+    """Find how many calls and replays are as long as the plan says."""
+    tell(name, "first calls")
+    _round(device, entrant, clock)
+    found = _round(device, entrant, clock)
+    entrant.calls = max(3, round(plan.replay_ms * 1e3 / found["us"]))
+    seconds = entrant.calls * found["us"]
+    if "graph_us" in found:
+        entrant.replays = max(3, round(plan.replay_ms * 1e3 / found["graph_us"]))
+        seconds += entrant.replays * found["graph_us"]
+    entrant.seconds = seconds / 1e6
+
+
+def _round(device: Device, entrant: _Entrant, clock: Callable[[], float]) -> Mapping[str, float]:
+    """Microseconds of a call, of the host in it, and of a replay if there is a graph."""
+    with entrant.way.around():
+        us, host = _burst(device, entrant.way.call, entrant.calls, clock)
+    found = {"us": us, "host_us": host}
+    if entrant.replay is not None:
+        found["graph_us"], _ = _burst(device, entrant.replay, entrant.replays, clock)
+    return found
+
+
+def _burst(
+    device: Device, call: Callable[[], object], calls: int, clock: Callable[[], float]
+) -> tuple[float, float]:
+    device.synchronize()
+    begin = clock()
+    for _ in range(calls):
+        call()
+    returned = clock()
+    device.synchronize()
+    return (clock() - begin) / calls * 1e6, (returned - begin) / calls * 1e6
