@@ -152,7 +152,7 @@ def test_parts() -> None:
         ["T9 T10 T3", "T5 T11 T6"], [(["T7"], None), (["T8"], None), (["T3"], 0)]
     )  # fmt: skip
     assert names(two_products()) == (
-        ["T6 T14 T13 T8", "T7 T16 T15 T9"], [(["T10", "T11", "T12"], None)]
+        ["T6 T15 T14 T8", "T7 T9 T17 T16 T10"], [(["T11", "T12", "T13"], None)]
     )  # fmt: skip
 
 

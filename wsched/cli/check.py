@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
@@ -104,10 +105,11 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         UnsupportedError: a layout or size that the device or the machine model does not take.
     """
     fusion = kernel.fusion
+    given = partial(_in_fp32, fusion, inputs)
     if isinstance(inputs[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
-        computed = computed_operands(fusion, _in_fp32(fusion, inputs), _as_held)
+        computed = computed_operands(fusion, given, _as_held)
         made = multiplied(fusion, inputs, _einsum_numpy, computed=computed)
     else:
         import torch
@@ -116,7 +118,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
         by = "torch"
         got, seconds = _run_torch(kernel, inputs)
-        computed = computed_operands(fusion, _in_fp32(fusion, inputs), _as_held_by_torch)
+        computed = computed_operands(fusion, given, _as_held_by_torch)
         on = {n: torch.from_numpy(x).to(inputs[0].device) for n, x in computed.items()}
         made = multiplied(fusion, inputs, _einsum_torch, torch.cat, on)
     extents = _extents(fusion, inputs)
@@ -191,13 +193,10 @@ def _as_held_by_torch(values: Any, dtype: DataType) -> Any:
     return held.float().numpy()
 
 
-def _in_fp32(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
-    """The operands' inputs by tensor, as NumPy arrays."""
-    return {
-        b.tensor: np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
-        for b, x in zip(fusion.inputs, inputs, strict=True)
-        if b.tensor in fusion.operands
-    }
+def _in_fp32(fusion: Fusion, inputs: list[Any], name: str) -> Any:
+    """An input by its tensor, as a NumPy array."""
+    x = next(x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor == name)
+    return np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
 
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:

@@ -87,8 +87,10 @@ def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
     batches = next((x for x in _BATCHES[matmul.op] if len(x) == most), batches)
     own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
     own = own if matmul.op == "matmul" else [own[0], ()]
-    names = zip(named, own, MATMULS[matmul.op], strict=True)
-    a, b = (_operand(definition, v, (*outside, *axes), call, computed) for v, outside, axes in names)
+    whole = [(*outside, *axes) for outside, axes in zip(own, MATMULS[matmul.op], strict=True)]
+    a, b = (
+        _operand(definition, v, axes, call, computed) for v, axes in zip(named, whole, strict=True)
+    )
     _require_batch(call, a, b)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")

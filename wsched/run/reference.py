@@ -165,7 +165,7 @@ def joined(
 
 
 def computed_operands(
-    fusion: Fusion, inputs: Mapping[str, Any], rounded: Callable[[Any, DataType], Any]
+    fusion: Fusion, given: Callable[[str], Any], rounded: Callable[[Any, DataType], Any]
 ) -> dict[str, Any]:
     """Operands of matrix products that are computed from an input, by name, each with its shape.
 
@@ -173,7 +173,7 @@ def computed_operands(
 
     Args:
         fusion: scheduled or not.
-        inputs: in fp32, by tensor.
+        given: an input in fp32, by its tensor.
         rounded: values in fp32 that a type has.
     """
     found: dict[str, Any] = {}
@@ -181,12 +181,13 @@ def computed_operands(
         steps = [e for n in fusion.made_from((name,)) if (e := fusion.definition(n)) is not None]
         if not steps or any(isinstance(e, MmaOp) for e in steps):
             continue
-        values = dict(inputs)
+        source = fusion.source(name).name
+        values = {source: given(source)}
         with np.errstate(all="ignore"):
             for e in steps:
                 value = _value(fusion, e, values, {})
                 values[e.output] = rounded(value, fusion.tensor(e.output).dtype)
-        found[name] = values[name].reshape(inputs[fusion.source(name).name].shape)
+        found[name] = values[name].reshape(values[source].shape)
     return found
 
 

@@ -42,10 +42,12 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
     v = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
     d = fd.ops.linear(x, w)
     e = fd.ops.linear(x, v)
+    f = fd.ops.neg(e)
+    g = fd.ops.cast(f, dtype=DataType.BFloat16)
     fd.add_output(d)
-    fd.add_output(e)
+    fd.add_output(g)
 """
-"""Two results that have nothing to do with each other but A."""
+"""Two results that have nothing to do with each other but A, and are not read alike."""
 
 
 def unscheduled(text: str) -> Fusion:
@@ -217,7 +219,7 @@ def operand_and_epilogue_apart() -> Fusion:
 
 
 def two_products() -> Fusion:
-    """A times B₁ and A times B₂, two results that have nothing else to do with each other."""
+    """A times B₁ and minus A times B₂, results that have nothing else to do with each other."""
     return scheduled(unscheduled(TWO), m=64, n=32, k=32, groups=1, chunk=16).fusion
 
 
