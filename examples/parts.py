@@ -1,8 +1,9 @@
 """Warps of its own for each stage: one warpgroup rounds A to bf16 on its way to two that multiply.
 
-``python -m examples.parts``, on a GPU by the kernel, else on the machine model. A is fp32 in memory.
-TMA brings it, the warpgroup rounds it and stores it into a ring that the mma reads: no kernel that
-casts runs first. Three parts, with loops of their own; two rings between them, beside that of B.
+``python -m examples.parts``, on a GPU by the kernel, else on the machine model. A is fp32 in
+memory. TMA brings it, the warpgroup rounds it and stores it into a ring that the mma reads: no
+kernel that casts runs first. Three parts, with loops of their own; two rings between them, beside
+that of B.
 """
 
 from __future__ import annotations
