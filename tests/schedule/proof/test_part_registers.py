@@ -64,7 +64,7 @@ def test_two_numbers_for_one_part() -> None:
 
 
 def test_loads_share_a_warpgroup() -> None:
-    f = with_pairs(operand_cast(), T8=(40, 160), T7=(24, 144), T6=(144, 160))
+    f = with_pairs(operand_cast(), T8=(40, 160), T7=(24, 144), T3=(144, 160))
     rule, why, _ = refused(f)
     assert (rule, why) == (
         "registers",
