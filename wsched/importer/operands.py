@@ -124,11 +124,12 @@ def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> Impo
     name = node.results[0]
     of = f"{call} of {name}, which is computed"
     made = EpilogueImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
-    step = made.output(name)
-    inputs = [s for s in needed(step) if s.op == "input"]
+    alike = made.rank(Ref(name)) == len(axes)
+    step = made.operand(Ref(name), axes) if alike else None
+    inputs = [s for s in needed(step) if s.op == "input"] if isinstance(step, Step) else []
     whole = len(inputs) == 1 and inputs[0].spread == set(axes)
     source = definition.node(inputs[0].source) if whole else None
-    if source is None:
+    if not isinstance(step, Step) or source is None:
         raise UnsupportedError(f"{of} of several tensors", "of one matrix and numbers")
     memory = in_memory(source, axes, call)
     if (axes[-1], memory) != (SUMMED, axes):
