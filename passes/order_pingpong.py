@@ -32,6 +32,7 @@ from lowering.ground.expr import (
     select,
     substitute,
 )
+from lowering.ground.poly import same
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, Ring
 from lowering.kernel.nodes import (
     BarArrive,
@@ -92,6 +93,8 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
           (epilogue)
         }
 
+    Where a turn is a single step, it is the wait for it that is between the barriers.
+
     With more groups each hands its turn to the next one, the last to the first. A group that has
     one turn only, or none, has no loop over turns; whether it enters is a branch. Where several
     groups take a turn together, each team of neighbours meets the next one at a barrier of both.
@@ -99,12 +102,12 @@ def order_pingpong(kernel: Kernel, options: LoweringOptions) -> Kernel:
     Raises:
         InternalError: a consuming role without a group index, or whose groups are no whole teams.
     """
-    by_place: dict[Body, Ring] = {}
+    by_place: dict[Body, list[Ring]] = {}
     for ring in kernel.rings:
         if ring.teams > 1 and (place := _place(kernel.body, ring)):
-            by_place.setdefault(place, ring)
-    for ring in by_place.values():
-        kernel = _order(kernel, ring)
+            by_place.setdefault(place, []).append(ring)
+    for first, *others in by_place.values():
+        kernel = _order(kernel, first, frozenset(r.name for r in (first, *others)))
     return kernel
 
 
@@ -126,18 +129,16 @@ def _ends_with_queue(body: Body) -> bool:
 
 
 def _place(body: Body, ring: Ring) -> Body:
-    """The loops that wait for steps of ``ring`` themselves: rings of one loop share its turns."""
-    return tuple(
-        s
-        for s in walk(body)
-        if isinstance(s, For)
-        and any(isinstance(x, WaitFull) and x.ring == ring.name for x in s.body)
-    )
+    """The loops that wait for steps of ``ring`` themselves: rings of one loop share its turns. The
+    waits, where no loop is around them.
+    """
+    waits = tuple(s for s in walk(body) if isinstance(s, WaitFull) and s.ring == ring.name)
+    loops = (s for s in walk(body) if isinstance(s, For) and any(x in waits for x in s.body))
+    return tuple(loops) or waits
 
 
-def _order(kernel: Kernel, ring: Ring) -> Kernel:
+def _order(kernel: Kernel, ring: Ring, rings: frozenset[str]) -> Kernel:
     names = Names(kernel)
-    name = names.new("order")
     declared: list[NamedBarrierArray] = []
 
     def role(r: Role) -> Role:
@@ -149,9 +150,10 @@ def _order(kernel: Kernel, ring: Ring) -> Kernel:
         if rest:
             why = f"role {r.name} of {r.warps // 4} groups is no {ring.teams} teams"
             raise InternalError("order_pingpong", why)
-        order = NamedBarrierArray(name, ring.teams, 2 * groups * ptx.WARPGROUP)
+        order = NamedBarrierArray(names.new("order"), ring.teams, 2 * groups * ptx.WARPGROUP)
         declared.append(order)
-        return replace(r, body=_Turns(ring, order, r.group, groups, _of_groups(r)).role(r.body))
+        turns = _Turns(ring, rings, order, r.group, groups, _of_groups(r))
+        return replace(r, body=turns.role(r.body))
 
     made = map_roles(kernel, role)
     return made.declare(*declared)
@@ -174,6 +176,7 @@ class _Turns:
 
     Args:
         ring: whose steps are taken in turns.
+        rings: all whose steps are taken in these turns.
         order: a barrier for each team.
         wg: index of the group.
         groups: how many groups a team has; they are neighbours.
@@ -181,6 +184,7 @@ class _Turns:
     """
 
     ring: Ring
+    rings: frozenset[str]
     order: NamedBarrierArray
     wg: Var
     groups: int
@@ -217,7 +221,7 @@ class _Turns:
 
     def role(self, body: Body) -> Body:
         """The role with turns; in front of the first stands what says that it has come."""
-        first = next(n for n, s in enumerate(body) if consumes((s,), self.ring.name))
+        first = next(n for n, s in enumerate(body) if self.takes(s))
         new = self.inside(body, (), TRUE)
         begin = If(self.begins(body[first]), (BarArrive(self.bar(ZERO)),))
         return (*new[:first], begin, *new[first:])
@@ -225,8 +229,9 @@ class _Turns:
     def inside(self, body: Body, loops: tuple[For, ...], entry: Expr) -> Body:
         """A statement list in some tile loops, entered under a condition."""
         consuming = [
-            n for n, s in enumerate(body) if isinstance(s, For) and consumes(s.body, self.ring.name)
-        ]
+            n for n, s in enumerate(body)
+            if isinstance(s, For | WaitFull) and self.takes(s)
+        ]  # fmt: skip
         main = [n for n in consuming if not self.is_tile_loop(body[n])]
         if main:
             return self.turn(body, main[0], main[-1] + 1, loops, entry)
@@ -235,17 +240,27 @@ class _Turns:
             match stmt:
                 case For() if n in consuming:
                     stmt = replace(stmt, body=self.inside(stmt.body, (*loops, stmt), entry))
-                case If(cond=cond) if consumes(stmt.then, self.ring.name):
+                case If(cond=cond) if self.takes(stmt):
                     then = self.inside(stmt.then, loops, entry.logical_and(cond))
                     stmt = replace(stmt, then=then)
             out.append(stmt)
         return tuple(out)
 
+    def takes(self, stmt: Stmt) -> bool:
+        """Whether a statement waits for steps, at any depth."""
+        return any(consumes((stmt,), ring) for ring in self.rings)
+
     def is_tile_loop(self, loop: Stmt) -> bool:
-        """Whether a loop has turns in it, and is none itself, as one over steps of a tile is."""
-        return isinstance(loop, For) and loop.tile is None and not loop.unroll and any(
-            isinstance(s, For) and consumes(s.body, self.ring.name) for s in loop.body
-        )  # fmt: skip
+        """Whether a loop has turns in it, and is none itself, as one over steps of a tile is: its
+        trips wait in loops of their own, or for a step each that does not follow the one before,
+        which others take between.
+        """
+        if not isinstance(loop, For) or loop.tile is not None:
+            return False
+        for s in loop.body:
+            if isinstance(s, WaitFull) and s.ring in self.rings:
+                return not same(substitute(s.step, {loop.var: loop.var + 1}), s.step + 1)
+        return not loop.unroll and any(isinstance(s, For) and self.takes(s) for s in loop.body)
 
     def turn(self, body: Body, start: int, stop: int, loops: tuple[For, ...], entry: Expr) -> Body:
         """The list with a turn from ``start`` to ``stop``."""
@@ -283,5 +298,5 @@ class _Turns:
                 if not self.is_tile_loop(stmt) or _ends_with_queue(stmt.body):
                     break
                 begins, inner = begins.logical_and(self.of(stmt.stop, ZERO) > ZERO), stmt.body
-            stmt = next(s for s in inner if consumes((s,), self.ring.name))
+            stmt = next(s for s in inner if self.takes(s))
         return begins

@@ -12,6 +12,7 @@ from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Const, Expr
+from lowering.ground.poly import poly
 from lowering.kernel.nodes import (
     BulkCommit,
     BulkCopy,
@@ -114,9 +115,13 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
     if buffer.dtype is not value.type.dtype:
         raise InternalError("emit_cuda", f"{op} of {value.type} to {buffer.dtype.value} memory")
     inner = e.box_column(ref)[1]
-    fits = isinstance(inner, Const) and (
-        inner.value + cols <= buffer.box_cols or (inner.value == 0 and cols % buffer.box_cols == 0)
-    )
+    if isinstance(inner, Const):
+        fits = inner.value + cols <= buffer.box_cols or (
+            inner.value == 0 and cols % buffer.box_cols == 0
+        )
+    else:  # of an unrolled loop: it starts at one of the equal pieces of a box
+        whole = all(factor % cols == 0 for _, factor in poly(ref.col).terms)
+        fits = whole and buffer.box_cols % cols == 0 and cols.bit_count() == 1
     if not fits:
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
     if value.type.row_bytes != (32 if wide else 16):

@@ -8,7 +8,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType, type_of
 from lowering.ground.layouts import BLOCK_ROWS
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import FragPointwise, FragRandom, FragShuffle, FragUpdate, Stmt
+from lowering.kernel.nodes import FragCast, FragPointwise, FragRandom, FragShuffle, FragUpdate, Stmt
 from lowering.kernel.operands import Frag
 
 __all__ = ["fragment_rules"]
@@ -19,6 +19,10 @@ def fragment_rules(stmt: Stmt) -> Iterator[str]:
     match stmt:
         case FragShuffle(out, value):
             yield from _exchanged(value, out)
+        case FragCast(out, value) if (out.type.rows, out.type.cols) != (
+            value.type.rows, value.type.cols,
+        ):  # fmt: skip
+            yield f"{out.name} is {out.type}, {value.name} {value.type}: a cast changes no shape"
         case FragRandom(out):
             if out.type.dtype is not DType.F32:
                 yield f"{stmt.OP} gives f32, not {out.type.dtype.value}"

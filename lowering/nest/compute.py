@@ -364,7 +364,8 @@ class _Walk:
         """What stands in front of a loop because of the steps of rings inside it."""
 
         def found() -> dict[Group, Expr]:
-            return self._found(self.known)
+            turns = {c.loop.group: self._turn(c) for c in self.work.counters if not c.serial}
+            return self._found(turns | self.known)
 
         return steps_of(node, self.plan, self.part, self.work, self.registers, found)
 

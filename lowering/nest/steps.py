@@ -14,8 +14,12 @@ from wsched.schedule.nest import Node, leaves, loops
 from wsched.schedule.plan import Plan
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
 __all__ = ["steps_of"]
+
+PLACES = (*CTA_INDEX, *ROLES)
+"""What runs loops side by side: no trip of them follows another one."""
 
 
 def steps_of(
@@ -34,11 +38,12 @@ def steps_of(
         part: the part that it is of.
         work: where tiles come from.
         registers: those of the list that the loop stands in.
-        indices: index of each group that is known in front of the loop.
+        indices: index of each group that is known in front of the loop: those of loops on CTAs and
+            warpgroups are, wherever they stand.
     """
     out: Body = ()
     graph = plan.graph
-    inside = {graph.group(d) for d in loops(node) if d.extent != ONE}
+    inside = {graph.group(d) for d in loops(node) if d.parallel not in PLACES and d.extent != ONE}
     for t in leaves(node):
         for name in (t.name, *(p.name for p in plan.fusion.producers(t.name))):
             if name in part.rings:

@@ -16,6 +16,7 @@ from examples import (
     gated_mlp,
     linear,
     own_schedule,
+    parts,
     residual,
     stress,
     trace,
@@ -32,7 +33,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
-def test_there_are_ten_and_each_is_run_here() -> None:
+def test_each_of_them_is_run_here() -> None:
     run = (
         batched,
         drop_in,
@@ -40,6 +41,7 @@ def test_there_are_ten_and_each_is_run_here() -> None:
         gated_mlp,
         linear,
         own_schedule,
+        parts,
         residual,
         stress,
         trace,
@@ -100,3 +102,11 @@ def test_own_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     assert "ScheduleError[load-order]" in printed and "legal here: merge the load loops" in printed
     assert f"{Schedule.load(path).check()}" in printed
+
+
+def test_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parts.main() < ROUNDED
+    printed = capsys.readouterr().out
+    assert "transform T3 (ring1, 3 stages)" in printed
+    assert "ring1, from transform T3 to compute T6:" in printed
+    assert "CTAs of 512 threads" in printed

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.front.test_parts import wanted
+from tests.legality.by_hand.parts import PARTS
 from tests.legality.draws import draw
 from tests.legality.test_by_hand import MADE, RUN
 from wsched.fusion import Fusion
@@ -25,8 +27,8 @@ DRAWS = 24
 """Schedules that are drawn from each seed."""
 
 
-def require_right(made: Plan) -> None:
-    """Small integers, whose sums are exact in any order, against torch."""
+def require_right(made: Plan, name: str = "") -> None:
+    """Small integers, whose sums are exact in any order, against torch; ``name`` of parts."""
     import torch
 
     fusion, options = made.fusion, KernelOptions()
@@ -38,16 +40,24 @@ def require_right(made: Plan) -> None:
             .to(getattr(torch, b.dtype.element.torch))
             for b in fusion.inputs
         ]  # fmt: skip
-        wanted = inputs[0].float() @ inputs[1].float().T
-        for residual in inputs[2:]:
-            wanted = wanted + residual.float()
-        for result in kernel(*inputs):
-            assert torch.equal(result, wanted.to(result.dtype)), (m, n, k)
+        if name:
+            expected = wanted(name, inputs)
+        else:
+            total = sum((x.float() for x in inputs[2:]), inputs[0].float() @ inputs[1].float().T)
+            expected = [total.to(getattr(torch, b.dtype.element.torch)) for b in fusion.outputs]
+        for result, right in zip(kernel(*inputs), expected, strict=True):
+            assert torch.equal(result, right), (m, n, k)
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [n for n in RUN if MADE[n] not in PARTS])
 def test_by_hand(name: str) -> None:
     require_right(make_plan(MADE[name]()))
+
+
+@pytest.mark.parametrize("name", [make.__name__ for make in PARTS])
+def test_parts(name: str) -> None:
+    """Several parts that compute, in one kernel."""
+    require_right(make_plan(MADE[name]()), name)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,9 +1,9 @@
 """Many random schedules: ``python -m tests.legality --count 5000 --seed S``.
 
 Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
-changes of the schedules by hand, with ``--gated`` of schedules of two products. Faults are written
-to a file as JSON, with the calls that make the schedule, and so are refusals of what is legal, by
-their rules.
+changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
+``--gated`` of schedules of two products. Faults are written to a file as JSON, with the calls that
+make the schedule, and so are refusals of what is legal, by their rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from rich.progress import track
 
 from tests.legality.agreement import Outcome, outcome
-from tests.legality.draws import draw, draw_by_hand, draw_gated
+from tests.legality.draws import draw, draw_by_hand, draw_gated, draw_parts
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
 
@@ -78,6 +78,10 @@ def main(argv: list[str]) -> int:
     kind.add_argument(
         "--gated", dest="draw", action="store_const", const=draw_gated,
         help="change schedules of two products with one operand",
+    )  # fmt: skip
+    kind.add_argument(
+        "--parts", dest="draw", action="store_const", const=draw_parts,
+        help="change schedules by hand with several parts that compute",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("legality.json"))
     options = parser.parse_args(argv)

@@ -10,6 +10,7 @@ from typing import Any
 from lowering.ground.expr import Const, Expr, Special
 from tests.legality.builder import P
 from tests.legality.factors import draw_factor
+from tests.legality.parts import Parts
 from wsched.fusion import Fusion, MemoryType, Pipelined, PrimitiveCall, WarpSpecialized
 
 __all__ = ["change"]
@@ -44,11 +45,16 @@ def _same(history: History, at: int) -> list[int]:
 def _scope(rng: Random, start: Fusion, history: History, at: int) -> list[int]:
     """The call on one tensor, on one side, or on all."""
     everywhere = _same(history, at)
-    loads = {t.name for t in start.loads}
+    sides = _sides(start)
     side = [
-        p for p in everywhere if (history[p].args[0] in loads) is (history[at].args[0] in loads)
+        p for p in everywhere if sides.get(history[p].args[0]) == sides.get(history[at].args[0])
     ]
     return rng.choice(([at], side, side, everywhere, everywhere))
+
+
+def _sides(start: Fusion) -> dict[str, int]:
+    """By which part each tensor is computed; not of loads."""
+    return {t.name: n for n, ts in enumerate(Parts(start).sections) for t in ts}
 
 
 def _pick(rng: Random, history: History, ops: Sequence[str]) -> int:
@@ -134,7 +140,10 @@ def _inline_at(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
 def _circular_buffer(rng: Random, r: PrimitiveCall) -> PrimitiveCall:
     tv, stages, prefetch, how = r.args
     on = rng.choice((P.TIDx, P.TIDy, P.TIDz))
-    how = rng.choice((how, how, WarpSpecialized(on), Pipelined()))
+    other = WarpSpecialized(on)
+    if isinstance(how, WarpSpecialized) and how.stage_slice_position is not None:
+        other = replace(how, stage_slice_position=how.stage_slice_position + rng.choice((-1, 1)))
+    how = rng.choice((how, how, other, Pipelined()))
     stages += rng.choice((-1, 0, 0, 1))
     return replace(r, args=(tv, stages, min(prefetch, stages - 1), how))
 

@@ -12,6 +12,8 @@ from functools import cache
 from random import Random
 
 from lowering.ground.errors import ScheduleError
+from tests.legality.by_hand.parts import PARTS, SCHEDULED
+from tests.legality.by_hand.parts import unscheduled as scheduled_by_parts
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.tiles import TILES
@@ -25,7 +27,7 @@ from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
-__all__ = ["draw", "draw_by_hand", "draw_gated", "made", "unscheduled"]
+__all__ = ["draw", "draw_by_hand", "draw_gated", "draw_parts", "made", "unscheduled"]
 
 _TRIES = 20
 
@@ -59,9 +61,17 @@ def draw(rng: Random) -> Fusion:
 
 def draw_by_hand(rng: Random) -> Fusion:
     """A schedule by hand with one or two changes, legal or not."""
-    start = rng.choice(_by_hand())
+    return _altered(rng, *rng.choice(_by_hand()))
+
+
+def draw_parts(rng: Random) -> Fusion:
+    """The same of schedules with several parts that compute."""
+    return _altered(rng, *rng.choice(_of_parts()))
+
+
+def _altered(rng: Random, start: Fusion, of: Fusion) -> Fusion:
     for _ in range(rng.choice((1, 1, 2))):
-        start = _changed(rng, start)
+        start = _changed(rng, start, of)
     return start
 
 
@@ -85,11 +95,20 @@ def draw_gated(rng: Random) -> Fusion:
 
 
 @cache
-def _by_hand() -> tuple[Fusion, ...]:
-    """Those of the definition that all draws schedule."""
+def _by_hand() -> tuple[tuple[Fusion, Fusion], ...]:
+    """Those of the definition that all draws schedule, and those of several parts, each with what
+    it schedules.
+    """
     plain = unscheduled()
     found = [make() for make in (*TILES, *ROLES, *RESULTS)]
-    return tuple(f for f in found if (f.inputs, f.outputs) == (plain.inputs, plain.outputs))
+    same = [f for f in found if (f.inputs, f.outputs) == (plain.inputs, plain.outputs)]
+    return (*((f, plain) for f in same), *_of_parts())
+
+
+@cache
+def _of_parts() -> tuple[tuple[Fusion, Fusion], ...]:
+    """Those with several parts that compute, each with what it schedules."""
+    return tuple((make(), scheduled_by_parts(SCHEDULED[make])) for make in PARTS)
 
 
 def _changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:

@@ -40,6 +40,7 @@ def check_hardware(parts: Parts) -> None:
 
 def _memories(parts: Parts) -> None:
     f = parts.fusion
+    staged = {t.name for t in (*parts.loads, *parts.stored)}
     for e in f.exprs:
         out = f.tensor(e.output).memory
         if isinstance(e, LoadStoreOp) and e.op in _COPIES:
@@ -51,26 +52,27 @@ def _memories(parts: Parts) -> None:
                 [e.input] if isinstance(e, CastOp) else [x for x in e.inputs if isinstance(x, str)]
             )
             for name in names:
-                if f.tensor(name).memory is _SHARED and name in {t.name for t in parts.loads}:
+                if f.tensor(name).memory is _SHARED and name in staged:
                     raise Illegal(f"{e.output} computes with {name}, which is in shared memory")
-    loads = {t.name for t in parts.loads}
     for name in (x for mma in f.mmas for x in (mma.a, mma.b)):
-        if name not in loads or f.tensor(name).memory is not _SHARED:
-            raise Illegal(f"operand {name} is not loaded into shared memory")
+        if name not in staged or f.tensor(name).memory is not _SHARED:
+            raise Illegal(f"operand {name} is not in a ring in shared memory")
     if any(t.memory is not _LOCAL for t in parts.sums):
         raise Illegal("the accumulator is not in registers")
 
 
 def _rings(parts: Parts) -> None:
-    kinds = set()
+    kinds, loaded = set(), set()
     for ring in parts.rings:
-        buffers = {t.circular_buffer for t in ring.loads}
+        buffers = {t.circular_buffer for t in ring.fills}
         if len(buffers) != 1 or None in buffers:
             readers = " and ".join(t.name for t, _ in ring.readers)
             raise Illegal(f"what is read by {readers} is not circular-buffered alike")
-        kinds |= {b.type for b in buffers if b is not None}
+        found = {b.type for b in buffers if b is not None}
+        kinds |= found
+        loaded |= {type(k) for k in found if ring.filler is None}
     on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
-    if len({type(k) for k in kinds}) > 1 or len(on) > 1:
+    if len(loaded) > 1 or len(on) > 1:
         raise Illegal("rings are filled by different warps")
     for t in parts.computed:
         constant(tuple(d for d in t.loop if d.parallel in TIDS), f"the warpgroups of {t.name}")

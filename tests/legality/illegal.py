@@ -147,16 +147,16 @@ TRIMMED: dict[str, Callable[[], Fusion]] = {
     "k split by 3 by both": lambda: cooperative(k_split=(3, 3)),
 }
 
-_NOT_LOADED = "takes other steps than are loaded"
+_NOT_LOADED = "takes other steps than are filled"
 
 ILLEGAL: dict[str, tuple[Callable[[], Fusion], str]] = {
     "(b) ping-pong loaded tile·k·group": (
         lambda: ping_pong("tile k group"),
-        "a role's turn is not the next of the loads",
+        "a role's turn is not the next of those that are filled",
     ),
     "(c) ping-pong loaded group·tile·k": (
         lambda: ping_pong("group tile k"),
-        "a role's turn is not the next of the loads",
+        "a role's turn is not the next of those that are filled",
     ),
     "ping-pong of the halves of a share": (
         halves_in_turn,

@@ -99,7 +99,7 @@ def _evaluated(fusion: Fusion, inputs: dict[str, Any]) -> dict[str, Any]:
             a, b = (known[x].astype(np.float32) for x in (e.a, e.b))
             value = a @ b.T
         elif isinstance(e, PointwiseOp):
-            combine = {"add": np.add, "mul": np.multiply}[e.op]
+            combine = {"add": np.add, "mul": np.multiply, "neg": np.negative}[e.op]
             value = combine(*(np.float32(known.get(x, x)) for x in e.inputs))
         known[e.output] = value.astype(NUMPY[fusion.tensor(e.output).dtype])
     return known

@@ -7,9 +7,12 @@ sides: what is loaded there is zero and nothing is stored. A loop on BIDx, BIDy 
 each, one on TIDy or TIDz one warpgroup each (a role), the others run in order. Legal is what, in
 every world,
 
-- loads in one serial loop, in each CTA, the boxes that each role of a reader takes, in its order:
-  all roles all of them, or run by run in turns (a run is a main loop: order barriers demand it);
-- takes each stage at the same iteration in all tensors that read it, since it is released once;
+- fills, in each CTA, the stages that each role of a reader takes, in its order: all roles all of
+  them, or run by run in turns (a run is a main loop: order barriers demand it). Loads fill them in
+  one serial loop, all roles of a part together what it stores for others;
+- takes each stage at the same iteration in all tensors of a part that read it, since it is released
+  once;
+- comes to an end, whatever parts wait for each other (``waiting``);
 - sums all of K for each element, each part of K once, in an accumulator of constant size;
 - reads, in the epilogue, what the same role holds at the same iteration of shared loops;
 - writes each element of each result once;
@@ -26,11 +29,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tests.legality.hardware import check_hardware
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, extents_on
 from tests.legality.regions import check_computed, check_sums
-from tests.legality.rings import Needs, Places, Steps, check_ring, check_together
+from tests.legality.rings import (
+    Cta,
+    Needs,
+    Places,
+    Steps,
+    all_places,
+    check_ring,
+    check_together,
+)
+from tests.legality.waiting import Runs, check_waiting
 from tests.legality.walk import NotJudged, NoWorld, Walk, World, roots
 from wsched.fusion import Fusion, IterDomain, IterType, ParallelType, Split, TensorView
 
@@ -105,14 +118,19 @@ def _ways(parts: Parts) -> tuple[frozenset[int], ...]:
     return ways if tails else ways[:1]
 
 
+_Stepping = dict[tuple[int, str], set[int]]
+"""Of a ring and a tensor that reads it, the loops that change the stage."""
+
+
 def _verdict(parts: Parts, small: list[World]) -> Verdict:
-    stepping: dict[str, set[int]] = {}
+    stepping: _Stepping = {}
     world: World | None = None
     try:
         for world in small:
-            for reader, loads in (x for ring in parts.rings for x in ring.readers):
-                found = Needs(reader, Steps(loads, world), world).stepping()
-                stepping.setdefault(reader.name, set()).update(found)
+            for n, ring in enumerate(parts.rings):
+                for reader, fills in ring.readers:
+                    found = Needs(reader, Steps(fills, world), world).stepping()
+                    stepping.setdefault((n, reader.name), set()).update(found)
         for world in small:
             _check(parts, world, stepping)
     except Illegal as why:
@@ -122,22 +140,54 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
     return Verdict()
 
 
-def _check(parts: Parts, world: World, stepping: dict[str, set[int]]) -> None:
+def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
     ctas = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))
-    within = frozenset(d.id for t in parts.sums for d in t.loop if d.id not in stepping[t.name])
+    places = [Places(ctas, extents_on(parts, world, TIDS, ts)) for ts in parts.sections]
+    runs = {(n, cta): Runs(parts, n, cta) for n in range(len(places)) for cta in all_places(ctas)}
+    found = [_ring(parts, n, world, stepping, places, runs) for n in range(len(parts.rings))]
+    within = frozenset(
+        d.id
+        for t in parts.sums
+        for d in t.loop
+        if not any(d.id in on for (_, name), on in stepping.items() if name == t.name)
+    )
     check_sums(parts, world, within)
-    for apart in parts.apart:
-        roles = extents_on(parts, world, TIDS, apart)
-        sums = [t for t in apart if t in parts.sums]
-        for ring in parts.rings:
-            needs = []
-            for reader, loads in (x for x in ring.readers if x[0] in apart):
-                steps = Steps(loads, world)
-                needs.append(Needs(reader, steps, world))
-                prefix = (reader if reader in sums or not sums else sums[0]).compute_at
-                check_ring(needs[-1], steps, stepping[reader.name], prefix, Places(ctas, roles))
-            check_together(needs, stepping, Places(ctas, roles))
-        check_computed(parts, world, (*ctas, *roles), within, apart)
+    for section, at in zip(parts.sections, places, strict=True):
+        check_computed(parts, section, world, (*at.ctas, *at.roles), within)
+    if len(parts.sections) > 1:
+        for cta in all_places(ctas):
+            steps = {n: len(ring.sequence(cta)) for n, ring in enumerate(found)}
+            check_waiting(parts, [runs[n, cta] for n in range(len(places))], steps)
+
+
+def _ring(
+    parts: Parts,
+    n: int,
+    world: World,
+    stepping: _Stepping,
+    places: list[Places],
+    runs: dict[tuple[int, Cta], Runs],
+) -> Steps:
+    """Check one ring, and note who takes and fills its steps where; the steps."""
+    ring = parts.rings[n]
+    whole = Steps(ring.fills, world)
+    by_section: dict[int, list[Needs]] = {}
+    for reader, fills in ring.readers:
+        steps, on = Steps(fills, world), stepping[n, reader.name]
+        needs = Needs(reader, steps, world)
+        section = parts.section(reader.name)
+        by_section.setdefault(section, []).append(needs)
+        taken = check_ring(needs, steps, on, parts.run_of(reader), places[section])
+        for (cta, role), numbers in taken.items():
+            runs[section, cta].reads(n, role, numbers, needs, on)
+    for section, readers in by_section.items():
+        on_each = {needs.t.name: stepping[n, needs.t.name] for needs in readers}
+        check_together(readers, on_each, places[section])
+    if ring.filler is not None:
+        at = places[ring.filler]
+        for cta, role, filled in product(all_places(at.ctas), all_places(at.roles), whole.fills):
+            runs[ring.filler, cta].fills(n, role, filled)
+    return whole
 
 
 def worlds(parts: Parts) -> Iterator[World]:

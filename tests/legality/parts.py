@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +15,9 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     TensorView,
-    inputs_of,
 )
+from wsched.schedule.nest import Leaf, Node, nest
+from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = [
     "BIDS",
@@ -57,20 +59,29 @@ def constant(loops: tuple[IterDomain, ...], what: str) -> None:
 
 @dataclass(frozen=True)
 class Ring:
-    """Loads that fill stages together.
+    """Tensors that fill stages together.
 
     Args:
-        loads: the loads, in order.
-        readers: the tensors that read a stage, each with the loads that it reads.
+        fills: loads, or what one part stores, in order.
+        readers: the tensors that read a stage, each with the ones of these that it reads.
+        filler: the part that stores them, by its place; None of loads.
     """
 
-    loads: tuple[TensorView, ...]
+    fills: tuple[TensorView, ...]
     readers: tuple[tuple[TensorView, tuple[TensorView, ...]], ...]
+    filler: int | None = None
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        buffer = self.fills[0].circular_buffer
+        assert buffer is not None
+        return buffer.stages
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A fusion cut at its loads."""
+    """A fusion cut at its loads and at what is stored for others."""
 
     fusion: Fusion
 
@@ -104,31 +115,67 @@ class Parts:
         )
 
     @cached_property
-    def apart(self) -> tuple[tuple[TensorView, ...], ...]:
-        """What is computed, in sets that read nothing of each other."""
-        found: list[list[TensorView]] = []
+    def sections(self) -> tuple[tuple[TensorView, ...], ...]:
+        """The parts of what is computed: what needs no ring to be read, in order."""
+        cut = {t.name for t in self.stored}
+        at = {t.name: n for n, t in enumerate(self.computed)}
         for t in self.computed:
-            e = self.fusion.definition(t.name)
-            read = () if e is None else inputs_of(e)
-            joined = [own for own in found if any(u.name in read for u in own)]
-            found = [own for own in found if own not in joined]
-            found.append([*(u for own in joined for u in own), t])
-        return tuple(map(tuple, found))
+            for u in self.fusion.producers(t.name):
+                if u.name in at and u.name not in cut:
+                    old, new = sorted((at[u.name], at[t.name]))[::-1]
+                    at = {name: new if n == old else n for name, n in at.items()}
+        return tuple(
+            tuple(t for t in self.computed if at[t.name] == n) for n in dict.fromkeys(at.values())
+        )
+
+    def section(self, name: str) -> int:
+        """The part that computes a tensor, by its place."""
+        return next(n for n, ts in enumerate(self.sections) if any(t.name == name for t in ts))
+
+    def run_of(self, reader: TensorView) -> int | None:
+        """How many loops of what reads a ring choose one main loop; None where there is none."""
+        if reader in self.sums:
+            return reader.compute_at
+        section = self.sections[self.section(reader.name)]
+        return next((t.compute_at for t in self.sums if t in section), None)
+
+    @cached_property
+    def paths(self) -> dict[str, tuple[int, ...]]:
+        """Where what is computed stands in the loops that are dumped of its part: which of what
+        stands in each loop it is in, from the outermost on.
+        """
+        found: dict[str, tuple[int, ...]] = {}
+
+        def visit(nodes: Sequence[Node], path: tuple[int, ...]) -> None:
+            for at, node in enumerate(nodes):
+                if isinstance(node, Leaf):
+                    found[node.tensor.name] = (*path, at)
+                else:
+                    visit(node.body, (*path, at))
+
+        for section in self.sections:
+            names = [t.name for t in section]
+            visit(nest(self.fusion, TransformGraph(self.fusion), names), ())
+        return found
 
     @cached_property
     def rings(self) -> tuple[Ring, ...]:
-        """The rings: what one tensor reads is in one of them."""
-        read: dict[str, list[TensorView]] = {}
-        for t in self.loads:
+        """The rings: what one tensor reads of loads, or of a part, is in one of them."""
+        read: dict[tuple[str, int | None], list[TensorView]] = {}
+        stored = {t.name for t in self.stored}
+        for t in (*self.loads, *self.stored):
+            filler = self.section(t.name) if t.name in stored else None
             for reader in self.fusion.consumers(t.name):
-                read.setdefault(reader.name, []).append(t)
+                read.setdefault((reader.name, filler), []).append(t)
         found: list[Ring] = []
-        for name, loads in read.items():
-            joined = [r for r in found if any(t in r.loads for t in loads)]
+        for (name, filler), fills in read.items():
+            joined = [r for r in found if any(t in r.fills for t in fills)]
             readers = [x for r in joined for x in r.readers]
-            readers.append((self.fusion.tensor(name), tuple(loads)))
-            together = tuple(t for t in self.loads if any(t in own for _, own in readers))
-            found = [r for r in found if r not in joined] + [Ring(together, tuple(readers))]
+            readers.append((self.fusion.tensor(name), tuple(fills)))
+            every = (*self.loads, *self.stored)
+            together = tuple(t for t in every if any(t in own for _, own in readers))
+            found = [r for r in found if r not in joined]
+            found.append(Ring(together, tuple(readers), filler))
         return tuple(found)
 
     @cached_property

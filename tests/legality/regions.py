@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tests.legality.parts import BIDS, BOX, TIDS, Illegal, Parts, Shapeless, constant
-from tests.legality.walk import Walk, World
-from wsched.fusion import IterDomain, IterType, MemoryType, ParallelType, TensorView, inputs_of
+from tests.legality.walk import NotJudged, Walk, World
+from wsched.fusion import IterDomain, IterType, MemoryType, ParallelType, TensorView
 
 __all__ = ["check_computed", "check_sums"]
 
@@ -122,43 +122,49 @@ def _summed(d: IterDomain) -> bool:
 
 
 def check_computed(
-    parts: Parts, world: World, sizes: Place, within: frozenset[int], made: tuple[TensorView, ...]
+    parts: Parts,
+    section: tuple[TensorView, ...],
+    world: World,
+    sizes: Place,
+    within: frozenset[int],
 ) -> None:
     """What is read is held by who reads it, and each result is written once.
 
     Args:
         parts: the fusion.
+        section: what one part computes.
         world: sizes.
-        sizes: CTAs along x, y, z and roles along y, z.
+        sizes: CTAs along x, y, z and roles of the part along y, z.
         within: loops inside a stage.
-        made: what is looked at.
 
     Raises:
         Illegal: otherwise.
     """
-    found = {t.name: rects(t, world, within) for t in made}
+    found = {t.name: rects(t, world, within) for t in section}
     cells = _Cells(found.values(), world)
     places = [
         1 if axis is BIDS[2] and parts.splits_k else n
         for axis, n in zip(_ROLES, sizes, strict=True)
     ]
-    for t in made:
-        if t.memory is not MemoryType.Global:
+    for t in section:
+        if t.memory is not MemoryType.Global and t not in parts.stored:
             inner = (d for d in t.loop[t.compute_at :] if d.parallel not in (*_ROLES, *BOX))
             constant(tuple(d for d in inner if not _summed(d)), f"what {t.name} holds at a time")
-        e = parts.fusion.definition(t.name)
-        for name in () if e is None else inputs_of(e):
-            if name in found:
-                _reads(parts.fusion.tensor(name), t, found, cells, places, world)
+        for u in parts.fusion.producers(t.name):
+            if u.name in found and u not in parts.stored:
+                _reads(u, t, found, cells, places, world)
         if t.memory is MemoryType.Global:
             _written_once(t, found[t.name], cells, places)
 
 
 class _Cells:
-    """The result cut wherever a box begins or ends."""
+    """The tensors of a part, of as many dimensions, cut wherever a box begins or ends."""
 
-    def __init__(self, found: Any, world: World) -> None:
-        whole = (world.m, world.n)
+    def __init__(self, found: Collection[Rects], world: World) -> None:
+        dims = {r.low.shape[1] for r in found}
+        if len(dims) > 1:
+            raise NotJudged(f"tensors of {sorted(dims)} dimensions in one part")
+        whole = (world.m, world.n, world.k)[: dims.pop()]
         self.cuts = []
         for p, end in enumerate(whole):
             ends = [np.concatenate((r.low[:, p], r.high[:, p])) for r in found]

@@ -12,31 +12,39 @@ from tests.legality.parts import BIDS, BOX, TIDS, Illegal, Shapeless, constant, 
 from tests.legality.walk import Walk, World
 from wsched.fusion import IterDomain, IterType, ParallelType, TensorView, WarpSpecialized
 
-__all__ = ["Needs", "Places", "Steps", "check_ring", "check_together"]
+__all__ = [
+    "Cta",
+    "Filled",
+    "Needs",
+    "Places",
+    "Steps",
+    "all_places",
+    "check_ring",
+    "check_together",
+]
 
 Cta = tuple[int, ...]
 
 
 class Steps:
-    """The steps of the loads that fill one ring, as numbers of boxes."""
+    """The steps of what fills one ring together, as numbers of boxes."""
 
-    def __init__(self, loads: tuple[TensorView, ...], world: World) -> None:
-        self.of = {t.name: _Loaded(t, world) for t in loads}
-        self.loads = tuple(self.of.values())
+    def __init__(self, fills: tuple[TensorView, ...], world: World) -> None:
+        self.fills = tuple(Filled(t, world) for t in fills)
 
     def sequence(self, cta: Cta) -> list[tuple[int, ...]]:
-        """The boxes of each step of a CTA: each load's next existing one."""
-        each = [x.sequence(cta) for x in self.loads]
+        """The boxes of each step of a CTA: each tensor's next existing one."""
+        each = [x.sequence(cta) for x in self.fills]
         if any(len(s) != len(each[0]) for s in each):
             lengths = ", ".join(
-                f"{x.t.name} {len(s)}" for x, s in zip(self.loads, each, strict=True)
+                f"{x.t.name} {len(s)}" for x, s in zip(self.fills, each, strict=True)
             )
-            raise Illegal(f"the loads of one stage have different steps: {lengths} at CTA {cta}")
+            raise Illegal(f"the tensors of one stage have different steps: {lengths} at CTA {cta}")
         return [sum(boxes, ()) for boxes in zip(*each, strict=True)]
 
 
-class _Loaded:
-    """One load."""
+class Filled:
+    """What fills stages of a ring: one load, or what the warps of a part store."""
 
     def __init__(self, t: TensorView, world: World) -> None:
         self.t, self.walk = t, Walk(t, world)
@@ -66,8 +74,12 @@ class _Loaded:
 
     def sequence(self, cta: Cta) -> list[tuple[int, ...]]:
         """The box of each existing step."""
-        chosen = self.exists & _at(self.left, self.mesh, BIDS, cta)
+        chosen = self.chosen(cta)
         return list(zip(*(n[chosen].tolist() for n in self.number), strict=True))
+
+    def chosen(self, cta: Cta) -> Any:
+        """Which iterations of the loops left of the stage are steps of a CTA."""
+        return self.exists & _at(self.left, self.mesh, BIDS, cta)
 
     def boxes(self, coordinates: list[Any], sizes: tuple[int, ...]) -> tuple[list[Any], Any]:
         """Number of the box that each need begins in, along each dimension, and whether it ends
@@ -109,7 +121,7 @@ class Needs:
         at = self.walk.coordinates(self.mesh)
         self.spans = self.walk.spans(self.mesh, self.fragment, sizes)
         self.boxes, self.fits = [], np.ones(len(at[0]), bool)
-        for load in steps.loads:
+        for load in steps.fills:
             numbers, fits = load.boxes(at, sizes)
             self.boxes += numbers
             self.fits &= fits
@@ -126,9 +138,14 @@ class Needs:
                     found.add(d.id)
         return found
 
-    def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int) -> list[Any]:
-        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``."""
+    def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int | None) -> list[Any]:
+        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``,
+        or of all that are outside of the roles.
+        """
         here = self.takes(cta, role, stepping)
+        if prefix is None:
+            on = [p for p, d in enumerate(self.t.loop) if d.parallel in TIDS]
+            prefix = max(on, default=0)
         outer = [d for d in serial(self.t.loop[:prefix]) if self.walk.extent(d) > 1]
         runs = list(zip(*(self.mesh[d.id][here].tolist() for d in outer), strict=True))
         boxes = list(zip(*(b[here].tolist() for b in self.boxes), strict=True))
@@ -167,36 +184,53 @@ class Places:
     roles: tuple[int, ...]
 
 
-def check_ring(needs: Needs, steps: Steps, stepping: set[int], prefix: int, places: Places) -> None:
+def check_ring(
+    needs: Needs, steps: Steps, stepping: set[int], prefix: int | None, places: Places
+) -> dict[tuple[Cta, Cta], list[int]]:
     """Each role takes each step in order, or they take turns, a run each.
+
+    Args:
+        needs: what one tensor reads.
+        steps: what is filled.
+        stepping: the tensor's loops that change the stage.
+        prefix: how many of its loops choose a run; None for those outside of the roles.
+        places: of the part that reads.
+
+    Returns:
+        The steps that are taken at each CTA and role.
 
     Raises:
         Illegal: otherwise.
     """
     dealing = [d is not None and d.id in stepping for d in (needs.t.axis_on(axis) for axis in TIDS)]
-    load = steps.loads[0].t
-    assert load.circular_buffer is not None
-    specialized = isinstance(load.circular_buffer.type, WarpSpecialized)
-    if any(dealing) and not specialized:
+    buffer = steps.fills[0].t.circular_buffer
+    assert buffer is not None
+    if any(dealing) and not isinstance(buffer.type, WarpSpecialized):
         raise Illegal("roles have steps of their own, and all of them load")
-    for cta in product(*map(range, places.ctas)):
+    found: dict[tuple[Cta, Cta], list[int]] = {}
+    for cta in all_places(places.ctas):
         wanted = steps.sequence(cta)
         taken = {
-            role: needs.sequence(cta, role, stepping, prefix)
-            for role in product(*map(range, places.roles))
+            role: needs.sequence(cta, role, stepping, prefix) for role in all_places(places.roles)
         }
         where = f"{needs.t.name} at CTA {cta}"
         if not any(dealing):
             for role, got in taken.items():
                 if [box for _, box in got] != wanted:
-                    raise Illegal(f"{where}, role {role} takes other steps than are loaded")
+                    raise Illegal(f"{where}, role {role} takes other steps than are filled")
+                found[cta, role] = list(range(len(wanted)))
             continue
         turns: dict[Cta, list[Any]] = {}
         for role, got in taken.items():
-            turn = tuple(r for r, deals in zip(role, dealing, strict=True) if deals)
-            if turns.setdefault(turn, got) != got:
-                raise Illegal(f"{where}: roles of turn {turn} take different steps")
-        _take_turns(turns, wanted, where)
+            if turns.setdefault(_turn(role, dealing), got) != got:
+                raise Illegal(f"{where}: roles of turn {_turn(role, dealing)} take different steps")
+        numbers = _take_turns(turns, wanted, where)
+        found |= {(cta, role): numbers[_turn(role, dealing)] for role in taken}
+    return found
+
+
+def _turn(role: Cta, dealing: list[bool]) -> Cta:
+    return tuple(r for r, deals in zip(role, dealing, strict=True) if deals)
 
 
 def check_together(readers: list[Needs], stepping: dict[str, set[int]], places: Places) -> None:
@@ -207,7 +241,7 @@ def check_together(readers: list[Needs], stepping: dict[str, set[int]], places: 
     """
     if len(readers) < 2:
         return
-    for cta, role in product(_all(places.ctas), _all(places.roles)):
+    for cta, role in product(all_places(places.ctas), all_places(places.roles)):
         first, *others = (needs.iterations(cta, role, stepping[needs.t.name]) for needs in readers)
         for needs, taken in zip(readers[1:], others, strict=True):
             if taken != first:
@@ -215,27 +249,31 @@ def check_together(readers: list[Needs], stepping: dict[str, set[int]], places: 
                 raise Illegal(f"{names} take a stage apart at CTA {cta}, role {role}")
 
 
-def _all(sizes: tuple[int, ...]) -> list[Cta]:
+def all_places(sizes: tuple[int, ...]) -> list[Cta]:
     """All places of a grid."""
     return list(product(*map(range, sizes)))
 
 
-def _take_turns(turns: dict[Cta, list[Any]], wanted: list[tuple[int, ...]], where: str) -> None:
-    """The roles partition the steps, run by run, 0, 1, .., 0, 1, ..."""
+def _take_turns(
+    turns: dict[Cta, list[Any]], wanted: list[tuple[int, ...]], where: str
+) -> dict[Cta, list[int]]:
+    """The roles partition the steps, run by run, 0, 1, .., 0, 1, ...; the steps of each."""
     # z is slower than y in the number of a warpgroup.
     order = sorted(turns, key=lambda turn: turn[::-1])
     queues = {
         turn: [(run, [box for _, box in steps]) for run, steps in groupby(got, key=lambda s: s[0])]
         for turn, got in turns.items()
     }
-    at, n = 0, 0
+    at, n, found = 0, 0, {turn: list[int]() for turn in turns}
     while any(queues.values()):
-        queue = queues[order[n % len(order)]]
-        if not queue:
+        turn = order[n % len(order)]
+        if not queues[turn]:
             raise Illegal(f"{where}: the roles do not take turns")
-        _, run = queue.pop(0)
+        _, run = queues[turn].pop(0)
         if wanted[at : at + len(run)] != run:
-            raise Illegal(f"{where}: a role's turn is not the next of the loads")
+            raise Illegal(f"{where}: a role's turn is not the next of those that are filled")
+        found[turn] += range(at, at + len(run))
         at, n = at + len(run), n + 1
     if at != len(wanted):
         raise Illegal(f"{where}: {len(wanted) - at} steps are taken by nobody")
+    return found

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.legality.agreement import outcome
-from tests.legality.draws import draw, draw_by_hand, draw_gated, made
+from tests.legality.draws import draw, draw_by_hand, draw_gated, draw_parts, made
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from wsched.fusion import history_text
 
@@ -31,6 +31,13 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
     fusion = draw_by_hand(rng)
+    assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=True))
+def test_so_are_changes_of_several_parts(rng: Random) -> None:
+    fusion = draw_parts(rng)
     assert outcome(fusion).fault is None, history_text(fusion)
 
 

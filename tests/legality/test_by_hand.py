@@ -7,12 +7,13 @@ import inspect
 import pytest
 
 from tests.legality.agreement import outcome
+from tests.legality.by_hand.parts import PARTS
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.tiles import TILES
 from wsched.schedule.loops import side_by_side
 
-MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS)}
+MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *PARTS)}
 
 REFUSED = {
     "a_load_warp_for_each_operand": "ring",
@@ -39,6 +40,6 @@ def test_is_refused_for_what_it_means(name: str) -> None:
 
 
 def test_they_are_as_many_as_they_should_be() -> None:
-    assert len(MADE) >= 24 and len(RUN) >= 18
+    assert len(MADE) >= 30 and len(RUN) >= 24
     assert len({side_by_side(make()) for make in MADE.values()}) == len(MADE)
     assert all(len(inspect.getsource(make).splitlines()) <= 25 for make in MADE.values())

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
+from tests.legality.by_hand.parts import PARTS, epilogue_apart, operand_cast, two_products
+from tests.legality.draws import made
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
 from tests.legality.oracle import NotJudged, judge, tile_of, why_illegal
+from tests.legality.parts import Parts
 from tests.schedule.gated import gated, two_results
 from tests.schedule.gated import scheduled as two_sums
 from tests.schedule.proof.test_readers import changed
+from tests.schedule.proof.test_waiting import in_a_circle, read_by_two
 from tests.schedules import SCHEDULES, definition, for_result
 from wsched.fusion import Fusion, ParallelType
 from wsched.importer import build_fusion, record_text
@@ -127,3 +132,75 @@ def test_each_of_them_is_judged(name: str) -> None:
     verdict = judge(fusion.updated((replace(fusion.tensor(name), compute_at=0),)))
     assert verdict.why is not None
     assert verdict.why.startswith(f"what {name} holds at a time: loop tile of ")
+
+
+# --- several parts ------------------------------------------------------------------------------
+
+
+def test_parts() -> None:
+    """What is computed, cut where it is stored for others; rings of loads and of these."""
+
+    def names(f: Fusion) -> tuple[list[str], list[tuple[list[str], int | None]]]:
+        parts = Parts(f)
+        sections = [" ".join(t.name for t in ts) for ts in parts.sections]
+        return sections, [([t.name for t in r.fills], r.filler) for r in parts.rings]
+
+    assert names(epilogue_apart()) == (
+        ["T4 T9 T8", "T10 T5"], [(["T6", "T7"], None), (["T8"], 0)]
+    )  # fmt: skip
+    assert names(operand_cast()) == (
+        ["T9 T10 T3", "T5 T11 T6"], [(["T7"], None), (["T8"], None), (["T3"], 0)]
+    )  # fmt: skip
+    assert names(two_products()) == (
+        ["T6 T15 T14 T8", "T7 T9 T17 T16 T10"], [(["T11", "T12", "T13"], None)]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", PARTS)
+def test_parts_are_legal(make: Callable[[], Fusion]) -> None:
+    assert why_illegal(make()) is None
+
+
+@pytest.mark.parametrize(
+    ("matrix", "by"), [("chunk", "chunk"), ("tile", "chunk"), ("tile", "tile")]
+)
+def test_parts_that_come_to_an_end(matrix: str, by: str) -> None:
+    assert why_illegal(read_by_two(matrix, by)) is None
+
+
+def test_parts_that_wait_for_each_other() -> None:
+    """Four chunks of T14 are read in front of the whole tile of T8, and there is place for two."""
+    verdict = judge(read_by_two("chunk", "tile"))
+    assert verdict.why is not None
+    assert verdict.why.startswith(
+        "at CTA (0, 0, 0) what makes T8, role (0, 0) waits for step 2 of T14, what makes T11, role "
+        "(0, 0) waits for step 0 of T8, what loads T14 waits for a stage for step 2 of T14"
+    )
+
+
+def test_with_a_stage_for_each_chunk_they_would_not() -> None:
+    """The proof asks for an order that holds with any number of stages."""
+    assert why_illegal(with_stages(read_by_two("chunk", "tile"), "T14", 4)) is None
+
+
+def test_parts_in_a_circle_may_come_to_an_end() -> None:
+    """Step by step they do; the proof refuses all circles."""
+    assert why_illegal(in_a_circle()) is None
+
+
+def with_stages(f: Fusion, name: str, stages: int) -> Fusion:
+    t = f.tensor(name)
+    assert t.circular_buffer is not None
+    return f.updated((replace(t, circular_buffer=replace(t.circular_buffer, stages=stages)),))
+
+
+def test_what_is_stored_in_another_order_than_it_is_read_in() -> None:
+    """Tiles of a CTA are the inner loop of what is read."""
+    calls = [c for c in epilogue_apart().history if (c.op, c.args[0]) != ("inline_at", "T10")]
+    s = Schedule(made(tuple(calls)))
+    for tv in ("T10", "T5"):
+        s.reorder(tv, {s.axis(tv, "chunk"): 1})
+    s.inline_at("T10", "m64")
+    verdict = judge(s.fusion)
+    assert verdict.why is not None
+    assert "T10 at CTA (0, 0, 0), role (0, 0) takes other steps than are filled" in verdict.why

@@ -333,3 +333,65 @@ roles {
     at = lines.index("bar.sync order[wg]")
     assert lines[at + 1] == "for k in 0 .. n tile t {"
     assert lines[at + 6].startswith("if t + wg < ")
+
+
+ONE_STEP = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
+      wait_full ring, t * 2 + wg
+      wait_full aux, t * 2 + wg
+      for c in 0 .. n unroll {
+        cta.sync
+      }
+      fence.proxy.async
+    }
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_turns_of_one_step() -> None:
+    """The loop over turns is not a turn: its steps do not follow each other."""
+    order = "named_barrier order[2] threads 256\n"
+    begin = "    if wg == 1 and 0 < ceildiv(max(tiles, 0), 2) {\n      bar.arrive order[0]\n    }\n"
+    turns = "t + wg < ceildiv(max(tiles - (1 - wg), 0), 2)"
+    hand = f"      if {turns} {{\n        bar.arrive order[1 - wg]\n      }}\n"
+    after = ONE_STEP.replace("    for t in", f"{begin}    for t in")
+    after = after.replace("wait_full ring", "bar.sync order[wg]\n      wait_full ring").replace(
+        "wait_full aux, t * 2 + wg\n",
+        f"wait_full aux, t * 2 + wg\n{hand}",
+    )
+    rings = RING + AUX.splitlines()[0] + "\n"
+    assert lowered(order_pingpong, HEAD + rings + ONE_STEP) == full(HEAD + order + rings + after)
+
+
+@budget(40)
+@given(st.integers(0, 7))
+def test_turns_of_one_step_meet(tiles: int) -> None:
+    rings = RING + AUX.splitlines()[0] + "\n"
+    new = order_pingpong(kernel(HEAD + rings + ONE_STEP), LoweringOptions())
+    steps, epilogues = in_turn(new, 2, {"tiles": tiles, "n": 2})
+    assert steps == [step for step in range(tiles) for _ in "ab"]
+    assert epilogues == [(tiles + 1) // 2, tiles // 2]
+
+
+ALONE = """
+roles {
+  role compute warps 0 .. 8 as wg {
+    wait_full ring, wg
+    fence.proxy.async
+  }
+  role load warps 8 .. 12 {
+    cta.sync
+  }
+}
+"""
+
+
+def test_one_turn_of_one_step() -> None:
+    new = order_pingpong(kernel(HEAD + RING + ALONE), LoweringOptions())
+    assert in_turn(new, 2, {"tiles": 2, "n": 1}) == ([0, 1], [1, 1])

@@ -10,6 +10,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.kernel.pointwise import OPS
 from tests.epilogues import GELU, RESIDUAL, SILU, TWO_OUTPUTS, epilogue
+from tests.legality.by_hand.parts import PARTS
 from tests.schedule import chain
 from tests.schedule.gated import gated, scheduled
 from tests.schedules import definition
@@ -17,7 +18,8 @@ from wsched.cli.check import check, random_inputs
 from wsched.front.own import kernel_of
 from wsched.front.sizes import Extents, kernel_for
 from wsched.importer import build_fusion, record_text
-from wsched.run.reference import FUNCTIONS, multiplied, reference
+from wsched.run.reference import FUNCTIONS, computed_operands, multiplied, reference
+from wsched.schedule import Schedule
 
 EXTENTS = Extents(72, 64, 40)
 SCALARS = epilogue(
@@ -73,8 +75,26 @@ def test_two_products() -> None:
     assert np.array_equal(found, made["T4"] * made["T8"])
 
 
-def test_a_product_of_something_computed() -> None:
-    """Its operand has to be rounded as the definition says, which is not done here."""
+@pytest.mark.parametrize("torch", [True, False])
+@pytest.mark.parametrize("name", ["operand_shifted", "operand_cast"])
+def test_an_operand_that_is_computed(
+    name: str, torch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is rounded wherever a tensor is, here to millions."""
+    if not torch:
+        monkeypatch.setattr("wsched.cli.check.find_spec", lambda name: None)
+    kernel = kernel_of(Schedule({m.__name__: m for m in PARTS}[name]()))
+    inputs = random_inputs(kernel.fusion, EXTENTS, 0, "cpu")
+    outcome = check(kernel, inputs)
+    assert outcome.passed, outcome.text
+    inputs[0] = inputs[0] + 2**20
+    x = np.asarray(inputs[0].float() if torch else inputs[0], np.float32)
+    rounded = computed_operands(kernel.fusion, {"T0": x}.__getitem__, lambda v, _: np.round(v, -6))
+    (operand,) = rounded.values()
+    assert operand.shape == x.shape and np.all(operand == 1_000_000)
+
+
+def test_a_product_of_a_product() -> None:
     fusion = chain.chain()
     shapes = dict.fromkeys((axis for b in fusion.inputs for axis in b.axes), 4)
     inputs = [np.zeros([shapes[x] for x in b.axes], np.float32) for b in fusion.inputs]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
@@ -22,7 +23,7 @@ from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
 from wsched.run.cpu import run_arrays
 from wsched.run.finish import finished, parts_shape, with_parts
-from wsched.run.reference import joined, multiplied, reference
+from wsched.run.reference import computed_operands, joined, multiplied, reference
 from wsched.schedule.entries import with_sums
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
@@ -104,10 +105,12 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         UnsupportedError: a layout or size that the device or the machine model does not take.
     """
     fusion = kernel.fusion
+    given = partial(_in_fp32, fusion, inputs)
     if isinstance(inputs[0], np.ndarray):
         where, by = "the machine model (CPU, byte for byte)", "NumPy"
         got, seconds = _run_numpy(kernel, inputs)
-        made = multiplied(fusion, inputs, _einsum_numpy)
+        computed = computed_operands(fusion, given, _as_held)
+        made = multiplied(fusion, inputs, _einsum_numpy, computed=computed)
     else:
         import torch
 
@@ -115,7 +118,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         where = torch.cuda.get_device_name() if on_gpu else "the machine model (CPU, byte for byte)"
         by = "torch"
         got, seconds = _run_torch(kernel, inputs)
-        made = multiplied(fusion, inputs, _einsum_torch, torch.cat)
+        computed = computed_operands(fusion, given, _as_held_by_torch)
+        on = {n: torch.from_numpy(x).to(inputs[0].device) for n, x in computed.items()}
+        made = multiplied(fusion, inputs, _einsum_torch, torch.cat, on)
     extents = _extents(fusion, inputs)
     expected = reference(fusion, made, _epilogue_inputs(fusion, inputs), extents)
     types = [b.dtype for b in fusion.outputs]
@@ -173,6 +178,25 @@ def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
     import torch
 
     return torch.einsum(formula, x.float(), y.float()).cpu().numpy()
+
+
+def _as_held(values: Any, dtype: DataType) -> Any:
+    return np.asarray(_rounded(values, dtype), np.float32)
+
+
+def _as_held_by_torch(values: Any, dtype: DataType) -> Any:
+    import torch
+
+    from wsched.run.arguments import torch_dtype
+
+    held = torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(torch_dtype(dtype))
+    return held.float().numpy()
+
+
+def _in_fp32(fusion: Fusion, inputs: list[Any], name: str) -> Any:
+    """An input by its tensor, as a NumPy array."""
+    x = next(x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor == name)
+    return np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
 
 
 def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.front.own import kernel_of
+from wsched.schedule.parts import titles
+from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
 __all__ = ["Check", "check"]
@@ -70,11 +73,22 @@ class Check:
         return "\n".join([*lines, ""])
 
 
+def _relations(plan: Plan) -> Iterator[str]:
+    """What was proved of each ring; where several parts compute, also between which it is."""
+    names = [title.partition(" (")[0] for title in titles(plan.fusion, plan.parts)]
+    for edge in plan.edges:
+        lines = str(edge.relation).splitlines()
+        if len(plan.computing) > 1:
+            yield f"{edge.name}, from {names[edge.producer]} to {names[edge.consumer]}:"
+            lines = [f"  {line}" for line in lines]
+        yield from lines
+
+
 def check(schedule: Schedule) -> Check:
     """Prove a schedule, then make its kernel; an error is returned, not raised."""
     try:
         plan = schedule.plan()
-        relation = tuple("".join(map(str, plan.relations)).splitlines())
+        relation = tuple(_relations(plan))
         relation += tuple(f"assumed: {u}" for u in plan.assumptions)
     except ScheduleError as e:
         return Check(e)

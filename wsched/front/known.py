@@ -11,7 +11,7 @@ from wsched.front.route import Route
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
 
-__all__ = ["Known", "import_fusion", "known", "recorded"]
+__all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
 _knowing = threading.Lock()
 """Held for every write to ``_live`` and ``_texts``, and for reads of what changes with them."""
@@ -117,6 +117,21 @@ def import_fusion(definition: Any) -> Fusion:
     fusion = known(definition).fusion
     if isinstance(fusion, UnsupportedError):
         raise _again(fusion)
+    return fusion
+
+
+def import_for_calls(definition: Any) -> Fusion:
+    """The fusion of a definition for a schedule that is written call by call.
+
+    There may be more in it than the built-in scheduler takes: operands that are computed, products
+    whose results do not meet.
+
+    Raises:
+        UnsupportedError: a definition that no schedule can be written for.
+    """
+    fusion = known(definition).fusion
+    if isinstance(fusion, UnsupportedError):
+        return build_fusion(recorded(definition), by_calls=True)
     return fusion
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import ScheduleError
 from lowering.ground.files import replace_file
 from wsched.front.check import Check, check
-from wsched.front.known import import_fusion, recorded
+from wsched.front.known import import_for_calls, import_fusion, recorded
 from wsched.fusion import PrimitiveCall, nest_text
 from wsched.importer import record_text
 from wsched.importer.definition import definition_text
@@ -39,6 +39,10 @@ class Schedule(schedule.Schedule):
     ``wsched.compile(s, inputs)`` and ``wsched.execute(s, inputs)`` take it in place of the
     definition and make the kernel of exactly this schedule.
 
+    It takes more definitions than the built-in scheduler: an operand may be computed from an input,
+    element by element, and matmuls of one operand need not meet. Results of these have the same
+    extents: sizes that differ are refused in the call.
+
     Args:
         definition: a ``nvfuser_direct.FusionDefinition``, its text, or its operations as data.
         inputs: tensors; the operands are then taken to lie in memory as these do, not as the
@@ -50,7 +54,7 @@ class Schedule(schedule.Schedule):
 
     def __init__(self, definition: Any, inputs: Sequence[torch.Tensor] | None = None) -> None:
         self.definition = recorded(definition)
-        super().__init__(import_fusion(definition))
+        super().__init__(import_for_calls(definition))
         if inputs is not None:
             lies = laid_out(self.fusion, inputs)
             for name in self.inputs:
@@ -78,6 +82,7 @@ class Schedule(schedule.Schedule):
             UnsupportedError: a definition that wsched does not schedule, or parameters that there
                 is no kernel for.
         """
+        import_fusion(definition)  # refuses what only schedules by calls take
         made = cls(definition, inputs)
         params = params or MatmulParams()
         options = kernel_options(made.fusion, params)

@@ -7,24 +7,25 @@ operation's type; what follows is the epilogue (:mod:`wsched.importer.epilogue`)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import DataType, Fusion, TensorBinding
-from wsched.fusion.names import BATCH, COLS, EXTENTS, HEADS, ROWS, SUMMED, in_order
+from wsched.fusion import Fusion, TensorBinding
+from wsched.fusion.names import EXTENTS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion, needed
 from wsched.importer.epilogue import EpilogueImport
-from wsched.importer.layout import (
-    Axes,
-    Result,
-    in_memory,
-    moves_no_data,
-    operand_axes,
-    result_layout,
-)
+from wsched.importer.layout import Axes, Result, moves_no_data, result_layout
 from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
+from wsched.importer.operands import (
+    MATMULS,
+    ImportedOperand,
+    Pair,
+    dtype_of,
+    fixed_sizes,
+    operand_pair,
+)
 from wsched.importer.reductions import reduced_result
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
@@ -32,41 +33,14 @@ from wsched.importer.text.signatures import known_ops
 
 __all__ = ["build_fusion"]
 
-_OPERAND_TYPES = (DataType.BFloat16, DataType.Half)
-_AXES: dict[str, tuple[Axes, Axes]] = {
-    "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
-    "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
-}
-_BATCHES: dict[str, tuple[Axes, ...]] = {
-    "linear": ((), (BATCH,)),
-    "matmul": ((), (BATCH,), (BATCH, HEADS)),
-}
-"""What operands may have outside of their matrices; one of them all of it, the other the inner
-ones. ``linear`` has it of its first operand.
-"""
 
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An input of the fusion as one side of the matmul.
-
-    ``axes`` are in the caller's order, ``memory`` has the contiguous one last.
-    """
-
-    node: Node
-    axes: Axes
-    memory: Axes
-
-    @property
-    def name(self) -> str:
-        return self.node.results[0]
-
-
-_Pair = tuple[_Operand, _Operand]
-
-
-def build_fusion(definition: Definition) -> Fusion:
+def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     """The fusion of a definition: a matmul, then pointwise operations.
+
+    Args:
+        definition: what to import.
+        by_calls: for a schedule that is written call by call: operands may be computed, each from
+            one input, and results of several matmuls need not meet; they have the same extents.
 
     Several matmuls are one fusion if they share an operand and their results meet in an output;
     they have the same extents then. So are several that share an operand and are read by the same
@@ -85,6 +59,8 @@ def build_fusion(definition: Definition) -> Fusion:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
     definition.check_complete()
+    if by_calls:
+        return _build(definition, by_calls)
     apart = parts_of(definition, _matmuls(definition))
     if len(apart) == 1:
         apart = tuple(part_of(d, d.outputs) for d in summands(definition))
@@ -100,21 +76,23 @@ def _built(parts: tuple[Definition, ...]) -> tuple[Fusion, ...]:
         return ()
 
 
-def _build(definition: Definition) -> Fusion:
-    """The fusion of a definition whose results meet."""
+def _build(definition: Definition, by_calls: bool = False) -> Fusion:
+    """The fusion of a definition whose results meet, or of any for a schedule by calls."""
     matmuls = _matmuls(definition)
-    pairs = [_operands(definition, node) for node in matmuls]
+    pairs = [operand_pair(definition, node, computed=by_calls) for node in matmuls]
     operands = _alike(matmuls, pairs)
     a, b = pairs[0]
     dims = in_order({*a.axes, *b.axes} - {SUMMED})
     products = _products(matmuls, pairs)
-    epilogue = EpilogueImport(definition, products, _dtype(a.node), dims)
+    epilogue = EpilogueImport(definition, products, a.dtype, dims)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
-    _require_meeting(set(products.values()), outputs)
+    if not by_calls:
+        _require_meeting(set(products.values()), outputs)
+    computed = {x.name: x.steps for x in operands.values() if x.steps}
     inputs = tuple(_bindings(definition, operands, epilogue.steps))
     sizes = _sizes(matmuls[0], inputs)
-    mn_major = {x.name for x in operands.values() if x.memory[-1] != SUMMED}
+    mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}
     matrices = [x for s, x in made if s.op not in REDUCED]
     memory = _one_order(matrices) if matrices else dims
     turn = 1 if memory == dims else -1
@@ -123,7 +101,7 @@ def _build(definition: Definition) -> Fusion:
         for node, (left, right) in zip(matmuls, (p[::turn] for p in pairs), strict=True)
         if node.results[0] in products.values()
     }
-    emitted = emit_fusion(inputs, names, epilogue.steps, outputs, memory, mn_major)
+    emitted = emit_fusion(inputs, names, epilogue.steps, outputs, memory, mn_major, computed)
     bound = tuple(
         TensorBinding(t.name, x.axes, tuple(1 if a == "1" else sizes[a] for a in x.axes), t.dtype)
         for t, x in zip(emitted.outputs, layouts, strict=True)
@@ -176,7 +154,7 @@ def _matmuls(definition: Definition) -> tuple[Node, ...]:
     for node in found.values():
         if node.op not in known_ops() and not node.op.startswith("define_"):
             raise unknown_op(node)
-    matmuls = tuple(n for n in definition.nodes if n.op in _AXES and n.results[0] in found)
+    matmuls = tuple(n for n in definition.nodes if n.op in MATMULS and n.results[0] in found)
     if not matmuls:
         raise _several(0)
     return matmuls
@@ -188,7 +166,7 @@ def _several(count: int, which: str = "") -> UnsupportedError:
     return UnsupportedError(what, supported)
 
 
-def _alike(matmuls: tuple[Node, ...], pairs: list[_Pair]) -> dict[str, _Operand]:
+def _alike(matmuls: tuple[Node, ...], pairs: list[Pair]) -> dict[str, ImportedOperand]:
     """All operands by their names, those that have the rows first.
 
     Raises:
@@ -199,14 +177,15 @@ def _alike(matmuls: tuple[Node, ...], pairs: list[_Pair]) -> dict[str, _Operand]
     if all(len(side) > 1 for side in sides):
         raise _several(len(matmuls), " with no operand in common")
     for side in sides:
-        if len({(x.axes, x.memory, _dtype(x.node)) for x in side.values()}) > 1:
+        if len({(x.axes, x.memory, x.dtype) for x in side.values()}) > 1:
             raise _several(len(matmuls), f" of {' and '.join(side)}, which lie or are typed apart")
-    if twice := sides[0].keys() & sides[1].keys():
+    left, right = ({x.input for x in side.values()} for side in sides)
+    if twice := left & right:
         raise _several(len(matmuls), f" with {', '.join(twice)} on both sides")
     return sides[0] | sides[1]
 
 
-def _products(matmuls: tuple[Node, ...], pairs: list[_Pair]) -> dict[str, str]:
+def _products(matmuls: tuple[Node, ...], pairs: list[Pair]) -> dict[str, str]:
     """Each matmul's name, with that of the first that has the same operands."""
     first: dict[tuple[str, str], str] = {}
     found = {}
@@ -227,105 +206,34 @@ def _require_meeting(products: set[str], outputs: list[Step]) -> None:
         raise _several(len(products), " whose results do not meet")
 
 
-def _operands(definition: Definition, matmul: Node) -> _Pair:
-    """Both operands; their axes named, their layout and type checked."""
-    call = f"fd.ops.{matmul.op}"
-    named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
-    if len(named) != 2:
-        raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
-    outer = [max(_rank(definition, v) - 2, 0) for v in named]
-    most = max(outer) if matmul.op == "matmul" else outer[0]
-    if most > 1 and min(outer) == 0:  # beside a matrix all are rows, which is for who cuts to say
-        most = 1
-    batches = _BATCHES[matmul.op][-1]
-    batches = next((x for x in _BATCHES[matmul.op] if len(x) == most), batches)
-    own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
-    own = own if matmul.op == "matmul" else [own[0], ()]
-    names = zip(named, own, _AXES[matmul.op], strict=True)
-    a, b = (_operand(definition, v, (*outside, *axes), call) for v, outside, axes in names)
-    _require_batch(call, a, b)
-    if a.name == b.name:
-        raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
-    if _dtype(a.node) is not _dtype(b.node) or _dtype(a.node) not in _OPERAND_TYPES:
-        types = f"{_dtype(a.node)} and {_dtype(b.node)}"
-        raise UnsupportedError(f"{call} of {types}", "BFloat16 and BFloat16, Half and Half")
-    return a, b
-
-
-def _operand(definition: Definition, value: object, axes: Axes, call: str) -> _Operand:
-    """The input behind an operand of these axes, through transpositions."""
-    node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and moves_no_data(node):
-        axes = operand_axes(node, axes)
-        source = node.operands[0]
-        node = definition.node(source.name) if isinstance(source, Ref) else None
-    if node is None:
-        raise UnsupportedError(f"an operand {value} of {call}", "a tensor")
-    if node.op != "define_tensor":
-        raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
-    return _Operand(node, axes, in_memory(node, axes, call))
-
-
-def _require_batch(call: str, *operands: _Operand) -> None:
-    """One batch is not repeated along another: one matrix is, where an operand is that."""
-    for name in (BATCH, HEADS):
-        bound = [dict(zip(x.axes, _fixed(x.node), strict=False)) for x in operands]
-        sizes = [found[name] for found in bound if name in found]
-        if 1 in sizes and set(sizes) != {1}:
-            raise UnsupportedError(
-                f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
-            )
-
-
-def _rank(definition: Definition, value: object) -> int:
-    """Number of dimensions of the input behind operations that move no data; 0 if there is none."""
-    node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and moves_no_data(node):
-        source = node.operands[0]
-        node = definition.node(source.name) if isinstance(source, Ref) else None
-    shape = node.get("shape") if node is not None else None
-    return len(shape) if isinstance(shape, tuple) else 0
-
-
-def _dtype(node: Node) -> DataType:
-    dtype = node.get("dtype", DataType.Float)
-    return dtype if isinstance(dtype, DataType) else DataType.Float
-
-
 def _bindings(
-    definition: Definition, operands: dict[str, _Operand], steps: list[Step]
+    definition: Definition, operands: dict[str, ImportedOperand], steps: list[Step]
 ) -> Iterator[TensorBinding]:
     """How the caller's tensors are passed, in the order of the definition, by their names there."""
     read = {s.source: s for s in steps if s.op == "input"}
+    by_input = {x.input: x for x in operands.values()}
     for node in definition.nodes:
         name = node.results[0]
         constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
         if node.op not in ("define_tensor", "define_scalar") or constant:
             continue
-        if name in operands:
+        if name in by_input:
             if name in read:
                 raise UnsupportedError(
                     f"{name} as operand of the matmul and in the epilogue", "one way to read it"
                 )
-            yield TensorBinding(name, operands[name].axes, _fixed(node), _dtype(node))
+            yield TensorBinding(name, by_input[name].axes, fixed_sizes(node), dtype_of(node))
         elif name in read:
             step = read[name]
             sizes = tuple(
                 1 if axis == "1" else size
-                for axis, size in zip(step.axes, _fixed(node), strict=True)
+                for axis, size in zip(step.axes, fixed_sizes(node), strict=True)
             )
             yield TensorBinding(name, step.axes, sizes, step.dtype)
         else:
             raise UnsupportedError(
                 f"the input {name}, which nothing reads,", "inputs that are read"
             )
-
-
-def _fixed(node: Node) -> tuple[int | None, ...]:
-    """The sizes that a definition fixes, None for the others."""
-    shape = node.get("shape")
-    dims = shape if isinstance(shape, tuple) else ()
-    return tuple(d if isinstance(d, int) and d >= 0 else None for d in dims)
 
 
 def _sizes(matmul: Node, inputs: tuple[TensorBinding, ...]) -> dict[str, int | None]:

@@ -45,6 +45,7 @@ def emit_fusion(
     outputs: Sequence[Step],
     memory: tuple[str, ...] = (ROWS, COLS),
     mn_major: Collection[str] = (),
+    computed: Mapping[str, Sequence[Step]] | None = None,
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mmas, then the epilogue.
 
@@ -56,9 +57,11 @@ def emit_fusion(
         outputs: the step of each output, which becomes a tensor in global memory; a copy of it
             where it is read inside the kernel as well, or is an output twice.
         memory: dimensions of the result in memory: rows and columns last, M and N or exchanged.
-        mn_major: operands whose K is not contiguous.
+        mn_major: inputs that are operands whose K is not contiguous.
+        computed: the steps of operands that are no inputs, each list in order, the operand last.
     """
     e = _Emitter()
+    computed = computed or {}
     used = needed(*outputs)
     spread = {s.source: s.spread for s in used if s.op == "input"}
     for b in inputs:
@@ -66,7 +69,13 @@ def emit_fusion(
         e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)
     axes = {b.tensor: frozenset(b.axes) for b in inputs}
     sides = [dict.fromkeys(names) for names in zip(*operands.values(), strict=True)]
-    views = {x: e.view(x, axes[x], (*memory, SUMMED)) for side in sides for x in side}
+    views = {
+        x: e.operand(computed[x], (*memory, SUMMED))
+        if x in computed
+        else e.view(x, axes[x], (*memory, SUMMED))
+        for side in sides
+        for x in side
+    }
     # Inputs before the mmas and all else after it: the epilogue is what follows the accumulator.
     first = ("input", "mma")
     order = sorted((s for s in steps if s in used), key=lambda s: (*first, s.op).index(s.op))
@@ -155,6 +164,15 @@ class _Emitter:
         made = self.add(self.tensor(name).dtype, MemoryType.Global, _spread(axes, full))
         self.exprs.append(BroadcastOp(made, name, tuple(axis not in axes for axis in full)))
         return made
+
+    def operand(self, steps: Sequence[Step], full: tuple[str, ...]) -> str:
+        """What these steps compute of an input, before the mma reads it."""
+        for s in steps:
+            if s.op == "input":
+                self.made[s] = self.view(s.source, s.spread, full)
+            else:
+                self.step(s, MemoryType.Local, full)
+        return self.made[steps[-1]]
 
     def step(self, s: Step, where: MemoryType, memory: tuple[str, ...]) -> None:
         """The expression of a cast or pointwise step."""

@@ -42,6 +42,7 @@ class EpilogueImport:
             name of the first that multiplies the same.
         rounded: their type.
         dims: their dimensions.
+        where: the steps are, in texts of errors.
         steps: what has been made, in an order in which it can be computed.
     """
 
@@ -49,6 +50,7 @@ class EpilogueImport:
     matmuls: Mapping[str, str]
     rounded: DataType
     dims: Dims = (ROWS, COLS)
+    where: str = "in an epilogue"
     steps: list[Step] = field(default_factory=list)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
@@ -239,7 +241,7 @@ class EpilogueImport:
             raise UnsupportedError(f"{call} ({MISSING[node.op]})", _POINTWISE)
         arity = arity_of(node.op)
         if arity is None:
-            raise UnsupportedError(f"{call} in an epilogue", _POINTWISE)
+            raise UnsupportedError(f"{call} {self.where}", _POINTWISE)
         values = _values(node)
         if len(values) != arity:
             raise UnsupportedError(f"{call} with {len(values)} operands", f"{arity} operands")
@@ -368,7 +370,11 @@ class EpilogueImport:
 
     def check_shape(self, node: Node, dims: Dims) -> None:
         """An expand may only go to the sizes of the matmul's result."""
-        shape = node.get("shape", (*node.operands[1:], ())[0]) if node.op == "expand" else ()
+        if node.op != "expand":
+            return
+        if not self.matmuls:
+            raise UnsupportedError(f"fd.ops.expand {self.where}", _POINTWISE)
+        shape = node.get("shape", (*node.operands[1:], ())[0])
         matmul = next(node for node in self.definition.nodes if node.results[0] in self.matmuls)
         for size, axis in zip(shape if isinstance(shape, tuple) else (), dims, strict=False):
             if not same_size(self.definition, matmul, size, axis):

@@ -31,7 +31,7 @@ from wsched.fusion import (
     products,
 )
 
-__all__ = ["FUNCTIONS", "REDUCTIONS", "joined", "multiplied", "reference"]
+__all__ = ["FUNCTIONS", "REDUCTIONS", "computed_operands", "joined", "multiplied", "reference"]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
@@ -164,36 +164,65 @@ def joined(
     return found
 
 
+def computed_operands(
+    fusion: Fusion, given: Callable[[str], Any], rounded: Callable[[Any, DataType], Any]
+) -> dict[str, Any]:
+    """Operands of matrix products that are computed from an input, by name, each with its shape.
+
+    They are rounded where the definition casts: what is multiplied is the operand as it is.
+
+    Args:
+        fusion: scheduled or not.
+        given: an input in fp32, by its tensor.
+        rounded: values in fp32 that a type has.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(_copied(fusion, x) for e in fusion.mmas for x in (e.a, e.b)):
+        steps = [e for n in fusion.made_from((name,)) if (e := fusion.definition(n)) is not None]
+        if not steps or any(isinstance(e, MmaOp) for e in steps):
+            continue
+        source = fusion.source(name).name
+        values = {source: given(source)}
+        with np.errstate(all="ignore"):
+            for e in steps:
+                value = _value(fusion, e, values, {})
+                values[e.output] = rounded(value, fusion.tensor(e.output).dtype)
+        found[name] = values[name].reshape(values[source].shape)
+    return found
+
+
 def multiplied(
     fusion: Fusion,
     inputs: Sequence[Any],
     einsum: Callable[[str, Any, Any], Any],
     join: Callable[[list[Any], int], Any] = np.concatenate,
+    computed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Every matrix product of the inputs in fp32, by the tensor that it makes.
+    """Every matrix product in fp32, by the tensor that it makes.
 
     Args:
         fusion: scheduled or not.
         inputs: in the order of the definition.
-        einsum: of two of them, with a result in fp32.
+        einsum: of two of them, or of computed operands, with a result in fp32.
         join: puts several side by side along a dimension.
+        computed: operands that are no inputs (:func:`computed_operands`).
 
     Raises:
-        UnsupportedError: one of something that is no input.
+        UnsupportedError: one of something that is neither.
     """
     given = joined(fusion, inputs, join)
-    found = products(fusion)
-    for p in found:
-        for operand in (_copied(fusion, p.mma.a), _copied(fusion, p.mma.b)):
-            if operand not in given:
+    operands = {name: x for name, (_, x) in given.items()} | dict(computed or {})
+    made = {}
+    for p in products(fusion):
+        names = [_copied(fusion, name) for name in (p.mma.a, p.mma.b)]
+        for operand in names:
+            if operand not in operands:
                 raise UnsupportedError(
                     f"{p.mma.output} = {p.mma}, of {operand}, which is computed",
                     "matrix products of inputs",
                 )
-    made = {}
-    for p in found:
-        (a, x), (b, y) = given[p.a.name], given[p.b.name]
-        made[p.mma.output] = einsum(_formula(p, a, b), x, y)
+        formula = _formula(p, given[p.a.name][0], given[p.b.name][0])
+        made[p.mma.output] = einsum(formula, *(operands[name] for name in names))
     return made
 
 
@@ -222,10 +251,16 @@ def _held(x: Any, dtype: DataType) -> Any:
 def _value(
     fusion: Fusion, e: FusionExpr, values: Mapping[str, Any], products: Mapping[str, Any]
 ) -> Any:
-    """The value of one expression; None of the operands' copies, which nothing here reads."""
+    """The value of one expression; None of the operands and what they are made of, which nothing
+    here reads.
+    """
     match e:
         case MmaOp(output=made):
             return products[made]
+        case PointwiseOp(inputs=inputs) if any(
+            isinstance(x, str) and x not in values for x in inputs
+        ):
+            return None
         case PointwiseOp(op=op, inputs=inputs):
             return FUNCTIONS[op](
                 *(values[x] if isinstance(x, str) else np.float32(x) for x in inputs)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import Expr
+from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion, MmaOp, Product, Role, TensorView, Unknown, product_of
@@ -31,7 +32,12 @@ from wsched.schedule.proof.grid import (
     largest_numbers,
 )
 from wsched.schedule.proof.legality import load_relations
-from wsched.schedule.proof.part_registers import check_registers, registers_of
+from wsched.schedule.proof.part_registers import (
+    check_registers,
+    load_warpgroups,
+    registers_of,
+    warpgroups_of,
+)
 from wsched.schedule.proof.placement import (
     check_inlining,
     check_memory,
@@ -115,6 +121,12 @@ class Plan:
     def registers(self, part: int) -> int | None:
         """Registers of a thread of a part, None where they stay as the kernel starts with them."""
         return registers_of(self.edges, part)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA: those of all parts that compute, and of the load warpgroup."""
+        computing = warpgroups_of(self.parts, self.edges)
+        return ptx.WARPGROUP * (sum(computing.values()) + load_warpgroups(self.parts, self.edges))
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:

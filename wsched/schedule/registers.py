@@ -12,7 +12,6 @@ from wsched.fusion import (
     IterType,
     ParallelType,
     TensorView,
-    WarpSpecialized,
     nest_text,
 )
 from wsched.schedule.plan import Plan
@@ -34,27 +33,33 @@ def require_registers(made: Plan) -> None:
     """Refuse what no compiler finds registers for, whatever the epilogue.
 
     Raises:
-        ScheduleError: rule ``registers``: the accumulators of a thread, or those of one wgmma as
-            the kernel starts, leave too few for all else.
+        ScheduleError: rule ``registers``: the accumulators of a thread of some part, or those of
+            one wgmma as the kernel starts, leave too few for all else.
     """
-    relation = made.operands
-    readers = (made.fusion.tensor(name) for name in relation.readers)
-    sums = [t for t in readers if t.sums] or [made.fusion.tensor(relation.compute)]
-    kind = relation.buffer.type
-    specialized = isinstance(kind, WarpSpecialized)
-    threads = ptx.WARPGROUP * (relation.warpgroups.count + specialized)
-    entry = made.target.registers_at_entry(threads)
-    pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
-    most = entry if pair is None else pair[1]
+    for at in made.computing:
+        main = made.main(at)
+        readers = () if main is None else main.readers
+        sums = [t for name in readers if (t := made.fusion.tensor(name)).sums]
+        if sums:
+            _require(made, sums, made.registers(at))
+
+
+def _require(made: Plan, sums: list[TensorView], most: int | None) -> None:
+    """The accumulators ``sums`` are those of one thread, which has ``most`` registers after
+    ``setmaxnreg``; None where that stays as the kernel starts.
+    """
+    entry = made.target.registers_at_entry(made.threads)
     held = [[d for d in t.loop[t.compute_at :] if d.parallel in _IN_THREADS] for t in sums]
     one = [d for d in held[0] if d.parallel is ParallelType.Mma]
-    for loops, limit, other in ((held, most, BARE_REGISTERS), ([one], entry, SPARE_REGISTERS)):
+    for loops, limit, other in (
+        (held, most or entry, BARE_REGISTERS), ([one], entry, SPARE_REGISTERS),
+    ):  # fmt: skip
         number = sum(map(_elements, loops)) // ptx.WARPGROUP
         if number + other > limit:
             what = "a thread" if loops is held else "one wgmma"
             why = (
                 f"{number} accumulators of {what} and {other} other registers exceed the {limit} "
-                f"of a thread, of {threads} in a CTA"
+                f"of a thread, of {made.threads} in a CTA"
             )
             wrote = " and ".join(map(_wrote, sums, loops))
             raise ScheduleError(

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.legality.builder import Matmul, P, matmul
-from tests.schedule.computed import Op, computed_operand
-from tests.schedule.gated import scheduled, two_results
+from tests.schedule.gated import scheduled
+from tests.schedules import definition
 from wsched.fusion import DataType, Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
+from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["PARTS", "apart", "fragments", "of_computed"]
+__all__ = ["PARTS", "SCHEDULED", "apart", "fragments", "of_computed"]
 
 _TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 _LD, _ST = LoadStoreOpType.LdMatrix, LoadStoreOpType.StMatrix
 RING = WarpSpecialized(P.TIDy, None, 3)
+
+
+def _of(given: str, dtype: str, *lines: str) -> str:
+    """A linear of ``a``, which these lines compute of ``x``."""
+    tensor = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType"
+    body = (
+        f"x = {tensor}.{given})", f"w = {tensor}.{dtype})", *lines,
+        "d = fd.ops.linear(a, w)", "fd.add_output(d)",
+    )  # fmt: skip
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+    return head + "".join(f"    {line}\n" for line in body)
+
+
+CAST = _of("Float", "BFloat16", "a = fd.ops.cast(x, dtype=DataType.BFloat16)")
+SHIFTED = _of(
+    "BFloat16", "BFloat16", "y = fd.ops.add(x, 1.0)", "a = fd.ops.cast(y, dtype=DataType.BFloat16)"
+)
+DOUBLED = _of("Half", "Half", "y = fd.ops.mul(x, 2.0)", "a = fd.ops.cast(y, dtype=DataType.Half)")
+
+TWO = """
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    v = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
+    d = fd.ops.linear(x, w)
+    e = fd.ops.linear(x, v)
+    f = fd.ops.neg(e)
+    g = fd.ops.cast(f, dtype=DataType.BFloat16)
+    fd.add_output(d)
+    fd.add_output(g)
+"""
+"""Two results that have nothing to do with each other but A, and are not read alike."""
+
+
+def unscheduled(text: str) -> Fusion:
+    """What is scheduled call by call."""
+    return build_fusion(record_text(text), by_calls=True)
 
 
 def apart(m: Matmul) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -25,13 +65,15 @@ def apart(m: Matmul) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (held, ring), m.epilogue[2:]
 
 
-def of_computed(dtype: DataType, *ops: Op) -> Matmul:
+def of_computed(text: str) -> Matmul:
     """A comes by TMA, is computed with, and goes to the mma through a ring; ``rings`` are what is
     made of it.
     """
-    s = Schedule(computed_operand(dtype, ops))
+    s = Schedule(unscheduled(text))
     (mma,), out = s.fusion.mmas, s.outputs[0]
-    loads = tuple(s.cache_after(x, _TMA) for x in ("T2", "T3"))
+    given = "T2"  # the view of x
+    dtype = s.tensor(given).dtype
+    loads = tuple(s.cache_after(x, _TMA) for x in (given, mma.b))
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
     first = s.cache_after(loads[0], _SET if dtype is DataType.Float else _LD)
@@ -45,17 +87,16 @@ def of_computed(dtype: DataType, *ops: Op) -> Matmul:
 
 def fragments(m: Matmul, tensors: tuple[str, ...], loops: str) -> None:
     """Fragments of 64 rows inside these loops, each tensor inlined in what reads it."""
+    last = loops.split()[-1]
     for tv in tensors:
-        if tv in m.boxed:
-            m.order((tv,), loops)
-        else:
+        if tv not in m.boxed:
             m.split((tv,), "Mi", 64, "m64 Mi")
-            m.order((tv,), f"{loops} m64")
+        m.order((tv,), loops if "m64" in loops or tv in m.boxed else f"{loops} m64")
         for label in ("Mi", "Ni", "Ki"):
             m.run((tv,), label, P.Bulk if tv in m.boxed else P.Mma)
     for tv in tensors[-2::-1]:
         boxed = any(t.name in m.boxed for t in m.s.fusion.consumers(tv))
-        m.s.inline_at(tv, loops.split()[-1] if boxed else "m64")
+        m.s.inline_at(tv, last if boxed or "m64" in loops else "m64")
 
 
 def epilogue_apart() -> Fusion:
@@ -100,9 +141,32 @@ def epilogue_by_tma() -> Fusion:
     return m.s.fusion
 
 
+def epilogue_in_turns() -> Fusion:
+    """A step is 64 rows of a tile, of all its columns; of two warpgroups each takes every other
+    one, and stores it in chunks of columns.
+    """
+    m = matmul()
+    made, after = apart(m)
+    m.tile(128, 32, 32)
+    m.deal(runs=True)
+    m.steps("tile k")
+    m.stage(4, 2)
+    for tv in after:
+        m.split((tv,), "Mi", 64, "row Mi")
+        m.run((tv,), "row", P.TIDy)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    m.split((*made, *after), "Ni", 16, "chunk Ni")
+    fragments(m, made, "cta tile m64 chunk")
+    fragments(m, after, "cta tile chunk row")
+    m.s.circular_buffer(made[-1], 3, 2, RING)
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
 def operand_cast() -> Fusion:
     """A of 32 bits is rounded by a warpgroup on its way to the two that multiply."""
-    m = of_computed(DataType.Float)
+    m = of_computed(CAST)
     m.tile(128, 64, 32)
     m.deal()
     m.steps("tile k")
@@ -119,7 +183,7 @@ def operand_cast() -> Fusion:
 
 def operand_shifted() -> Fusion:
     """1 is added to A by two warpgroups; what lies behind the end of K stays zero."""
-    m = of_computed(DataType.BFloat16, ("add", 1.0))
+    m = of_computed(SHIFTED)
     m.tile(128, 32, 64)
     m.deal("No Mo")
     m.steps("tile k")
@@ -136,7 +200,7 @@ def operand_shifted() -> Fusion:
 
 def operand_and_epilogue_apart() -> Fusion:
     """Four parts in a row, one tile for each CTA: load, double, multiply, store."""
-    m = of_computed(DataType.Half, ("mul", 2.0))
+    m = of_computed(DOUBLED)
     made, after = apart(m)
     m.tile(64, 64, 32)
     m.merge(m.every, "Mo No", "tiles")
@@ -155,11 +219,22 @@ def operand_and_epilogue_apart() -> Fusion:
 
 
 def two_products() -> Fusion:
-    """A times B₁ and A times B₂, two results that have nothing else to do with each other."""
-    return scheduled(two_results(), m=64, n=32, k=32, groups=1, chunk=16).fusion
+    """A times B₁ and minus A times B₂, results that have nothing else to do with each other."""
+    return scheduled(unscheduled(TWO), m=64, n=32, k=32, groups=1, chunk=16).fusion
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, operand_cast, operand_shifted, operand_and_epilogue_apart,
-    two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_turns, operand_cast, operand_shifted,
+    operand_and_epilogue_apart, two_products,
 )  # fmt: skip
+
+SCHEDULED: dict[Callable[[], Fusion], str] = {
+    epilogue_apart: definition(),
+    epilogue_by_tma: definition(),
+    epilogue_in_turns: definition(),
+    operand_cast: CAST,
+    operand_shifted: SHIFTED,
+    operand_and_epilogue_apart: DOUBLED,
+    two_products: TWO,
+}
+"""The definitions that they schedule."""

@@ -17,6 +17,7 @@ kernel good threads 128 cluster 1 grid 1 {
   u: frag<f32, 64x32, span 4> = frag.shuffle t
   noise: frag<f32, 64x32> = frag.random W, W + 1:i64, M, 32
   sum: frag<f32, 64x32> = frag.pointwise add, t, noise
+  half: frag<bf16, 64x32> = frag.cast t
 }
 """
 SHUFFLE = "u: frag<f32, 64x32, span 4> = frag.shuffle t"
@@ -53,6 +54,10 @@ def test_good() -> None:
          "first is pred, frag.random counts in i32 or i64"),
         (NOISE, NOISE.replace(", M, 32", ", M, true"),
          "stride is pred, frag.random counts in i32 or i64"),
+        ("half: frag<bf16, 64x32>", "half: frag<bf16, 64x16>",
+         "half is frag<bf16, 64x16>, t frag<f32, 64x32>: a cast changes no shape"),
+        ("half: frag<bf16, 64x32>", "half: frag<bf16, 64x1>",
+         "half is frag<bf16, 64x1>, t frag<f32, 64x32>: a cast changes no shape"),
         ("frag.pointwise add, t, noise", "frag.pointwise add, u, noise",
          "u is frag<f32, 64x32, span 4>, sum frag<f32, 64x32>: layouts differ"),
     ],

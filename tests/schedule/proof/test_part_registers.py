@@ -11,7 +11,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.kernel.text import print_kernel
 from tests.legality.by_hand.parts import epilogue_apart, operand_cast
 from tests.legality.machine import compiled
-from wsched.fusion import CircularBuffer, Fusion, WarpSpecialized
+from wsched.fusion import CircularBuffer, Fusion, ParallelType, WarpSpecialized
 from wsched.schedule import Plan, make_plan
 
 Pair = tuple[int, int] | None
@@ -64,7 +64,7 @@ def test_two_numbers_for_one_part() -> None:
 
 
 def test_loads_share_a_warpgroup() -> None:
-    f = with_pairs(operand_cast(), T8=(40, 160), T7=(24, 144), T6=(144, 160))
+    f = with_pairs(operand_cast(), T8=(40, 160), T7=(24, 144), T3=(144, 160))
     rule, why, _ = refused(f)
     assert (rule, why) == (
         "registers",
@@ -88,4 +88,19 @@ def test_more_than_the_cta_has() -> None:
         "registers",
         "128 x 40 + 256 x 168 + 128 x 152 = 67584 registers, the CTA has 512 x 128 = 65536",
         ("num_registers=None",),
+    )
+
+
+def test_warps_on_two_axes() -> None:
+    """One axis counts those that fill rings, whatever they fill them with."""
+    f = epilogue_apart()
+    t = f.tensor("T8")
+    assert t.circular_buffer is not None and isinstance(t.circular_buffer.type, WarpSpecialized)
+    kind = replace(t.circular_buffer.type, on=ParallelType.TIDz)
+    moved = f.updated([replace(t, circular_buffer=replace(t.circular_buffer, type=kind))])
+    assert refused(moved) == (
+        "role",
+        "the warps that fill T8 are specialized on TIDz, those that fill T6 and T7 on TIDy: one "
+        "axis counts the warps of a CTA",
+        ("WarpSpecialized(ParallelType.TIDy)",),
     )

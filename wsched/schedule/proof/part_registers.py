@@ -16,7 +16,7 @@ from wsched.fusion import Fusion, WarpSpecialized
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
 
-__all__ = ["check_registers", "registers_of", "warpgroups_of"]
+__all__ = ["check_registers", "load_warpgroups", "registers_of", "warpgroups_of"]
 
 _LOADS_OF_A_WARPGROUP = 4
 """Rings that one load warpgroup fills, each by a warp."""
@@ -33,6 +33,12 @@ def warpgroups_of(parts: Sequence[Part], edges: Sequence[Edge]) -> dict[int, int
     """How many warpgroups run each part that computes; 1 of one that reads no ring."""
     mains = {at: main_of(edges, at) for at, part in enumerate(parts) if not part.loads}
     return {at: 1 if main is None else main.warpgroups.count for at, main in mains.items()}
+
+
+def load_warpgroups(parts: Sequence[Part], edges: Iterable[Edge]) -> int:
+    """How many warpgroups only load; none where those that compute do."""
+    rings = {e.name for e in edges if parts[e.producer].loads and e.relation.warp_specialized}
+    return -(-len(rings) // _LOADS_OF_A_WARPGROUP)
 
 
 def check_registers(
@@ -59,7 +65,7 @@ def check_registers(
     numbers = [number for number in found if number is not None]
     if not numbers:
         return
-    loads = -(-len({e.name for e in edges if e.producer in loading}) // _LOADS_OF_A_WARPGROUP)
+    loads = load_warpgroups(parts, edges)
     sizes = [ptx.WARPGROUP * n for n in ([loads] if loading else []) + [*groups.values()]]
     problem = target.registers_problem(sum(sizes), tuple(zip(sizes, numbers, strict=True)))
     if problem:

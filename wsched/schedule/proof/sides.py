@@ -16,6 +16,7 @@ from wsched.fusion import (
     ParallelType,
     PrimitiveCall,
     TensorView,
+    WarpSpecialized,
     inputs_of,
     nest_text,
     unmerge_index,
@@ -130,7 +131,8 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
     Raises:
         ScheduleError: ``ring``, where a tensor that TMA loads is not buffered, or
             buffered otherwise than what fills a stage with it; ``load-loop``, where such tensors
-            are not filled in the same loops.
+            are not filled in the same loops; ``role``, where rings are filled by warps on
+            different axes.
     """
     parts = find_parts(fusion)
     found = [
@@ -143,7 +145,23 @@ def find_sides(fusion: Fusion, graph: TransformGraph, target: Target) -> tuple[R
         calls = [c for c in fusion.history if c.op == "circular_buffer"]
         wrote = f"circular_buffer of {', '.join(c.args[0] for c in calls)}" if calls else _UNCALLED
         raise ScheduleError("ring", wrote, _NO_LOADS, (), "\n".join(_listed(calls)))
+    _check_axes([r.sides[0] for r in found])
     return tuple(sorted(found, key=lambda r: not r.sums))
+
+
+def _check_axes(rings: Sequence[Sides]) -> None:
+    """Warps that fill rings are counted on one axis, behind all that only read."""
+    axes = [(s, s.buffer.type.on) for s in rings if isinstance(s.buffer.type, WarpSpecialized)]
+    for sides, on in axes:
+        first, wanted = axes[0]
+        if on is not wanted:
+            mine, others = (" and ".join(t.name for t in s.ring) for s in (sides, first))
+            raise sides.refuse(
+                "role",
+                f"the warps that fill {mine} are specialized on {on}, those that fill {others} on "
+                f"{wanted}: one axis counts the warps of a CTA",
+                (f"WarpSpecialized(ParallelType.{wanted})",),
+            )
 
 
 def _listed(calls: Sequence[PrimitiveCall]) -> Iterator[str]:

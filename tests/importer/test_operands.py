@@ -1,0 +1,114 @@
+"""Operands that are computed: for schedules by calls, with what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import BroadcastOp, CastOp, DataType, Fusion, MmaOp, PointwiseOp, TensorBinding
+from wsched.importer import build_fusion, record_text
+
+X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)"
+W = X.replace("Float", "BFloat16")
+COLUMNS = X.replace("dtype", "stride_order=[0, 1], dtype")
+CAST = "dtype=DataType.BFloat16)"
+
+
+def build(*lines: str, by_calls: bool = True, out: str = "d") -> Fusion:
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"def f(fd: FusionDefinition):\n{body}    fd.add_output({out})\n"
+    return build_fusion(record_text(text), by_calls=by_calls)
+
+
+def test_a_chain_in_front_of_the_mma() -> None:
+    """In the operand's dimensions, with types as nvFuser promotes them."""
+    f = build(
+        f"x = {X}", f"w = {W}", "h = fd.ops.mul(x, 0.5)", "g = fd.ops.relu(h)",
+        f"a = fd.ops.cast(g, {CAST}", "d = fd.ops.linear(a, w)",
+    )  # fmt: skip
+    assert f.inputs == (
+        TensorBinding("T0", ("M", "K"), (None, None), DataType.Float),
+        TensorBinding("T1", ("N", "K"), (None, None), DataType.BFloat16),
+    )
+    assert f.exprs[:6] == (
+        BroadcastOp("T2", "T0", (False, True, False)),
+        PointwiseOp("T3", "mul", ("T2", 0.5)),
+        PointwiseOp("T4", "relu", ("T3",)),
+        CastOp("T5", "T4"),
+        BroadcastOp("T6", "T1", (True, False, False)),
+        MmaOp("T7", "T5", "T6"),
+    )
+    assert f.operands == ("T0", "T1")
+
+
+def test_either_operand_or_both() -> None:
+    """``matmul`` takes w transposed; a cast between 16-bit types goes by way of fp32 there, too."""
+    f = build(
+        f"x = {X}", f"w = {W.replace('BFloat16', 'Half')}", f"a = fd.ops.cast(x, {CAST}",
+        f"c = fd.ops.cast(w, {CAST}", "b = fd.ops.permute(c, dims=[1, 0])",
+        "d = fd.ops.matmul(a, b)",
+    )  # fmt: skip
+    assert [b.axes for b in f.inputs] == [("M", "K"), ("N", "K")]
+    (mma,) = f.mmas
+    assert [f.definition(x) for x in (mma.a, mma.b)] == [CastOp("T3", "T2"), CastOp("T5", "T4")]
+
+
+def test_batches() -> None:
+    rank3 = X.replace("[-1, -1]", "[-1, -1, -1]").replace("[True, True]", "[True, True, True]")
+    f = build(f"x = {rank3}", f"w = {W}", f"a = fd.ops.cast(x, {CAST}", "d = fd.ops.linear(a, w)")
+    assert [b.axes for b in (*f.inputs, *f.outputs)] == [
+        ("B", "M", "K"), ("N", "K"), ("B", "M", "N")
+    ]  # fmt: skip
+
+
+CASTS = (f"x = {X}", f"w = {W}", f"a = fd.ops.cast(x, {CAST}", "d = fd.ops.linear(a, w)")
+
+
+def test_only_for_schedules_by_calls() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*CASTS, by_calls=False)
+    assert error.value.what == "fd.ops.cast on an operand of fd.ops.linear"
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (
+            (f"x = {X}", f"v = {X}", f"w = {W}", "y = fd.ops.add(x, v)",
+             f"a = fd.ops.cast(y, {CAST}", "d = fd.ops.linear(a, w)"),
+            "fd.ops.linear of a, which is computed of several tensors",
+            "of one matrix and numbers",
+        ),
+        (
+            (f"x = {COLUMNS}", *CASTS[1:]),
+            "fd.ops.linear of a, which is computed of x with M contiguous",
+            "of matrices of which K is",
+        ),
+        (
+            (f"x = {X}", f"w = {W}", "d = fd.ops.linear(x, w)"),
+            "fd.ops.linear of Float and BFloat16",
+            "BFloat16 and BFloat16, Half and Half",
+        ),
+        (
+            (*CASTS[:3], "s = fd.ops.sum(a, dims=[1], keepdim=True)", "d = fd.ops.linear(s, w)"),
+            "fd.ops.sum that an operation of the kernel reads",
+            "reductions that are results",
+        ),
+        (
+            (f"x = {W}", f"w = {W}", "y = fd.ops.linear(x, w)", "d = fd.ops.linear(y, w)"),
+            "fd.ops.linear on an operand of fd.ops.linear",
+            "an input as it is",
+        ),
+        (
+            (*CASTS[:3], "e = fd.ops.linear(a, w)", f"g = fd.ops.cast(x, {CAST}",
+             "d = fd.ops.add(e, g)"),
+            "x as operand of the matmul and in the epilogue",
+            "one way to read it",
+        ),
+    ],
+    ids=["two", "columns", "fp32", "sum", "product", "twice"],
+)  # fmt: skip
+def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*lines)
+    assert (error.value.what, error.value.supported) == (what, supported)

@@ -1,0 +1,175 @@
+"""The operands of matmuls: inputs as they are, or what is computed from one.
+
+The built-in scheduler takes inputs. An operand that is computed (a cast, a scale, a pointwise
+operation) is for schedules that are written call by call, which say who computes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
+from wsched.importer.definition import Definition, Node, Ref
+from wsched.importer.emit import needed
+from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
+from wsched.importer.steps import Step
+
+__all__ = ["MATMULS", "ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "operand_pair"]
+
+_TYPES = (DataType.BFloat16, DataType.Half)
+MATMULS: dict[str, tuple[Axes, Axes]] = {
+    "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
+    "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
+}
+"""Operations that multiply matrices, with the axes of both operands."""
+
+_BATCHES: dict[str, tuple[Axes, ...]] = {
+    "linear": ((), (BATCH,)),
+    "matmul": ((), (BATCH,), (BATCH, HEADS)),
+}
+"""What operands may have outside of their matrices; one of them all of it, the other the inner
+ones. ``linear`` has it of its first operand.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedOperand:
+    """One side of a matmul.
+
+    Args:
+        node: the input that it is, or that it is computed from.
+        name: of the operand in the definition: of the input, or of what is computed.
+        axes: of the input in the caller's order.
+        memory: the same in the order of memory, the contiguous one last.
+        dtype: of the operand.
+        steps: what computes it, in order, the operand last; none of an input as it is.
+    """
+
+    node: Node
+    name: str
+    axes: Axes
+    memory: Axes
+    dtype: DataType
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def input(self) -> str:
+        """Name of the input."""
+        return self.node.results[0]
+
+
+Pair = tuple[ImportedOperand, ImportedOperand]
+
+
+def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
+    """Both operands; their axes named, their layout and type checked.
+
+    Args:
+        definition: where they are.
+        matmul: what multiplies them.
+        computed: whether operands may be computed.
+
+    Raises:
+        UnsupportedError: otherwise, with what is supported.
+    """
+    call = f"fd.ops.{matmul.op}"
+    named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
+    if len(named) != 2:
+        raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
+    outer = [max(_rank(definition, v) - 2, 0) for v in named]
+    most = max(outer) if matmul.op == "matmul" else outer[0]
+    if most > 1 and min(outer) == 0:  # beside a matrix all are rows, which is for who cuts to say
+        most = 1
+    batches = _BATCHES[matmul.op][-1]
+    batches = next((x for x in _BATCHES[matmul.op] if len(x) == most), batches)
+    own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
+    own = own if matmul.op == "matmul" else [own[0], ()]
+    whole = [(*outside, *axes) for outside, axes in zip(own, MATMULS[matmul.op], strict=True)]
+    a, b = (
+        _operand(definition, v, axes, call, computed) for v, axes in zip(named, whole, strict=True)
+    )
+    _require_batch(call, a, b)
+    if a.name == b.name:
+        raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
+    if a.dtype is not b.dtype or a.dtype not in _TYPES:
+        types = f"{a.dtype} and {b.dtype}"
+        raise UnsupportedError(f"{call} of {types}", "BFloat16 and BFloat16, Half and Half")
+    return a, b
+
+
+def _operand(
+    definition: Definition, value: object, axes: Axes, call: str, computed: bool
+) -> ImportedOperand:
+    """An operand of these axes, through transpositions."""
+    node = definition.node(value.name) if isinstance(value, Ref) else None
+    while node is not None and moves_no_data(node):
+        axes = operand_axes(node, axes)
+        source = node.operands[0]
+        node = definition.node(source.name) if isinstance(source, Ref) else None
+    if node is None:
+        raise UnsupportedError(f"an operand {value} of {call}", "a tensor")
+    if node.op == "define_tensor":
+        memory = in_memory(node, axes, call)
+        return ImportedOperand(node, node.results[0], axes, memory, dtype_of(node))
+    if not computed or node.op in MATMULS:
+        raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
+    return _computed(definition, node, axes, call)
+
+
+def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> ImportedOperand:
+    """What is computed from one input, element by element."""
+    name = node.results[0]
+    of = f"{call} of {name}, which is computed"
+    made = EpilogueImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
+    alike = made.rank(Ref(name)) == len(axes)
+    step = made.operand(Ref(name), axes) if alike else None
+    inputs = [s for s in needed(step) if s.op == "input"] if isinstance(step, Step) else []
+    whole = len(inputs) == 1 and inputs[0].spread == set(axes)
+    source = definition.node(inputs[0].source) if whole else None
+    if not isinstance(step, Step) or source is None:
+        raise UnsupportedError(f"{of} of several tensors", "of one matrix and numbers")
+    memory = in_memory(source, axes, call)
+    if (axes[-1], memory) != (SUMMED, axes):
+        raise UnsupportedError(
+            f"{of} of {source.results[0]} with {memory[-1]} contiguous",
+            f"of matrices of which {SUMMED} is",
+        )
+    steps = tuple(s for s in made.steps if s in needed(step))
+    return ImportedOperand(source, name, axes, memory, step.dtype, steps)
+
+
+def _require_batch(call: str, *operands: ImportedOperand) -> None:
+    """One batch is not repeated along another: one matrix is, where an operand is that."""
+    for name in (BATCH, HEADS):
+        bound = [dict(zip(x.axes, fixed_sizes(x.node), strict=False)) for x in operands]
+        sizes = [found[name] for found in bound if name in found]
+        if 1 in sizes and set(sizes) != {1}:
+            raise UnsupportedError(
+                f"{call} of a batch of 1 and a larger one", "batches of the same size, or a matrix"
+            )
+
+
+def _rank(definition: Definition, value: object) -> int:
+    """Number of dimensions of the input behind an operand; 0 if that is not known."""
+    node = definition.node(value.name) if isinstance(value, Ref) else None
+    while node is not None and node.op not in ("define_tensor", *MATMULS):
+        refs = [v for v in node.values if isinstance(v, Ref)]
+        node = definition.node(refs[0].name) if refs else None
+    shape = node.get("shape") if node is not None else None
+    return len(shape) if isinstance(shape, tuple) else 0
+
+
+def dtype_of(node: Node) -> DataType:
+    """The type of an input."""
+    dtype = node.get("dtype", DataType.Float)
+    return dtype if isinstance(dtype, DataType) else DataType.Float
+
+
+def fixed_sizes(node: Node) -> tuple[int | None, ...]:
+    """The sizes that a definition fixes, None for the others."""
+    shape = node.get("shape")
+    dims = shape if isinstance(shape, tuple) else ()
+    return tuple(d if isinstance(d, int) and d >= 0 else None for d in dims)
