@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.nvfuser_cost import nvfuser_cost
-from wsched.choose.problem import GPUS
+from wsched.choose.problem import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import explain_cut, explain_on, explain_other, under_install
 from wsched.front.explain_kernel import explain_given, explain_kernel
@@ -169,11 +169,9 @@ def explain(
     require_sequence(inputs)
     key = _key(inputs, constants)
     if gpu is not None:
-        if gpu not in GPUS:
-            text = f"gpu is {gpu!r}; known are {', '.join(GPUS)}"
-            raise InputError(text, "gpu", str(gpu), ", ".join(GPUS))
+        target, invariant = _gpu(gpu), batch_invariant
         return explain_on(
-            GPUS[gpu], definition, inputs, batch_invariant=batch_invariant, constants=constants
+            target, definition, inputs, batch_invariant=invariant, constants=constants
         )
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
@@ -203,6 +201,18 @@ def explain(
     if batch_invariant:  # nobody asks install for that
         return made
     return replace(made, installed=_installed(definition, inputs, where))
+
+
+def _gpu(name: str) -> Gpu:
+    """The GPU of this name.
+
+    Raises:
+        InputError: it is not known.
+    """
+    if name not in GPUS:
+        text = f"gpu is {name!r}; known are {', '.join(GPUS)}"
+        raise InputError(text, "gpu", str(name), ", ".join(GPUS))
+    return GPUS[name]
 
 
 def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:
