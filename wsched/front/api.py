@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.nvfuser_cost import nvfuser_cost
-from wsched.choose.problem import GPUS
+from wsched.choose.problem import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import explain_cut, explain_on, explain_other, under_install
 from wsched.front.explain_kernel import explain_given, explain_kernel
@@ -39,6 +39,7 @@ def execute(
     *,
     params: MatmulParams | None = None,
     batch_invariant: bool = False,
+    constants: Sequence[int] = (),
 ) -> list[torch.Tensor]:
     """Run a definition: by wsched's kernels, or another way where there is none.
 
@@ -55,6 +56,11 @@ def execute(
         params: a schedule of your own; by default the heuristic's.
         batch_invariant: whether the bits of a row of the result must not depend on the other rows
             of A, nor on how many there are.
+        constants: positions of tensors that stay as they are from call to call, weights say. What
+            depends on these alone is made once and kept as long as they live, unless a matmul's
+            kernel does it. A tensor with a new version, which torch counts with each write in
+            place, or in other memory is noticed; a write past torch is not. Captured graphs keep
+            nothing.
 
     Returns:
         The results in the order of ``add_output``.
@@ -73,13 +79,13 @@ def execute(
     if params is not None or isinstance(definition, Schedule):
         return compile(definition, inputs, params=params)(*inputs)
     found = known(definition)
-    route = found.routes.get(class_key(inputs))
+    route = found.routes.get(_key(inputs, constants) if constants else class_key(inputs))
     if route is not None:
         try:
             return route.run(definition, inputs)
         except UnsupportedError:
             pass  # what has changed since, say the limit of the machine, is found out again
-    return _first_call(definition, inputs, found)
+    return _first_call(definition, inputs, found, constants)
 
 
 def _execute_invariant(
@@ -98,9 +104,28 @@ _ONLY = (
 )
 
 
-def _first_call(definition: Any, inputs: Sequence[Any], found: Known) -> list[torch.Tensor]:
+def _key(inputs: Sequence[Any], constants: Sequence[int]) -> Any:
+    """What the route is remembered by.
+
+    Raises:
+        InputError: ``constants`` are no positions of tensors.
+    """
+    key = class_key(inputs)
+    if not constants:
+        return key
+    for at in constants:
+        tensor = type(at) is int and 0 <= at < len(inputs) and hasattr(inputs[at], "data_ptr")
+        if not tensor:
+            text = f"constants has {at!r}; it has positions of tensors among {len(inputs)} inputs"
+            raise InputError(text, "constants", repr(at), "positions of tensors")
+    return None if key is None else (frozenset(constants), key)
+
+
+def _first_call(
+    definition: Any, inputs: Sequence[Any], found: Known, constants: Sequence[int]
+) -> list[torch.Tensor]:
     """Run by the first route that takes the inputs, and remember it."""
-    candidates = routes(definition, found.recorded, inputs)
+    candidates = routes(definition, found.recorded, inputs, constants)
     route = next(candidates)
     while True:
         try:
@@ -108,7 +133,7 @@ def _first_call(definition: Any, inputs: Sequence[Any], found: Known) -> list[to
         except UnsupportedError as e:
             route = candidates.send(e)
             continue
-        key = class_key(inputs)
+        key = _key(inputs, constants)
         if key is not None:
             if len(found.routes) >= _CLASSES:
                 found.routes.clear()
@@ -121,16 +146,18 @@ def explain(
     inputs: Sequence[torch.Tensor],
     *,
     batch_invariant: bool = False,
+    constants: Sequence[int] = (),
     gpu: str | None = None,
 ) -> Explanation:
     """Which way :func:`execute` takes for these inputs, every choice and every refusal.
 
-    On a GPU this compiles the kernel; nothing is executed. ``batch_invariant`` as there.
+    On a GPU this compiles the kernel; nothing is executed.
 
     Args:
         definition: as there.
         inputs: tensors; their values are not read.
         batch_invariant: as there.
+        constants: as there.
         gpu: the GPU to plan for, ``H200``, ``H100`` or ``H100 PCIe``, wherever the inputs are; by
             default the device on which they are: the machine model for tensors on the CPU, which
             pretends to have a few multiprocessors of an H200.
@@ -140,11 +167,12 @@ def explain(
         UnsupportedError: none of the ways takes it.
     """
     require_sequence(inputs)
+    key = _key(inputs, constants)
     if gpu is not None:
-        if gpu not in GPUS:
-            text = f"gpu is {gpu!r}; known are {', '.join(GPUS)}"
-            raise InputError(text, "gpu", str(gpu), ", ".join(GPUS))
-        return explain_on(GPUS[gpu], definition, inputs, batch_invariant=batch_invariant)
+        target, invariant = _gpu(gpu), batch_invariant
+        return explain_on(
+            target, definition, inputs, batch_invariant=invariant, constants=constants
+        )
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
         kernel = compile(definition, inputs, batch_invariant=batch_invariant)
@@ -155,12 +183,12 @@ def explain(
         kernel.admit(inputs)
     else:
         found = known(definition)
-        route = found.routes.get(class_key(inputs))
+        route = found.routes.get(key)
         if route is None:
-            route = next(routes(definition, found.recorded, inputs))
+            route = next(routes(definition, found.recorded, inputs, constants))
         if route.name == CUT:
             cutter = cutter_of(recorded(definition))
-            chosen = chosen_cut(cutter, inputs)
+            chosen = chosen_cut(cutter, inputs, constants=constants)
             made = explain_cut(where, chosen, route.parts, cutter, route.refusals)
             return replace(made, installed=_installed(definition, inputs, where))
         if route.kernel is None:
@@ -173,6 +201,18 @@ def explain(
     if batch_invariant:  # nobody asks install for that
         return made
     return replace(made, installed=_installed(definition, inputs, where))
+
+
+def _gpu(name: str) -> Gpu:
+    """The GPU of this name.
+
+    Raises:
+        InputError: it is not known.
+    """
+    if name not in GPUS:
+        text = f"gpu is {name!r}; known are {', '.join(GPUS)}"
+        raise InputError(text, "gpu", str(name), ", ".join(GPUS))
+    return GPUS[name]
 
 
 def _installed(definition: Any, inputs: Sequence[Any], where: str) -> str:

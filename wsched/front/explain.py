@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -79,7 +79,7 @@ def explain_cut(
         reads = tuple(n.results[0] for n in part.definition.inputs)
         ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
         writes, views = part.definition.outputs, tuple(map(str, part.looks))
-        facts.append(PartFacts(part.runs, reads, writes, ops, kernel, copied, views))
+        facts.append(PartFacts(part.runs, reads, writes, ops, kernel, copied, views, part.kept))
     return Explanation(
         CUT,
         device,
@@ -125,7 +125,8 @@ def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
-            found.append(Part(WSCHED if segment.summary else rest, segment.definition))
+            runs = WSCHED if segment.summary else rest
+            found.append(Part(runs, segment.definition, kept=segment.kept))
     return tuple(found)
 
 
@@ -184,7 +185,12 @@ def explain_definition(
 
 
 def explain_on(
-    gpu: Gpu, definition: Any, inputs: Sequence[Any], *, batch_invariant: bool = False
+    gpu: Gpu,
+    definition: Any,
+    inputs: Sequence[Any],
+    *,
+    batch_invariant: bool = False,
+    constants: Collection[int] = (),
 ) -> Explanation:
     """The explanation for inputs as if they were on a GPU that need not be there.
 
@@ -217,7 +223,7 @@ def explain_on(
         refusals.append(Refusal(WSCHED, str(e)))
     try:
         cutter = cutter_of(recorded(definition))
-        chosen = chosen_cut(cutter, inputs, gpu)
+        chosen = chosen_cut(cutter, inputs, gpu, constants)
         parts = _planned_parts(chosen)
         made = explain_cut(str(gpu), chosen, parts, cutter, tuple(refusals))
         return replace(made, installed=installed())

@@ -98,6 +98,7 @@ class PartFacts:
         kernel: of wsched's.
         copied: which operands have to be copied for it, and why.
         views: which of its inputs are views, and of what.
+        kept: whether it runs once for each state of the constants that it reads.
     """
 
     runs: str
@@ -107,6 +108,7 @@ class PartFacts:
     kernel: KernelFacts | None = None
     copied: str = ""
     views: tuple[str, ...] = ()
+    kept: bool = False
 
     def __str__(self) -> str:
         counts = Counter(self.operations)
@@ -116,7 +118,8 @@ class PartFacts:
             us = self.kernel.predicted_us
             time = "" if us is None else f", predicted {us:.1f} us"
             text += f"\n    {self.kernel.kernel}, {self.kernel.problem}{time}"
-        return "\n    ".join((text, *self.views, *filter(None, (self.copied,))))
+        once = f"once, then kept while {', '.join(self.reads)} stay as they are" * self.kept
+        return "\n    ".join((text, *self.views, *filter(None, (self.copied, once))))
 
 
 @dataclass(frozen=True, slots=True)

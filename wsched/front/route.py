@@ -41,6 +41,7 @@ class Part:
         problem: what that was planned for.
         copied: operands that have to be copied for it.
         looks: its inputs that are views.
+        kept: whether it runs once for each state of the constants that it reads.
     """
 
     runs: str
@@ -49,6 +50,7 @@ class Part:
     problem: Problem | None = None
     copied: tuple[Copy, ...] = ()
     looks: tuple[Look, ...] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The ways are tried in this order; each refusal is kept with its reason. nvFuser 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from math import prod
 from typing import Any
 
@@ -25,7 +25,10 @@ __all__ = ["routes"]
 
 
 def routes(
-    definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
+    definition: Any,
+    recorded: Definition | UnsupportedError,
+    inputs: Sequence[Any],
+    constants: Collection[int] = (),
 ) -> Generator[Route, WschedError, None]:
     """The ways that take these inputs, best first; each knows the refusals before it.
 
@@ -33,6 +36,7 @@ def routes(
         definition: live, or a text.
         recorded: its operations, or why they cannot be read.
         inputs: as passed to ``wsched.execute``.
+        constants: likewise.
 
     Yields:
         The next route; what is sent back is the error with which it has refused to run.
@@ -45,7 +49,9 @@ def routes(
     try:
         kernel = kernels.compile(definition, inputs)
         kernel.admit(inputs)
-        reason = (_on_gpu(inputs) and _slower(kernel, inputs)) or _apart(kernel, recorded, inputs)
+        reason = (_on_gpu(inputs) and _slower(kernel, inputs)) or _apart(
+            kernel, recorded, inputs, constants
+        )
         if reason:
             refusals.append(Refusal(WSCHED, reason))
         else:
@@ -57,7 +63,7 @@ def routes(
     if isinstance(recorded, Definition):
         check_inputs(recorded, inputs)
         try:
-            last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs))
+            last = yield cut_route(recorded, inputs, tuple(refusals), _on_gpu(inputs), constants)
             refusals.append(Refusal(CUT, str(last)))
         except (UnsupportedError, ScheduleError) as e:
             refusals.append(Refusal(CUT, str(e)))
@@ -91,7 +97,10 @@ def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
 
 
 def _apart(
-    kernel: CompiledFusion, recorded: Definition | UnsupportedError, inputs: Sequence[Any]
+    kernel: CompiledFusion,
+    recorded: Definition | UnsupportedError,
+    inputs: Sequence[Any],
+    constants: Collection[int],
 ) -> str:
     """Why a kernel of several products, in one tile or side by side, is expected to lose against
     a kernel for each.
@@ -100,7 +109,7 @@ def _apart(
     if count == 1 or not isinstance(recorded, Definition):
         return ""
     try:
-        chosen = chosen_cut(cutter_of(recorded), inputs)
+        chosen = chosen_cut(cutter_of(recorded), inputs, constants=constants)
     except (UnsupportedError, ScheduleError):
         return ""
     if len(chosen.cut.segments) == 1:

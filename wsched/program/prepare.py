@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wsched.program.classes import Key, class_key
+from wsched.program.keep import Keep, Kept, check_keep
 from wsched.program.lifetimes import last_uses
 from wsched.program.memory import allocator, device_of, extents_of, new_tensor
 from wsched.program.program import (
@@ -73,12 +74,20 @@ class Prepared:
         program: what runs.
         actions: what is done, in order.
         outputs: places of the results among the values.
+        kept: what is done before that, not in every call; None for nothing.
     """
 
     __slots__ = ("_actions", "_outputs", "program")
 
-    def __init__(self, program: Program, actions: Sequence[Action], outputs: Sequence[int]) -> None:
-        self.program, self._actions = program, tuple(actions)
+    def __init__(
+        self,
+        program: Program,
+        actions: Sequence[Action],
+        outputs: Sequence[int],
+        kept: Kept | None = None,
+    ) -> None:
+        first = () if kept is None else (kept.fill,)
+        self.program, self._actions = program, (*first, *actions)
         self._outputs = _picker(outputs)
 
     def __call__(self, inputs: Sequence[Any], key: object = None) -> list[torch.Tensor]:
@@ -114,6 +123,7 @@ def prepare(
     functions: Mapping[str, Function],
     inputs: Sequence[Any],
     copy: Copy = torch_copy,
+    keep: Keep | None = None,
 ) -> Prepared:
     """Make calls on inputs of one class ready; nothing runs yet.
 
@@ -123,18 +133,23 @@ def prepare(
         functions: of each name in the program; each returns new tensors and writes nothing else.
         inputs: of the class.
         copy: runs the copies.
+        keep: the first steps where their results are kept between calls.
 
     Raises:
-        ScheduleError: the program cannot run, see :func:`~wsched.program.verify.verify`.
+        ScheduleError: the program cannot run, see :func:`~wsched.program.verify.verify`, or may
+            not keep that, see :func:`~wsched.program.keep.check_keep`.
         InputError: the inputs do not fit it.
     """
     verify(program)
+    if keep is not None:
+        check_keep(program, keep)
     extents, device = extents_of(program.inputs, inputs), device_of(inputs)
     places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
     settled = set(program.inputs)
     make = partial(_maker, extents, device)
     actions: list[Action] = []
-    for step, done in zip(program.steps, last_uses(program), strict=True):
+    kept = None
+    for at, (step, done) in enumerate(zip(program.steps, last_uses(program), strict=True), start=1):
         open_ = [places[b] for b in step.reads if b not in settled]
         settled |= set(_settled(step, settled))
         match step:
@@ -151,7 +166,9 @@ def prepare(
         gone = [places[b] for b in done if b.memory not in program.inputs]
         if gone and step is not program.steps[-1]:
             actions.append(_dropping(gone))
-    return Prepared(program, actions, [places[b] for b in program.outputs])
+        if keep is not None and at == keep.steps:
+            kept, actions = Kept(keep, actions, device), []
+    return Prepared(program, actions, [places[b] for b in program.outputs], kept)
 
 
 def _settled(step: Step, settled: set[Buffer]) -> Iterator[Buffer]:

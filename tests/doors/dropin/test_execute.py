@@ -90,11 +90,11 @@ def test_dynamic_shapes_are_decided_anew(
     decided: list[tuple[int, ...]] = []
     real = execute.decide
 
-    def deciding(known: Any, inputs: Any) -> Any:
+    def deciding(known: Any, inputs: Any, constants: Any) -> Any:
         decided.append(tuple(inputs[0].shape))
         if inputs[0].shape[0] == 48:
             return decide.Decision("not this one")
-        return real(known, inputs)
+        return real(known, inputs, constants)
 
     monkeypatch.setattr(execute, "decide", deciding)
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_memory_of_shapes_and_classes_is_bounded(monkeypatch: pytest.MonkeyPatch
         fd.execute(inputs_of("linear", rows))
     known = fd._wsched.known
     assert len(known.plans) == 2 and not known.left
-    monkeypatch.setattr(execute, "decide", lambda known, inputs: decide.Decision("no"))
+    monkeypatch.setattr(execute, "decide", lambda known, inputs, constants: decide.Decision("no"))
     for rows in range(5, 9):
         fd.execute(inputs_of("linear", rows))
     assert 1 <= len(known.left) <= 2 and len(known.plans) == 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wsched
-from tests.doors.dropin.definitions import BUILDERS, built, inputs_of, nvf, torch
+from tests.doors.dropin.definitions import BF16, BUILDERS, built, inputs_of, matrix, nvf, torch
 from tests.doors.dropin.recorder import Recorder
 from wsched.doors.dropin import enabled, install, installed, uninstall
 
@@ -35,6 +35,35 @@ def test_installed_and_put_back() -> None:
     assert function() is own and not installed()
     uninstall()
     assert function() is own
+
+
+def test_parameters_that_stay(nvfuser: Recorder) -> None:
+    """What is made of them is made once, and again after a write; a tensor is no parameter."""
+
+    def scaled(fd: Any) -> None:
+        x, w, g = (matrix(fd) for _ in range(3))
+        fd.add_output(fd.ops.linear(x, fd.ops.cast(fd.ops.mul(w, g), dtype=BF16)))
+
+    fd = built(scaled)
+    x, w, g = (torch.randint(-2, 3, (n, 64)).bfloat16() for n in (32, 24, 24))
+    w, g = (torch.nn.Parameter(t, requires_grad=False) for t in (w, g))
+
+    def calls(*inputs: Any) -> int:
+        before = len(nvfuser.calls)
+        (found,) = fd.execute(list(inputs))
+        torch.testing.assert_close(found, inputs[0] @ (inputs[1] * inputs[2]).T)
+        return len(nvfuser.calls) - before
+
+    install()
+    assert [calls(x, w, g) for _ in range(2)] == [1, 1]
+    install(constant_parameters=True)
+    assert [calls(x, w, g) for _ in range(3)] == [1, 0, 0]
+    with torch.no_grad():
+        g.mul_(2)
+    assert [calls(x, w, g) for _ in range(2)] == [1, 0]
+    assert [calls(x, w, g.detach()) for _ in range(2)] == [1, 1]
+    install()
+    assert calls(x, w, g) == 1
 
 
 def test_definitions_made_before_and_after(nvfuser: Recorder) -> None:

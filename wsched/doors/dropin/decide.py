@@ -191,8 +191,13 @@ def decision_of(fd: Any, inputs: Sequence[Any]) -> Decision:
     return decide(known_of(fd), inputs)
 
 
-def decide(known: Known, inputs: Sequence[Any]) -> Decision:
+def decide(known: Known, inputs: Sequence[Any], constants: Sequence[int] = ()) -> Decision:
     """Which part of a call wsched takes.
+
+    Args:
+        known: of the definition.
+        inputs: of the call.
+        constants: positions of the inputs that stay as they are from call to call.
 
     Raises:
         InputError: the inputs do not fit the definition.
@@ -209,7 +214,9 @@ def decide(known: Known, inputs: Sequence[Any]) -> Decision:
         if 0 in sizes.values():
             return Decision("a dimension of size 0")
         given = dict(zip(known.names, inputs, strict=True))
-        call = Call(tensors, sizes, given=given, device=_device(inputs))
+        steady = frozenset(known.names[at] for at in constants)
+        device = _device(inputs)
+        call = Call(tensors, sizes, constants=steady, given=given, device=device)
         found = verdict(cutter, call)
     except (UnsupportedError, ScheduleError) as e:
         return Decision(str(e), shares=_left(known.definition, inputs, str(e)))

@@ -28,7 +28,7 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["in_front_of"]
+__all__ = ["Options", "in_front_of"]
 
 _SEEN = "_wsched"
 """Attribute of a definition: what has been found out about it."""
@@ -47,6 +47,17 @@ Execute = Callable[..., "list[torch.Tensor]"]
 
 _UNCOUNTED = Tally("", "")
 """Of a definition whose calls are counted by their shapes or classes."""
+
+
+class Options:
+    """What ``wsched.install`` was asked for, for the process.
+
+    Attributes:
+        constant_parameters: whether inputs that are parameters stay as they are.
+    """
+
+    constant_parameters = False
+
 
 _lock = threading.Lock()
 _reading = threading.Lock()
@@ -87,7 +98,7 @@ def in_front_of(original: Execute) -> Execute:
             return original(self, inputs, **options)
         if known.left:
             try:
-                left = known.left.get(known.shapes(inputs))
+                left = known.left.get(_shapes(known, inputs))
             except (AttributeError, IndexError, TypeError):
                 return original(self, inputs, **options)
             if left is not None:
@@ -105,6 +116,8 @@ def _taken(
     ours = type(inputs) in _BOTH and not (options and _wanted(options, inputs))
     if ours and not _recorded(inputs):
         key = class_key(inputs)
+        if Options.constant_parameters and key is not None:
+            key = (_constants(inputs), key)
         try:
             if key is not None:
                 plan = known.plans.get(key)
@@ -115,6 +128,22 @@ def _taken(
         except _REFUSALS:
             pass
     return original(fd, inputs, **options)
+
+
+def _constants(inputs: Sequence[Any]) -> tuple[int, ...]:
+    """Positions of the inputs that stay as they are; those without versions do not."""
+    if not Options.constant_parameters:
+        return ()
+    import torch
+
+    kind = torch.nn.Parameter
+    return tuple(at for at, t in enumerate(inputs) if type(t) is kind and not t.is_inference())
+
+
+def _shapes(known: Known, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """All that decides whether nvFuser runs a call."""
+    shapes = known.shapes(inputs)
+    return (_constants(inputs), shapes) if Options.constant_parameters else shapes
 
 
 def _recorded(inputs: Sequence[Any]) -> bool:
@@ -133,7 +162,7 @@ def _decided(
         UnsupportedError, ScheduleError: wsched does not take it; that is remembered.
         InputError: the inputs do not fit; that is not.
     """
-    decision = decide(known, inputs)
+    decision = decide(known, inputs, _constants(inputs))
     try:
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
@@ -144,7 +173,7 @@ def _decided(
         with _lock:
             if len(known.left) >= _CLASSES:
                 known.left.clear()
-            known.left[known.shapes(inputs)] = tally
+            known.left[_shapes(known, inputs)] = tally
         raise
     with _lock:
         if len(known.plans) >= _CLASSES:

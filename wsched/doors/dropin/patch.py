@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from wsched.doors.dropin.execute import in_front_of
+from wsched.doors.dropin.execute import Options, in_front_of
 
 __all__ = ["enabled", "install", "installed", "nvfusers_own", "uninstall"]
 
@@ -30,10 +30,15 @@ class _State:
     replaced: Any = None
 
 
-def install() -> None:
+def install(*, constant_parameters: bool = False) -> None:
     """Let every ``FusionDefinition`` of this process take wsched's kernels where they are faster.
 
-    In all threads, for definitions that exist and those to come. A second call changes nothing.
+    In all threads, for definitions that exist and those to come. A second call changes nothing
+    but the option.
+
+    Args:
+        constant_parameters: whether inputs that are a ``torch.nn.Parameter`` stay as they are from
+            call to call, as ``constants`` of :func:`wsched.execute` do: for inference.
 
     Raises:
         ImportError: nvFuser is not installed.
@@ -41,6 +46,7 @@ def install() -> None:
     with _lock:
         _replace()
         _State.wanted = True
+        Options.constant_parameters = constant_parameters
 
 
 def uninstall() -> None:
@@ -50,7 +56,7 @@ def uninstall() -> None:
     the function after wsched, theirs stays, with wsched's below it.
     """
     with _lock:
-        _State.wanted = False
+        _State.wanted = Options.constant_parameters = False
         _restore()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Var
 from wsched.front.cut.commute import Moves
+from wsched.front.cut.constants import with_kept
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
@@ -143,8 +144,9 @@ class _Search:
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
         """A cut and its price, with summaries where they pay; None where it cannot be run."""
         try:
-            whole = self.cutter.cut(takes)
-            apart = with_summaries(self.cutter.graph, whole)
+            graph, constants = self.cutter.graph, self.call.constants
+            whole = with_kept(graph, self.cutter.cut(takes), constants)
+            apart = with_summaries(graph, whole)
             found = [self._cost(cut) for cut in dict.fromkeys((whole, apart))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)

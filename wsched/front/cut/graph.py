@@ -237,7 +237,7 @@ class Graph:
                     f"a result that is computed after fd.ops.{hidden.op if hidden else '?'}",
                     "operations whose results have their operands' dimensions",
                 )
-        drawn = [self.nodes[i] for i in sorted(self.live) if self._draws(self.nodes[i])]
+        drawn = [self.nodes[i] for i in sorted(self.live) if self.draws(self.nodes[i])]
         if len(drawn) > 1 or any(n.op != "sdpfa_fwd" for n in drawn):
             raise UnsupportedError(
                 f"fd.ops.{drawn[-1].op} beside a matmul",
@@ -246,7 +246,7 @@ class Graph:
                 "definition would find elsewhere",
             )
 
-    def _draws(self, node: Node) -> bool:
+    def draws(self, node: Node) -> bool:
         """Whether it draws from the generator; attention alone draws the same in any segment."""
         return node.op in _RANDOM and node.get("rng_seed") is None
 

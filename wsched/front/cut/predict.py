@@ -47,6 +47,9 @@ PROGRAM_HOST_US = CALL_HOST_US - STEP_HOST_US
 VIEW_HOST_US = 1.0
 """What the host takes to look at a tensor in another shape (2-core x86 machine)."""
 
+KEPT_HOST_US = 1.0
+"""What it takes to see that a constant has not changed (likewise)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentsCost:
@@ -86,11 +89,13 @@ class Sizes:
         tensors: of the definition.
         sizes: value of each symbol.
         sms: multiprocessors of the device to plan for.
+        constants: names of inputs that stay as they are from call to call.
     """
 
     tensors: Tensors
     sizes: Mapping[str, int]
     sms: int = H200_SMS
+    constants: frozenset[str] = frozenset()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Sizes of a tensor; () of a number."""
@@ -194,6 +199,8 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
     Raises:
         UnsupportedError, ScheduleError: a kernel or a size that there is none for.
     """
+    if segment.kept:
+        return SegmentsCost(0.0, KEPT_HOST_US * len(segment.inputs))
     if segment.matmul:
         p = call.planned(segment)
         host = STEP_HOST_US + COPY_HOST_US * len(p.copied) + APART_HOST_US * p.apart

@@ -16,6 +16,7 @@ from wsched.front.cut.tensors import Tensors, TensorType
 from wsched.importer import Definition
 from wsched.importer.summary import import_summary
 from wsched.program.classes import Key
+from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step
@@ -78,6 +79,7 @@ def make(
         kernel.admit(inputs)
         return Made(kernel.call, (kernel,))
     made = _Steps(names, tensors, inputs, rest)
+    segments = sorted(segments, key=lambda s: not s.kept)  # those read no other ones
     for at, segment in enumerate(segments):
         if segment.matmul:
             made.kernel(segment)
@@ -87,8 +89,15 @@ def make(
         else:
             made.rest(segment)
     program = made.program(definition.outputs)
-    run = prepare(program, made.own, made.functions, inputs, copy_rows)
+    run = prepare(program, made.own, made.functions, inputs, copy_rows, _keep(names, segments))
     return Made(run, tuple(made.kernels))
+
+
+def _keep(names: Sequence[str], segments: Sequence[Segment]) -> Keep | None:
+    """What a program keeps, each of whose kept segments is a step; None for nothing."""
+    kept = [s for s in segments if s.kept]
+    read = {n for s in kept for n in s.inputs}
+    return Keep(tuple(at for at, n in enumerate(names) if n in read), len(kept)) if kept else None
 
 
 class _Steps:

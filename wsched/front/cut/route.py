@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -47,33 +47,50 @@ def _found(definition: Definition) -> Cutter | UnsupportedError:
         return UnsupportedError(e.what, e.supported, e.hint)
 
 
-def chosen_cut(cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None) -> Chosen:
+def chosen_cut(
+    cutter: Cutter,
+    inputs: Sequence[Any],
+    gpu: Gpu | None = None,
+    constants: Collection[int] = (),
+) -> Chosen:
     """The cut for inputs that takes least, each matmul in a kernel that has one.
 
     Args:
         cutter: of the definition.
         inputs: of the call.
         gpu: what to plan for; by default the inputs' device.
+        constants: positions of the inputs that stay as they are from call to call.
 
     Raises:
         InputError: the inputs do not fit the definition.
         UnsupportedError, ScheduleError: it may not be cut, or no matmul has a kernel.
     """
-    return choose(cutter, call_of(cutter, inputs, gpu), may_leave=False)
+    return choose(cutter, call_of(cutter, inputs, gpu, constants), may_leave=False)
 
 
-def call_of(cutter: Cutter, inputs: Sequence[Any], gpu: Gpu | None = None) -> Call:
+def call_of(
+    cutter: Cutter,
+    inputs: Sequence[Any],
+    gpu: Gpu | None = None,
+    constants: Collection[int] = (),
+) -> Call:
     """A call before it has been made; arguments and errors as :func:`chosen_cut`."""
     definition, tensors = cutter.definition, cutter.graph.types
     sizes = bind_extents(definition, tensors, inputs, runs=gpu is None)
     if 0 in sizes.values():
         raise UnsupportedError("a dimension of size 0", "at least one element")
-    given = dict(zip((n.results[0] for n in definition.inputs), inputs, strict=True))
-    return Call(tensors, sizes, given=given, device=device_of(inputs), gpu=gpu)
+    names = [n.results[0] for n in definition.inputs]
+    steady = frozenset(names[at] for at in constants)
+    given, device = dict(zip(names, inputs, strict=True)), device_of(inputs)
+    return Call(tensors, sizes, constants=steady, given=given, device=device, gpu=gpu)
 
 
 def cut_route(
-    definition: Definition, inputs: Sequence[Any], refusals: tuple[Refusal, ...], on_gpu: bool
+    definition: Definition,
+    inputs: Sequence[Any],
+    refusals: tuple[Refusal, ...],
+    on_gpu: bool,
+    constants: Collection[int] = (),
 ) -> Route:
     """The route of a cut definition for inputs of one class; its kernels are compiled.
 
@@ -82,13 +99,14 @@ def cut_route(
         inputs: of the class.
         refusals: the routes before this one.
         on_gpu: whether nvFuser may run the rest, which it does on GPUs only.
+        constants: positions of the inputs that stay as they are from call to call.
 
     Raises:
         InputError: the inputs do not fit the definition.
         UnsupportedError, ScheduleError: it may not be cut, no matmul has a kernel, or nobody
             takes the rest.
     """
-    chosen = chosen_cut(cutter_of(definition), inputs)
+    chosen = chosen_cut(cutter_of(definition), inputs, constants=constants)
     cutter, call = chosen.cutter, chosen.call
     runs: dict[Segment, str] = {}
 
@@ -104,7 +122,7 @@ def cut_route(
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
         else:  # a summary that no kernel can take is for others in the end
-            parts.append(Part(runs.get(segment, WSCHED), segment.definition))
+            parts.append(Part(runs.get(segment, WSCHED), segment.definition, kept=segment.kept))
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),

@@ -40,6 +40,7 @@ class Segment:
         seen: the results that the kernel makes in another shape, with their extents there.
         summary: whether it is a summary, of which wsched makes a kernel. What is neither is for
             others.
+        kept: whether it reads constants alone, so that what others make of it stays.
     """
 
     definition: Definition
@@ -47,6 +48,7 @@ class Segment:
     looks: tuple[Look, ...] = ()
     seen: Seen = ()
     summary: bool = False
+    kept: bool = False
 
     @property
     def own(self) -> bool:

@@ -33,7 +33,7 @@ def with_summaries(graph: Graph, cut: Cut) -> Cut:
     found = [
         s
         for segment in cut.segments
-        for s in ([segment] if segment.matmul else _apart(graph, segment))
+        for s in ([segment] if segment.matmul or segment.kept else _apart(graph, segment))
     ]
     return replace(cut, segments=tuple(found))
 

@@ -1,0 +1,74 @@
+"""What of a rest is made of constants alone, so that it need not be made in each call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowering.ground.errors import UnsupportedError
+from wsched.front.cut.graph import MATMULS, Graph
+from wsched.front.cut.part import operations_of, part
+from wsched.front.cut.segments import Cut, Segment
+
+__all__ = ["with_kept"]
+
+
+def with_kept(graph: Graph, cut: Cut, constants: frozenset[str]) -> Cut:
+    """The same cut with segments of their own for what depends on constants alone.
+
+    What a caller is given is made anew, because he may write into it. So are matmuls and random
+    numbers.
+
+    Args:
+        graph: of the definition that is cut.
+        cut: without summaries.
+        constants: names of inputs.
+    """
+    if not constants:
+        return cut
+    rests = {s: operations_of(graph, s.definition) for s in cut.segments if not s.matmul}
+    steady = _steady(graph, constants, graph.free.union(*rests.values()))
+    found, known = list[Segment](), set(constants)
+    for segment in cut.segments:
+        kept = rests.get(segment, frozenset()) & steady
+        parts = _apart(graph, segment, kept, rests[segment] - kept) if kept else (segment,)
+        if not known.issuperset(parts[0].inputs):  # what it reads could not be kept
+            parts = (segment,)
+        known.update(n for s in parts if s.kept for n in s.outputs)
+        found += parts
+    return replace(cut, segments=tuple(found))
+
+
+def _steady(graph: Graph, constants: frozenset[str], within: frozenset[int]) -> frozenset[int]:
+    """Operations of which nothing changes as long as constants do not; numbers in a text do not."""
+    found = set[int]()
+    for i, node in enumerate(graph.nodes):
+        if graph.is_given(i):
+            steady = not node.is_input or node.results[0] in constants
+        else:
+            made = i in within and node.op not in MATMULS and not graph.draws(node)
+            steady = made and not graph.is_output(i)
+        if steady and found.issuperset(graph.operands(i)):
+            found.add(i)
+    return frozenset(found)
+
+
+def _apart(
+    graph: Graph, segment: Segment, kept: frozenset[int], left: frozenset[int]
+) -> tuple[Segment, ...]:
+    """A rest as what is kept and what is not; as it is where nothing of use is kept."""
+    read = {*segment.outputs, *(n for i in left for n in graph.needs(i))}
+    try:
+        first = _rest(graph, kept, read, keep=True)
+        if first is None or not first.inputs:
+            return (segment,)
+        second = _rest(graph, left, set(segment.outputs), keep=False)
+    except UnsupportedError:  # a number between the two, or a type that has no name
+        return (segment,)
+    return (first,) if second is None else (first, second)
+
+
+def _rest(graph: Graph, group: frozenset[int], wanted: set[str], keep: bool) -> Segment | None:
+    made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in wanted)
+    if not made:
+        return None
+    return Segment(part(graph, group, made, rest=True), matmul=False, kept=keep)
