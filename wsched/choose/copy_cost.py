@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 __all__ = ["Copy", "copies_us", "direct_us", "slower_than_direct"]
 
-COPY_US, COPY_BYTES_PER_US = 5.0, 1.75e6
-"""What a copy takes on the GPU: its start, and bytes read and written in a microsecond. (Rows at
-multiples of 16 bytes are copied at 4.3e6.) All constants here: ``python -m wsched.bench.unaligned``
-on an H200, design/performance.md."""
+COPY_US, COPY_BYTES_PER_US = 2.5, 3.2e6
+"""What a copy takes on the GPU: its start, and bytes read and written in a microsecond: 3.0e6 to
+3.4e6 by wsched's own kernel, 1.75e6 by torch. All constants here: ``python -m
+wsched.bench.unaligned`` on an H200, design/performance.md."""
 
-DIRECT_US, DIRECT_TFLOPS, DIRECT_BYTES_PER_US = 8.0, 130.0, 1.2e6
+DIRECT_US, DIRECT_TFLOPS, DIRECT_BYTES_PER_US = 15.0, 132.0, 1.4e6
 """What cuBLAS takes on the GPU for operands with an odd row stride: its start, 10^12 operations in
 a second, and bytes of operands in a microsecond where they are what takes the time."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lowering.target.ptx import stored_columns
 from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
-from wsched.choose.memory import moved_us, result_bytes, stream_us
+from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
@@ -177,13 +177,15 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     alone = (rounds * main + exposed + start) / clock
     shares = problem.sms if params.stream_k else clusters * ctas * work.parts
     at_once = ctas * places(problem.sms, ctas)
-    stream = stream_us(problem, shares, at_once, params.programmatic_dependent_launch)
+    repeated = repeated_bytes(problem, -(-tiles_n // cluster.n), -(-tiles_m // cluster.m))
+    dependent = params.programmatic_dependent_launch
+    stream = stream_us(problem, shares, at_once, dependent, repeated)
     energy = energy_of(problem, _memory_bytes(problem, params, tiles_m))
     inner = norm(alone, _l2_us(problem, params, clusters * ctas * steps))
     fed = joined(inner, stream)
     combine = combine_us(tile.m * tile.n, work.parts)  # memory and tensor cores idle meanwhile
     return Cost(
-        launch_us=LAUNCH_US[params.programmatic_dependent_launch] + start / clock,
+        launch_us=LAUNCH_US[dependent] + start / clock,
         main_us=rounds * main / clock,
         epilogue_us=exposed / clock,
         combine_us=combine,

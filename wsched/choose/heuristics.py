@@ -14,13 +14,14 @@ from math import inf
 
 from lowering.ground.errors import ScheduleError
 from wsched.choose.bound import least_us
-from wsched.choose.copy_engine import asks_dearly, promotions
+from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
+    CachePolicies,
     ClusterDims,
     GemmTile,
     MatmulParams,
@@ -110,6 +111,9 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     ways = _launches(alike, tile, cluster)
     if not ways:
         return []
+    kept = policies(tile.of(problem), tile, cluster)
+    if kept != CachePolicies():
+        ways = tuple(replace(way, cache_policies=kept) for way in ways)
     whole = _fastest(problem, ways)
     parts = () if problem.batch_invariant else _parted(problem, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]

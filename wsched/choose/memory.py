@@ -4,13 +4,16 @@ Where all SMs have a tile, bytes come as fast as memory has them. Where a round 
 than there are SMs, what an SM gets limits it, and where CTAs lie close to each other they get less.
 They do that in the last of several rounds, and in a single one that is launched dependently: its
 CTAs come where those of the kernel in front have left, which makes the same SMs free together.
+
+Bytes for which a second CTA asks while they are on their way take memory's time once more in part;
+a multicast copy is one request.
 """
 
 from __future__ import annotations
 
 from wsched.choose.problem import Problem
 
-__all__ = ["least_bytes", "moved_us", "result_bytes", "stream_us"]
+__all__ = ["least_bytes", "moved_us", "repeated_bytes", "result_bytes", "stream_us"]
 
 BYTES_PER_US = 4.36e6
 """Of memory: 28 672 x 8192 weights come at 4.38e6 between start and end."""
@@ -21,6 +24,27 @@ START_US = 1.1
 APART_BYTES, CLOSE_BYTES, CLOSE_BYTES_IN_ALL = 93e3, 36.5e3, 3.15e6
 """Bytes in a microsecond that come to an SM whose neighbours are idle, to one among many that are
 not, and to all of a last round (28 of them 93e3 each, 52 of them 60e3, 80 to 96 of them 38e3)."""
+
+REPEATED = 0.33
+"""Share of its time that a byte takes for which others ask as well, without a cluster: two tiles of
+8 columns for 16 rows 35.9 us where one of 16 takes 29.9; 192x40 in two parts of K 21.0, in clusters
+that share the weights 17.2."""
+
+
+def repeated_bytes(problem: Problem, readers_a: int, readers_b: int) -> float:
+    """Bytes of operands for which more than one asks.
+
+    Args:
+        problem: says how large they are.
+        readers_a: clusters that ask for the same bytes of A, those along N.
+        readers_b: of B, those along M.
+
+    Returns:
+        Each byte at most once, however many ask: the third is served from the L2 as the second is.
+    """
+    a = problem.a_count * problem.m * (1 - 1 / max(readers_a, 1))
+    b = problem.b_count * problem.n * (1 - 1 / max(readers_b, 1))
+    return problem.batch * problem.k * problem.operand.bytes * (a + b)
 
 
 def least_bytes(problem: Problem) -> float:
@@ -41,7 +65,9 @@ def moved_us(problem: Problem) -> float:
     return START_US + least_bytes(problem) / BYTES_PER_US
 
 
-def stream_us(problem: Problem, shares: int, places: int, dependent: bool) -> float:
+def stream_us(
+    problem: Problem, shares: int, places: int, dependent: bool, repeated: float = 0.0
+) -> float:
     """Microseconds to move everything once in so many equal ``shares``.
 
     Args:
@@ -49,9 +75,10 @@ def stream_us(problem: Problem, shares: int, places: int, dependent: bool) -> fl
         shares: tiles, or parts of them.
         places: CTAs that run at the same time.
         dependent: whether the kernel is launched dependently.
+        repeated: the :func:`repeated_bytes`.
     """
     full, last = divmod(shares, places)
-    each = least_bytes(problem) / max(shares, 1)
+    each = (least_bytes(problem) + REPEATED * repeated) / max(shares, 1)
     rounds = full * places * each / BYTES_PER_US
     if not last:
         return START_US + rounds
