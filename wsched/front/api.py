@@ -166,9 +166,10 @@ def explain(
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
-    needed = copies(kernel.fusion, inputs)
+    needed = copies(kernel.fusion, inputs, kernel.by_threads)
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
-    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, needed)
+    odd = copies(kernel.fusion, inputs)  # for nvFuser, however wsched's kernel reads them
+    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, odd)
     made = explain_kernel(kernel, problem, where, needed, beside)
     if batch_invariant:  # nobody asks install for that
         return made

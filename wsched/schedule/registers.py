@@ -16,6 +16,7 @@ from wsched.fusion import (
     nest_text,
 )
 from wsched.schedule.plan import Plan
+from wsched.schedule.proof.loading import loading_warpgroups
 
 __all__ = ["BARE_REGISTERS", "SPARE_REGISTERS", "require_registers"]
 
@@ -42,7 +43,9 @@ def require_registers(made: Plan) -> None:
     sums = [t for t in readers if t.sums] or [made.fusion.tensor(relation.compute)]
     kind = relation.buffer.type
     specialized = isinstance(kind, WarpSpecialized)
-    threads = ptx.WARPGROUP * (relation.warpgroups.count + specialized)
+    rings = [e.relation.loads for e in made.rings if made.parts[e.producer].loads]
+    loading = loading_warpgroups(made.fusion, rings) if specialized else 0
+    threads = ptx.WARPGROUP * (relation.warpgroups.count + loading)
     entry = made.target.registers_at_entry(threads)
     pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
     most = entry if pair is None else pair[1]

@@ -15,11 +15,9 @@ from lowering.target.target import Target
 from wsched.fusion import Fusion, WarpSpecialized
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
+from wsched.schedule.proof.loading import loading_warpgroups
 
 __all__ = ["check_registers", "registers_of", "warpgroups_of"]
-
-_LOADS_OF_A_WARPGROUP = 4
-"""Rings that one load warpgroup fills, each by a warp."""
 
 
 def registers_of(edges: Iterable[Edge], part: int) -> int | None:
@@ -59,7 +57,8 @@ def check_registers(
     numbers = [number for number in found if number is not None]
     if not numbers:
         return
-    loads = -(-len({e.name for e in edges if e.producer in loading}) // _LOADS_OF_A_WARPGROUP)
+    rings = {e.name: e.relation.loads for e in edges if e.producer in loading}
+    loads = loading_warpgroups(fusion, rings.values())
     sizes = [ptx.WARPGROUP * n for n in ([loads] if loading else []) + [*groups.values()]]
     problem = target.registers_problem(sum(sizes), tuple(zip(sizes, numbers, strict=True)))
     if problem:
