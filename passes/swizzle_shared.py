@@ -34,6 +34,7 @@ from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, SharedBuffer, TensorMap
 from lowering.kernel.nodes import (
     Body,
+    CopyTile,
     LoadTile,
     MmaTile,
     SmemRef,
@@ -48,6 +49,9 @@ from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["store_swizzle", "swizzle_shared", "widest_swizzle"]
+
+_STORES = StMatrix | StShared | CopyTile
+"""By which threads fill tiles."""
 
 
 def swizzle_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -100,7 +104,7 @@ def _swizzled(
     """What TMA loads, and operands and stages that only threads fill, with their swizzles."""
     operands = {x.buffer: None for s in products for x in (s.a, s.b) if isinstance(x, SmemRef)}
     n_major = {s.b.buffer for s in products if s.trans_b}
-    stored = [s.dst.buffer for s in walk(kernel.body) if isinstance(s, StMatrix | StShared)]
+    stored = [s.dst.buffer for s in walk(kernel.body) if isinstance(s, _STORES)]
     stages = [b for ring in kernel.rings for b in ring.buffers if b in stored]
     plain = (n for n in (*operands, *stages) if kernel.buffer(n).swizzle is Swizzle.NONE)
     found: dict[str, SharedBuffer] = {}

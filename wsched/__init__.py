@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         MmaMacro,
         SupportedVectorization,
         TensorMapL2Promotion,
+        ThreadLoads,
         TileRasterizationOrder,
         TilingStrategy,
     )
@@ -73,6 +74,7 @@ __all__ = [
     "Special",
     "SupportedVectorization",
     "TensorMapL2Promotion",
+    "ThreadLoads",
     "TileChoice",
     "TileRasterizationOrder",
     "TilingStrategy",
@@ -125,6 +127,7 @@ _HOME = {
     "MatmulParams": "wsched.schedule.matmul.params",
     "MmaMacro": "wsched.schedule.matmul.params",
     "SupportedVectorization": "wsched.schedule.matmul.params",
+    "ThreadLoads": "wsched.schedule.matmul.params",
     "TensorMapL2Promotion": "wsched.schedule.matmul.params",
     "TileRasterizationOrder": "wsched.schedule.matmul.params",
     "TilingStrategy": "wsched.schedule.matmul.params",

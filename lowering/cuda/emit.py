@@ -10,6 +10,7 @@ from lowering.cuda import (
     barriers,
     compute,
     control,
+    copy_tile,
     cp_async,
     descriptors,
     global_memory,
@@ -38,7 +39,7 @@ _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
     **pointwise.RULES, **stamps.RULES, **atomics.RULES, **partials.RULES, **queue.RULES,
     **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
-    **random.RULES, **shuffles.RULES,
+    **random.RULES, **shuffles.RULES, **copy_tile.RULES,
 }  # fmt: skip
 
 

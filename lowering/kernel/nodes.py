@@ -42,6 +42,7 @@ from lowering.kernel.control import (
     SetMaxNReg,
     one_thread,
 )
+from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
 from lowering.kernel.memory import (
     BulkCommit,
@@ -120,6 +121,7 @@ __all__ = [
     "ClusterSync",
     "Commit",
     "Consume",
+    "CopyTile",
     "CounterRef",
     "CounterWait",
     "CpAsync",

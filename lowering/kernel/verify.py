@@ -39,6 +39,7 @@ from lowering.kernel.stamp import CLOCKS, PHASES
 from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Threads
 from lowering.kernel.verify_cluster import cluster_rules
+from lowering.kernel.verify_copy_tile import copy_tile_rules
 from lowering.kernel.verify_cp_async import cp_async_rules
 from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
@@ -126,6 +127,7 @@ class _Verifier:
         yield from memory_rules(self.kernel, stmt)
         yield from cluster_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
+        yield from copy_tile_rules(self.kernel, stmt)
         yield from reduction_rules(self.kernel, stmt)
         yield from fragment_rules(stmt)
         inside = dict(scope)

@@ -10,20 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ZERO, Expr
+from lowering.ground.expr import ZERO, Expr, Var
 from lowering.kernel.nodes import Body, For, Produce, Section
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
-from lowering.nest.stage import stage_of
+from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import Head, WorkLoops
-from wsched.fusion import TensorView
-from wsched.schedule.nest import Leaf, Loop, Node, nest
+from wsched.fusion import IterDomain, TensorView
+from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.sides import CTA_INDEX
+from wsched.schedule.proof.loading import filling_warpgroups
+from wsched.schedule.proof.sides import CTA_INDEX, ROLES
+from wsched.schedule.proof.warpgroups import Warpgroups
 
 __all__ = ["load_section"]
 
@@ -36,20 +38,27 @@ def load_section(plan: Plan, edge: Edge, work: WorkLoops) -> Section:
         edge: from the loads to what consumes them.
         work: where tiles come from.
     """
-    walk = _Walk(plan, edge, work, Scopes(work.shared))
-    walk.scopes.enter()
+    filling = filling_warpgroups(plan.fusion, edge.relation.loads)
+    walk = _Walk(plan, edge, work, Scopes(work.shared), filling)
+    walk.scopes.enter(walk.group)
     body = walk.body(nest(plan.fusion, plan.graph, plan.parts[edge.producer].tensors))
-    return Section("load", walk.scopes.leave(body), registers=plan.registers(edge.producer))
+    body, registers = walk.scopes.leave(body), plan.registers(edge.producer)
+    if filling is None:
+        return Section("load", body, registers=registers)
+    return Section(f"load_{edge.name}", body, filling.count, walk.group, registers)
 
 
 @dataclass
 class _Walk:
-    """The place in the tree; ``known`` has the index of the groups of the loops around."""
+    """The place in the tree; ``known`` has the index of the groups of the loops around, ``filling``
+    the warpgroups whose threads fill the ring, if they do.
+    """
 
     plan: Plan
     edge: Edge
     work: WorkLoops
     scopes: Scopes
+    filling: Warpgroups | None
     known: dict[Group, Expr] = field(default_factory=dict)
     filled: tuple[str, ...] = ()
 
@@ -57,11 +66,15 @@ class _Walk:
         first = self.plan.fusion.tensor(self.edge.relation.loads[0])
         (at,) = serial_left_of_slice(first)
         self.step = self.plan.graph.group(first.loop[at])
+        self.group = Var(self.work.shared.namer.new("group"))
 
     def body(self, nodes: tuple[Node, ...]) -> Body:
-        """The nodes of the same loops, one after the other."""
+        """The nodes of the same loops, one after the other: what TMA loads in front of what threads
+        copy, since it takes its time alone.
+        """
+        threads = self.plan.fusion.loaded_by_threads
         out: Body = ()
-        for node in nodes:
+        for node in sorted(nodes, key=lambda n: any(t.name in threads for t in leaves(n))):
             out += self.loop(node) if isinstance(node, Loop) else self.leaf(node)
         return out
 
@@ -92,17 +105,25 @@ class _Walk:
     def leaf(self, node: Leaf) -> Body:
         """The load of a tensor's box."""
         t, graph = node.tensor, self.plan.graph
-        known = self.known | {graph.group(d): ZERO for d in t.loop[t.slice_position :]}
+        inside = t.loop[t.slice_position :]
+        known = self.known | {graph.group(d): self._index(d) for d in inside}
         found = indices(graph, known, self.scopes)
         place = self._place(t, found)
         rule_for(self.plan.fusion, t)(place)
         self.filled += (t.name,)
         return tuple(place.body)
 
+    def _index(self, d: IterDomain) -> Expr:
+        """Index of a loop inside a stage, for the first element of a warpgroup's part."""
+        if d.parallel not in ROLES or self.filling is None:
+            return ZERO
+        return self.scopes.bind(d.label, self.filling.index(d.parallel, self.group))
+
     def _place(self, t: TensorView, found: dict[Group, Expr]) -> Place:
         shared = self.work.shared
+        mine = [d for d in t.loop[t.slice_position :] if d.parallel not in ROLES]
         return Place(
-            self.plan, stage_of(self.plan.fusion, self.plan.graph, t).tile, found,
+            self.plan, tile_of(t, mine), found,
             Registers(shared.namer), {}, self.work, self.scopes, ZERO,
         )  # fmt: skip
 

@@ -8,6 +8,9 @@ more than the other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE, Const, Expr, Var, free_vars, maximum, minimum
 from lowering.kernel.kernel import Kernel
@@ -39,7 +42,9 @@ LOAD_WARPS = 4
 """Warps of the load warpgroup; each fills one circular buffer."""
 
 
-def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
+def lower(
+    plan: Plan, name: str, vector: int = 2, copied: Mapping[str, int] = MappingProxyType({})
+) -> Kernel:
     """The tile-level kernel ``name`` of a plan.
 
     Args:
@@ -47,6 +52,8 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
         name: of the kernel.
         vector: columns that a thread accesses at once where it reads or writes global memory
             itself, 1 or 2; the launch sees to the alignment.
+        copied: bytes that a thread copies at once of what threads load into shared memory, by the
+            tensor in global memory; of others ``vector`` elements.
 
     Raises:
         UnsupportedError: there is no rule for a part of it.
@@ -72,7 +79,7 @@ def lower(plan: Plan, name: str, vector: int = 2) -> Kernel:
     loads += work.sections(relation.registers[0])
     storage = (
         *tensor_maps(fusion),
-        *global_tensors(fusion, vector),
+        *global_tensors(fusion, vector, copied),
         *(shared_buffer(fusion, graph, fusion.tensor(n)) for p in plan.parts for n in p.fills),
         *(ring(plan, e) for e in plan.rings),
         *work.storage,
@@ -169,6 +176,13 @@ def _require_rings(plan: Plan) -> None:
     """
     operands, *others = (e.relation for e in plan.rings if plan.parts[e.producer].loads)
     fetching = plan.work.fetching_warps
+    threads = plan.fusion.loaded_by_threads
+    if threads and not operands.warp_specialized:
+        raise refused(
+            plan.fusion.tensor(threads[0]),
+            f"{threads[0]} loaded by threads with Pipelined loads",
+            "WarpSpecialized: threads that load have warps of their own",
+        )
     if fetching and not operands.warp_specialized:
         raise refused(
             plan.fusion.tensor(operands.compute),

@@ -42,7 +42,11 @@ def ring(plan: Plan, edge: Edge) -> Ring:
     relation, buffer = edge.relation, edge.relation.buffer
     in_flight = buffer.stages - buffer.prefetch - 1
     loaded = plan.parts[edge.producer].loads
-    shares = tuple(_share(plan, plan.fusion.tensor(t)) for t in relation.loads if loaded)
+    threads = plan.fusion.loaded_by_threads
+    shares = tuple(
+        (1, 1) if t in threads else _share(plan, plan.fusion.tensor(t))
+        for t in relation.loads if loaded
+    )  # fmt: skip
     return Ring(
         edge.name, relation.loads, buffer.stages, relation.warpgroups.teams, in_flight,
         shares if any(count > 1 for count, _ in shares) else (),

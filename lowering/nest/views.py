@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowering.ground.expr import Const
@@ -12,6 +13,7 @@ from lowering.nest.entries import entries, entry_sizes
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
+    IterDomain,
     LoadStoreOp,
     LoadStoreOpType,
     MemoryType,
@@ -28,10 +30,17 @@ class View:
     Args:
         name: of the caller's tensor.
         view: the tensor, or the broadcast of it.
+        loaded: whether threads load boxes of it, which have its dimensions in memory's order.
     """
 
     name: str
     view: TensorView
+    loaded: bool = False
+
+    @property
+    def dims(self) -> tuple[IterDomain, ...]:
+        """Its dimensions, in the order in which threads count them."""
+        return self.view.in_memory if self.loaded else self.view.stored
 
 
 def view_of(fusion: Fusion, name: str) -> View:
@@ -47,7 +56,10 @@ def thread_views(fusion: Fusion) -> dict[str, View]:
     for e in fusion.exprs:
         if not isinstance(e, LoadStoreOp) or e.op is LoadStoreOpType.CpAsyncBulkTensorTile:
             continue
-        if fusion.tensor(e.input).memory is MemoryType.Global:
+        if e.output in fusion.loaded_by_threads:
+            source = fusion.source(e.output)
+            found[source.name] = View(source.name, source, loaded=True)
+        elif fusion.tensor(e.input).memory is MemoryType.Global:
             read = view_of(fusion, e.input)
             found[read.name] = read
         elif fusion.tensor(e.output).memory is MemoryType.Global:
@@ -56,15 +68,21 @@ def thread_views(fusion: Fusion) -> dict[str, View]:
     return found | {name: stores[name] for name in results if name in stores}
 
 
-def global_tensors(fusion: Fusion, vector: int) -> tuple[GlobalTensor, ...]:
-    """Their declarations; a thread accesses ``vector`` columns at once, as the launch sees to."""
+def global_tensors(
+    fusion: Fusion, vector: int, copied: Mapping[str, int]
+) -> tuple[GlobalTensor, ...]:
+    """Their declarations; a thread accesses ``vector`` columns at once, or of what it copies into
+    shared memory ``copied`` bytes, as the launch sees to.
+    """
     declared = []
     for name, read in thread_views(fusion).items():
-        own = entry_sizes(fusion, name, read.view.stored)
-        dims = zip(read.view.stored, own, strict=True)
+        own = entry_sizes(fusion, name, read.dims)
+        dims = zip(read.dims, own, strict=True)
         sizes = tuple(Const(1) if repeats(d) else size for d, size in dims)
         dtype = element_type(read.view.dtype)
         single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
         align = 1 if vector == 1 or single else vector * dtype.bytes
+        if read.loaded:
+            align = copied.get(name, align)
         declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))
     return tuple(declared)

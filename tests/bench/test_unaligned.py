@@ -27,9 +27,12 @@ def test_ways_take_turns_for_about_as_long() -> None:
 
 
 def test_a_line() -> None:
-    us = {"copies": 10.0, "torch": 25.0, "wsched": 30.0, "cublas": 20.0, "nvfuser": 80.0}
-    line = report({"shape": [16, 4096, 4095], "us": us, "bytes": 25_000_000, "refused": True})
+    us = {"copies": 10.0, "torch": 25.0, "wsched": 30.0, "cublas": 20.0, "nvfuser": 80.0,
+          "threads": 15.0}  # fmt: skip
+    line = report({"shape": [16, 4096, 4095], "us": us, "bytes": 25_000_000, "refused": True,
+                   "threads": "64x64x128, 2 load"})  # fmt: skip
     assert line.startswith("16x4096x4095     copies     10.0 us ( 2.50 TB/s)  torch's     25.0  ")
+    assert "by threads     15.0 (64x64x128, 2 load)  cuBLAS" in line
     assert line.endswith("predicted faster: nvFuser")
 
 

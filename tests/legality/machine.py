@@ -48,15 +48,15 @@ def problems(tile: tuple[int, int, int]) -> tuple[Problem, ...]:
     )
 
 
-def compiled(scheduled: Plan | Fusion) -> Kernel:
-    """The kernel of a schedule.
+def compiled(scheduled: Plan | Fusion, vector: int = 2) -> Kernel:
+    """The kernel of a schedule; threads access ``vector`` columns at once.
 
     Raises:
         ScheduleError: it is illegal.
         UnsupportedError: there is no lowering for it.
     """
     made = make_plan(scheduled) if isinstance(scheduled, Fusion) else scheduled
-    return run_passes(lower(made, "drawn"), LoweringOptions(store_buffers=1))
+    return run_passes(lower(made, "drawn", vector), LoweringOptions(store_buffers=1))
 
 
 def run_wrong(

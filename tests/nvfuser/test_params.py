@@ -27,6 +27,7 @@ from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
     MatMulTileOptions,
+    ThreadLoads,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -239,6 +240,11 @@ REFUSED = [
         replace(COOPERATIVE, cache_policies=CachePolicies(a=CachePolicy.EvictFirst)),
         "cache_policies=(a EvictFirst, b EvictNormal, d EvictNormal)",
         "EvictNormal",
+    ),
+    (
+        replace(COOPERATIVE, thread_loads=ThreadLoads(2, 0)),
+        "thread_loads=a 2 bytes, 1 warpgroups",
+        "none: its operands are loaded by TMA",
     ),
     (
         replace(COOPERATIVE, exchange_operands=True, use_smem_epilogue=False),

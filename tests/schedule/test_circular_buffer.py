@@ -151,7 +151,8 @@ def test_only_loads_are_buffered_and_once() -> None:
     with pytest.raises(ScheduleError) as error:
         s.circular_buffer("T4", 4, 2, WarpSpecialized(ParallelType.TIDy, None, 2))
     assert error.value.why == (
-        "T4 is no copy in shared memory: neither a TMA load, nor StMatrix or Set of registers"
+        "T4 is no copy in shared memory: neither a TMA load or Set of global memory, nor StMatrix "
+        "or Set of registers"
     )
     s = merged()
     s.circular_buffer("T6", 4, 2, ON_TIDY)

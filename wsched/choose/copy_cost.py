@@ -70,6 +70,7 @@ def slower_than_direct(
     kernel_us: float,
     epilogue: bool = False,
     batch: int = 1,
+    threads: bool = False,
 ) -> str:
     """Why copies and the kernel are expected to take longer than nvFuser, which copies nothing.
 
@@ -81,18 +82,25 @@ def slower_than_direct(
         kernel_us: predicted time of wsched's kernel.
         epilogue: whether something is computed from the product.
         batch: number of products.
+        threads: whether the kernel's threads load operands that TMA cannot read.
 
     Returns:
         The reason, or nothing if the copies pay.
     """
-    if not needed:
+    if not needed and not threads:
         return ""
     wsched_us = max(CALL_HOST_US + COPY_HOST_US * len(needed), copies_us(needed) + kernel_us)
     other_us = max(NVFUSER_HOST_US[epilogue], direct_us(m, n, k, batch))
     if wsched_us <= other_us:
         return ""
     which = ", ".join(f"{c.argument} ({c.reason})" for c in needed)
+    kernel = "a kernel whose threads load operands" if threads else "the kernel"
+    if not needed:
+        return (
+            f"{kernel} is predicted to take {wsched_us:.1f} us, the matmul of the operands as they "
+            f"lie {other_us:.1f} us"
+        )
     return (
-        f"a copy of {which} and the kernel are predicted to take {wsched_us:.1f} us, the "
+        f"a copy of {which} and {kernel} are predicted to take {wsched_us:.1f} us, the "
         f"matmul of the operands as they lie {other_us:.1f} us"
     )

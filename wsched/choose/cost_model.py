@@ -19,6 +19,7 @@ from lowering.target.ptx import stored_columns
 from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
+from wsched.choose.thread_loads import thread_cycles
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 __all__ = [
@@ -107,7 +108,7 @@ class Cost:
         tiles: output tiles, with those that a cluster adds at an edge.
         rounds: tiles of the CTA with most.
         step: what a step of the k loop waits for: ``tensor cores``, ``shared memory``,
-            ``copies`` or ``latency``.
+            ``copies``, ``latency`` or ``threads that load``.
     """
 
     launch_us: float
@@ -253,6 +254,8 @@ def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
         "copies": fill,
         "latency": (latency + HELD_STEPS[params.ping_pong] * busy) / stages,
     }
+    if params.thread_loads:
+        limits["threads that load"] = thread_cycles(problem, params)
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest
 

@@ -17,6 +17,7 @@ from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
+from wsched.choose.thread_loads import SURE, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
@@ -26,11 +27,13 @@ from wsched.schedule.matmul.params import (
     GemmTile,
     MatmulParams,
     SupportedVectorization,
+    ThreadLoads,
 )
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
 __all__ = [
     "CLUSTERS", "TILES", "Candidate", "Tile", "candidates", "choose_params", "modelled", "ranked",
+    "thread_loaded",
 ]  # fmt: skip
 
 
@@ -59,7 +62,32 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
         tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
     """
     hit = lookup(problem) if tuned else None
-    return modelled(problem) if hit is None else hit.entry.params
+    if hit is not None:
+        return hit.entry.params
+    by_threads = thread_loaded(problem) if problem.thread_a or problem.thread_b else None
+    return modelled(problem) if by_threads is None else by_threads.params
+
+
+@lru_cache(maxsize=256)
+def thread_loaded(problem: Problem) -> Candidate | None:
+    """The schedule whose threads load what TMA cannot read of the operands, where that is predicted
+    to be clearly faster than copies in front of the best one by TMA.
+    """
+    if not (problem.thread_a or problem.thread_b) or problem.batch_invariant:
+        return None
+    found = candidates(problem)
+    tried = variants(problem, (c.params for c in found))
+    legal = (p for p in tried if _legal(problem, p))
+    priced = [(c, c.cost.us + copied_us(problem, _of_problem(c.params)))
+              for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
+    best, us = min(priced, key=lambda x: x[1], default=(None, inf))
+    return best if us * SURE <= found[0].cost.us + copied_us(problem) else None
+
+
+def _of_problem(params: MatmulParams) -> ThreadLoads:
+    """What threads load of the problem's operands, exchanged or not."""
+    loads = params.thread_loads
+    return ThreadLoads(loads.b, loads.a, loads.warpgroups) if params.exchange_operands else loads
 
 
 @lru_cache(maxsize=4096)

@@ -101,6 +101,9 @@ class Problem:
             one.
         n_entries: columns of each of several Bs, likewise.
         k_entries: parts of K, likewise.
+        thread_a: bytes that a thread can copy at once of A as it lies in memory, where TMA cannot
+            read it; 0 where it can, or where columns lie apart.
+        thread_b: the same of B.
     """
 
     m: int
@@ -130,6 +133,8 @@ class Problem:
     m_entries: tuple[int, ...] = ()
     n_entries: tuple[int, ...] = ()
     k_entries: tuple[int, ...] = ()
+    thread_a: int = 0
+    thread_b: int = 0
 
     @classmethod
     def of(
@@ -192,6 +197,13 @@ class Problem:
             k_entries=_entries(fusion, product.of(Role.K), extents),
             **asdict(Reductions.of(fusion)),
         )
+
+    def with_threads(self, fusion: Fusion, widths: Mapping[str, int]) -> Problem:
+        """The same with ``thread_a`` and ``thread_b``, by the names of operands; 0 of others."""
+        made = the_products(fusion)
+        a, b = (min(widths.get(t.name, 0) for t in side) for side in
+                ([p.a for p in made], [p.b for p in made]))  # fmt: skip
+        return replace(self, thread_a=a, thread_b=b)
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
         """The extents of a fusion that this is the problem of, by their names; where batches have
@@ -256,6 +268,7 @@ class Problem:
             self, m=self.n, n=self.m, m_major=self.n_major, n_major=self.m_major,
             a_count=self.b_count, b_count=self.a_count, align_a=self.align_b, align_b=self.align_a,
             m_entries=self.n_entries, n_entries=self.m_entries,
+            thread_a=self.thread_b, thread_b=self.thread_a,
         )  # fmt: skip
 
     @property

@@ -169,10 +169,8 @@ def explain(
     require_sequence(inputs)
     key = _key(inputs, constants)
     if gpu is not None:
-        target, invariant = _gpu(gpu), batch_invariant
-        return explain_on(
-            target, definition, inputs, batch_invariant=invariant, constants=constants
-        )
+        same, kept = batch_invariant, constants
+        return explain_on(_gpu(gpu), definition, inputs, batch_invariant=same, constants=kept)
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
         kernel = compile(definition, inputs, batch_invariant=batch_invariant)
@@ -194,9 +192,10 @@ def explain(
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
-    needed = copies(kernel.fusion, inputs)
+    needed = copies(kernel.fusion, inputs, kernel.by_threads)
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
-    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, needed)
+    odd = copies(kernel.fusion, inputs)  # for nvFuser, however wsched's kernel reads them
+    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, odd)
     made = explain_kernel(kernel, problem, where, needed, beside)
     if batch_invariant:  # nobody asks install for that
         return made

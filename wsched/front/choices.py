@@ -7,6 +7,7 @@ from math import prod
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.copy_engine import asks_dearly
 from wsched.choose.problem import Problem
+from wsched.choose.thread_loads import copied_us
 from wsched.front.explanation import Choice
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
@@ -75,7 +76,11 @@ def choices_of(kernel: CompiledFusion, problem: Problem, why: str, grid: int) ->
 
 
 def _load_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
-    """What the L2 fetches at once where that is not the default."""
+    """What threads load, or what the L2 fetches at once where that is not the default."""
+    if params.thread_loads:
+        rows = "rows begin where TMA takes none, or are no whole number of 16 bytes"
+        copied = f"copies in front would take {copied_us(problem):.1f} us"
+        return [Choice("thread_loads", str(params.thread_loads), f"{rows}; {copied}")]
     if not asks_dearly(problem):
         return []
     rows = f"rows of A begin at multiples of {problem.align_a} bytes, of B {problem.align_b}"

@@ -213,8 +213,9 @@ def explain_on(
     try:
         fusion = laid_out(import_fusion(definition), inputs)
         problem = problem_on(fusion)
-        kernel, needed = compile_fusion(fusion, choose_params(problem)), copies(fusion, inputs)
-        beside = nvfuser_cost(recorded(definition), fusion, problem, needed)
+        kernel = compile_fusion(fusion, choose_params(problem))
+        needed = copies(fusion, inputs, kernel.by_threads)
+        beside = nvfuser_cost(recorded(definition), fusion, problem, copies(fusion, inputs))
         made = explain_kernel(kernel, problem, str(gpu), needed, beside)
         return made if batch_invariant else replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:

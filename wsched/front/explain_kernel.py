@@ -9,6 +9,7 @@ from wsched.choose.cost_model import Cost, cost
 from wsched.choose.heuristics import Candidate, candidates
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.choose.problem import Problem
+from wsched.choose.thread_loads import copied_us
 from wsched.choose.tuned.lookup import Hit, lookup
 from wsched.front.choices import choices_of
 from wsched.front.explanation import Choice, Explanation, KernelFacts
@@ -33,12 +34,30 @@ def explain_kernel(
     hit = lookup(problem)
     if hit is not None and hit.entry.params.matches(kernel.params):
         return replace(_explain_tuned(kernel, problem, device, hit, needed), nvfuser=nvfuser)
+    if kernel.by_threads:
+        return replace(_explain_by_threads(kernel, problem, device, needed), nvfuser=nvfuser)
     best, *others = candidates(problem)
     facts = _facts(kernel, problem, best.cost, others)
     refusals = tuple(Refusal(_short(c.params), _behind(c.cost, best.cost)) for c in others)
     why = f"take {best.cost.us:.1f} us, the least of {len(others) + 1} schedules"
     choices = choices_of(kernel, problem, why, facts.grid)
     return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals, nvfuser)
+
+
+def _explain_by_threads(
+    kernel: CompiledFusion, problem: Problem, device: str, needed: tuple[Copy, ...]
+) -> Explanation:
+    """The explanation of a kernel whose threads load operands, beside those by TMA on copies."""
+    mine, others = cost(problem, kernel.params), list(candidates(problem))
+    facts = _facts(kernel, problem, mine, others)
+    behind = copied_us(problem)
+    refusals = tuple(
+        Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us behind copies of {behind:.1f} us")
+        for c in others
+    )
+    why = f"take {mine.us:.1f} us without copies of what threads load"
+    choices = choices_of(kernel, problem, why, facts.grid)
+    return Explanation(WSCHED, device, facts, choices + _copied(needed), refusals)
 
 
 def _explain_tuned(
@@ -130,4 +149,5 @@ def _short(params: MatmulParams) -> str:
     cluster = f", cluster {m}x{n}" if m * n > 1 else ""
     parts = f", K in {params.splitk_factor} parts" if params.splitk_factor > 1 else ""
     exchanged = ", operands exchanged" if params.exchange_operands else ""
-    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}"
+    threads = ", operands loaded by threads" if params.thread_loads else ""
+    return f"{way} {params.output_tile}{groups}{cluster}{parts}{exchanged}{threads}"

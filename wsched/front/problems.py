@@ -10,7 +10,7 @@ from wsched.choose.problem import H200, H200_L2_BYTES, Problem
 from wsched.front.known import import_fusion
 from wsched.fusion import Fusion
 from wsched.run.arguments import extents_of, reads_pairs, tma_inputs
-from wsched.run.copies import operand_rows
+from wsched.run.copies import operand_rows, thread_widths
 from wsched.run.cpu import MULTIPROCESSORS
 from wsched.run.input_error import require_sequence
 from wsched.run.layout import laid_out
@@ -53,6 +53,8 @@ def problem_of(
     loaded = tma_inputs(fusion, inputs)
     pairs = reads_pairs(fusion, inputs, loaded is not None)
     aligned = operand_rows(fusion, inputs)
-    return Problem.of(
+    problem = Problem.of(
         fusion, extents, sms, loaded, pairs, l2_bytes, gpu, batch_invariant, aligned, target
     )
+    widths = thread_widths(fusion, inputs)
+    return problem.with_threads(fusion, widths) if widths else problem

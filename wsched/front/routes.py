@@ -11,6 +11,7 @@ from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from wsched.choose.copy_cost import slower_than_direct
+from wsched.choose.cost_model import cost
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
 from wsched.front import kernels
@@ -85,15 +86,18 @@ def routes(
 
 
 def _slower(kernel: CompiledFusion, inputs: Sequence[Any]) -> str:
-    """Why a kernel that needs copies of operands is expected to lose against reading them."""
-    needed = copies(kernel.fusion, inputs)
-    if not needed:
+    """Why a kernel for operands that TMA cannot read is expected to lose against one that reads
+    them as they lie.
+    """
+    needed = copies(kernel.fusion, inputs, kernel.by_threads)
+    if not needed and not kernel.by_threads:
         return ""
     problem = problem_of(kernel.fusion, inputs)
-    us = ranked(problem)[0][0]
+    us = cost(problem, kernel.params).us if kernel.by_threads else ranked(problem)[0][0]
     work = bool(problem.work)
     matmuls = problem.products * problem.batch
-    return slower_than_direct(needed, problem.m, problem.n, problem.k, us, work, matmuls)
+    m, n, k = problem.m, problem.n, problem.k
+    return slower_than_direct(needed, m, n, k, us, work, matmuls, bool(kernel.by_threads))
 
 
 def _apart(

@@ -88,8 +88,8 @@ class Schedule(schedule.Schedule):
         options = kernel_options(made.fusion, params)
         schedule_onto(made, params)
         if changed := options.changed():
-            policies = changed.pop("cache_policies", ())
-            made.configure(**changed, **({"cache_policies": dict(policies)} if policies else {}))
+            by_tensor = ("cache_policies", "l2_promotions", "copied_bytes")
+            made.configure(**{n: dict(v) if n in by_tensor else v for n, v in changed.items()})
         return made
 
     def __getitem__(self, tv: str) -> Cursor:

@@ -200,14 +200,29 @@ class Fusion:
 
     @property
     def loads(self) -> tuple[TensorView, ...]:
-        """The TMA cacheAfter tensors: shared memory filled by TMA from global memory."""
+        """Copies from global into shared memory, by TMA (the TMA cacheAfter tensors) or by threads
+        (``Set``).
+        """
         return tuple(
             self.tensor(e.output)
             for e in self.exprs
             if isinstance(e, LoadStoreOp)
-            and e.op is LoadStoreOpType.CpAsyncBulkTensorTile
             and self.tensor(e.input).memory is MemoryType.Global
+            and (e.op is LoadStoreOpType.CpAsyncBulkTensorTile or self._set_into_shared(e))
         )
+
+    @property
+    def loaded_by_threads(self) -> tuple[str, ...]:
+        """Names of those of ``loads`` that threads copy: whose rows may begin anywhere."""
+        found = (self.definition(t.name) for t in self.loads)
+        return tuple(
+            e.output for e in found
+            if isinstance(e, LoadStoreOp) and e.op is LoadStoreOpType.Set
+        )  # fmt: skip
+
+    def _set_into_shared(self, e: LoadStoreOp) -> bool:
+        shared = self.tensor(e.output).memory is MemoryType.Shared
+        return e.op is LoadStoreOpType.Set and shared
 
     def updated(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
@@ -37,6 +38,8 @@ ONE = (
 )
 """What to do about tensors of which threads cannot access two elements at once."""
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+
 _BETWEEN = ("row to row", "matrix to matrix", "batch to batch")
 """What the strides of a tensor lead from and to, behind that of its columns."""
 
@@ -66,13 +69,16 @@ def torch_dtype(dtype: DataType) -> torch.dtype:
     return found
 
 
-def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
+def bind(
+    fusion: Fusion, inputs: Sequence[Any], vector: int = 2, by_threads: Mapping[str, int] = _NONE
+) -> Arguments:
     """Match tensors to the fusion's inputs.
 
     Args:
         fusion: scheduled.
         inputs: the caller's, in the order of the definition.
         vector: columns that threads access at once where they read or write global memory.
+        by_threads: of the operands that threads load, by name, the bytes that one copies at once.
 
     Raises:
         InputError: number, rank, type, sizes or devices do not fit.
@@ -88,7 +94,7 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
         wanted = torch_dtype(binding.dtype)
         if tensor.dtype != wanted:
             raise wrong_type(f"input {position}", tensor.dtype, wanted)
-        matrices[binding.key] = input_matrix(fusion, loaded, vector, position, tensor)
+        matrices[binding.key] = input_matrix(fusion, loaded, vector, position, tensor, by_threads)
     device = device_of(inputs)
     for binding, value in zip(fusion.inputs, inputs, strict=True):
         if binding.key not in matrices:
@@ -97,8 +103,9 @@ def bind(fusion: Fusion, inputs: Sequence[Any], vector: int = 2) -> Arguments:
 
 
 def input_matrix(
-    fusion: Fusion, loaded: frozenset[str], vector: int, position: int, tensor: torch.Tensor
-) -> torch.Tensor:
+    fusion: Fusion, loaded: frozenset[str], vector: int, position: int, tensor: torch.Tensor,
+    by_threads: Mapping[str, int] = _NONE,
+) -> torch.Tensor:  # fmt: skip
     """A tensor as the kernel reads it: a view, or a copy where it cannot be read as it lies.
 
     Args:
@@ -107,6 +114,7 @@ def input_matrix(
         vector: columns that threads access at once.
         position: of the tensor among the inputs.
         tensor: of the input's type and rank.
+        by_threads: of the operands that threads load, by name, the bytes that one copies at once.
 
     Raises:
         UnsupportedError: as :func:`matrix` and :func:`epilogue_matrix`.
@@ -114,6 +122,9 @@ def input_matrix(
     from torch import contiguous_format
 
     binding, what = fusion.inputs[position], f"input {position}"
+    if binding.tensor in by_threads:
+        align = by_threads[binding.tensor]
+        return matrix(fusion, binding, tensor, what, align=align, rows=False)
     if binding.tensor in fusion.operands:
         return matrix(fusion, binding, tensor, what)
     if binding.tensor not in loaded:
@@ -286,15 +297,18 @@ def extents_of(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
 
 
 def matrix(
-    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, instead: str = ""
-) -> torch.Tensor:
+    fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, what: str, instead: str = "",
+    align: int = TMA_STRIDE_ALIGN, rows: bool = True,
+) -> torch.Tensor:  # fmt: skip
     """A view of ``tensor`` with dimensions in the fusion's order of memory, columns contiguous.
 
     The strides of an empty tensor mean nothing; it gets some that TMA takes. ``instead`` is what
-    to do about a tensor that is not aligned.
+    to do about a tensor that is not aligned. ``align`` are the bytes of which its rows and its base
+    have to be multiples; without ``rows`` threads load it, which may have
+    all rows at one place, and of which they have to be multiples of that long, too.
 
     Raises:
-        UnsupportedError: its columns are not contiguous, or its rows or base not aligned for TMA.
+        UnsupportedError: its columns are not contiguous, or its rows or base not aligned so.
     """
     order = in_memory(fusion, binding)
     if order != list(binding.axes):
@@ -313,16 +327,22 @@ def matrix(
         )
     for n, step, between in zip(sizes[::-1], strides[::-1], _BETWEEN, strict=False):
         apart = step * tensor.element_size()
-        if n > 1 and (apart % TMA_STRIDE_ALIGN or not apart):
+        if n > 1 and (apart % align or (rows and not apart)):
             raise UnsupportedError(
                 f"{what} with {apart} bytes from {between}",
-                f"positive multiples of {TMA_STRIDE_ALIGN} bytes",
+                f"positive multiples of {align} bytes" if rows else f"multiples of {align} bytes",
                 instead,
             )
-    if past := tensor.data_ptr() % TMA_STRIDE_ALIGN:
+    if past := tensor.data_ptr() % align:
         raise UnsupportedError(
-            f"{what} that starts {past} bytes past a multiple of {TMA_STRIDE_ALIGN}",
-            f"starts at multiples of {TMA_STRIDE_ALIGN} bytes",
+            f"{what} that starts {past} bytes past a multiple of {align}",
+            f"starts at multiples of {align} bytes",
+            instead,
+        )
+    if not rows and (length := cols * tensor.element_size()) % align:
+        raise UnsupportedError(
+            f"{what} with rows of {length} bytes, of which a thread copies {align} at once",
+            f"rows of multiples of {align} bytes",
             instead,
         )
     return tensor

@@ -92,7 +92,7 @@ def compile_plan(made: Plan, options: KernelOptions, name: str) -> CompiledFusio
         dump_scheduled(made.fusion, dumper)
     require_registers(made)
     told = lowering_options(made, options)
-    tile_level = lower(made, name, options.vector)
+    tile_level = lower(made, name, options.vector, dict(options.copied_bytes))
     kernel = run_passes(tile_level, told, dumper)
     compiled = CompiledFusion(made, told, tile_level, kernel, options.vector)
     if dumper is not None:
@@ -170,7 +170,9 @@ class CompiledFusion(Made):
         makes = makes_of(self.fusion, arguments, inputs, self.vector)
         if not makes:
             return HostPlan(self._packer, inputs, outputs, launch)
-        pack = staged_packer(self.fusion, arguments, makes, self.vector, self._pack)
+        pack = staged_packer(
+            self.fusion, arguments, makes, self.vector, self._pack, self.by_threads
+        )
         first = [arguments.matrices[b.key] for b in self.fusion.inputs]
         read = [first[at] if at in makes else t for at, t in enumerate(inputs)]
         return StagedPlan(HostPlan(pack, read, outputs, launch), makes)
@@ -227,7 +229,7 @@ class CompiledFusion(Made):
         """The kernel with the copies that these inputs need in front, and what finishes its
         results behind; None if there are neither.
         """
-        positions = unreadable(self.fusion, inputs)
+        positions = unreadable(self.fusion, inputs, self.by_threads)
         if not positions and not self.finishes:
             return None
         extents_of(self.fusion, inputs)  # which refuse what a copy would hide
@@ -246,12 +248,20 @@ class CompiledFusion(Made):
         plan = with_parts(self.plan)
         return self if plan is self.plan else replace(self, plan=plan)
 
+    @once
+    def by_threads(self) -> dict[str, int]:
+        """Of the operands that threads load, by name, the bytes that one copies at once."""
+        fusion = self.plan.fusion
+        names = {fusion.source(t).name for t in fusion.loaded_by_threads} & {*fusion.operands}
+        found = (g for g in self.tile_level.globals if g.name in names)
+        return {g.name: max(g.align, g.dtype.bytes) for g in found}
+
     def _copied(self, inputs: Sequence[Any]) -> Sequence[Any]:
         front = self._front(inputs)
         return inputs if front is None else copied(front, inputs)
 
     def _arguments(self, inputs: Sequence[Any]) -> Arguments:
-        return bind(self.fusion, inputs, self.vector)
+        return bind(self.fusion, inputs, self.vector, self.by_threads)
 
     def trace(
         self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor] | None = None

@@ -7,8 +7,10 @@ one) is copied into rows of a multiple of 128 bytes; whether that pays: ``wsched
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import gcd
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import ONE, Expr, ceildiv
@@ -25,7 +27,20 @@ from wsched.schedule.plan import Plan
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["alone", "copied", "copies", "in_front", "operand_rows", "tma_reads", "unreadable"]
+__all__ = [
+    "alone",
+    "copied",
+    "copies",
+    "in_front",
+    "operand_rows",
+    "thread_bytes",
+    "thread_widths",
+    "tma_reads",
+    "unreadable",
+]
+
+_WIDEST = TMA_STRIDE_ALIGN
+"""Bytes that a thread copies with one instruction at most."""
 
 COPIED_ROWS = ALIGNED
 """Bytes that the rows of a copy are a multiple of: as much as makes TMA faster."""
@@ -55,11 +70,18 @@ def _obstacle(tensor: torch.Tensor, rows: int, cols: int) -> str:
     return ""
 
 
-def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
+Widths = Mapping[str, int]
+"""Of the operands that the threads of a kernel load, by name, the bytes that one copies at once."""
+
+NONE: Widths = MappingProxyType({})
+"""TMA loads all operands."""
+
+
+def copies(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tuple[Copy, ...]:
     """The operands that a kernel of ``fusion`` needs copies of."""
     found = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        if _is_operand(fusion, binding, tensor) and _unreadable(tensor):
+        if _is_operand(fusion, binding, tensor) and _needs(binding, tensor, widths):
             rows, cols = _order(fusion, binding)
             moved = 2 * tensor.numel() * tensor.element_size()
             reason = _obstacle(tensor, rows, cols)
@@ -67,14 +89,14 @@ def copies(fusion: Fusion, inputs: Sequence[Any]) -> tuple[Copy, ...]:
     return tuple(found)
 
 
-def unreadable(fusion: Fusion, inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Positions of the operands that TMA cannot read in either order.
+def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tuple[int, ...]:
+    """Positions of the operands that a kernel cannot read in either order.
 
     What is no tensor, or has another type or rank, is none of them: it is for
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
-    return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _unreadable(t))
+    return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _needs(b, t, widths))
 
 
 def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -91,6 +113,17 @@ def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             rows = COPIED_ROWS if _unreadable(tensor) else row_alignment(*apart)
             found[binding.tensor] = min(rows, found.get(binding.tensor, rows))
     return found
+
+
+def thread_widths(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
+    """Of the operands that TMA cannot read, but threads can, by name, the bytes that one can copy
+    at once where they lie; not of those that stand side by side.
+    """
+    pairs = zip(fusion.inputs, inputs, strict=False)
+    found = [(b, t) for b, t in pairs if b.entry is None]
+    odd = {b.tensor: t for b, t in found if _is_operand(fusion, b, t) and _unreadable(t)}
+    widths = ((name, thread_bytes(t), t.element_size()) for name, t in odd.items())
+    return {name: width for name, width, size in widths if width >= size}
 
 
 def in_front(plan: Plan, kernel: str, positions: Sequence[int]) -> Program:
@@ -136,6 +169,28 @@ def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
 def _unreadable(tensor: torch.Tensor) -> bool:
     rows, cols = tensor.dim() - 2, tensor.dim() - 1
     return not tma_reads(tensor, rows, cols) and not tma_reads(tensor, cols, rows)
+
+
+def _needs(binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
+    """Whether a kernel cannot read an operand where it lies."""
+    width = widths.get(binding.tensor, 0)
+    return width > thread_bytes(tensor) if width else _unreadable(tensor)
+
+
+def thread_bytes(tensor: torch.Tensor) -> int:
+    """Bytes that a thread can copy at once of a matrix where it lies, at most 16; 0 where no
+    dimension is contiguous.
+    """
+    if 0 in tensor.shape:
+        return _WIDEST
+    size = tensor.element_size()
+    beside = [d for d in (tensor.dim() - 1, tensor.dim() - 2) if tensor.stride(d) == 1]
+    single = [d for d in (tensor.dim() - 1, tensor.dim() - 2) if tensor.shape[d] == 1]
+    if not (beside or single):
+        return 0
+    cols = (beside or single)[0]
+    apart = [tensor.stride(d) for d in range(tensor.dim()) if d != cols and tensor.shape[d] > 1]
+    return gcd(_WIDEST, tensor.data_ptr(), *(size * n for n in (*apart, tensor.shape[cols])))
 
 
 def _order(fusion: Fusion, binding: TensorBinding) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from wsched.schedule.options import KernelOptions
 __all__ = ["kernel_name", "schedule_name"]
 
 
-_OUTSIDE = frozenset({"batch_invariant", "exchange_operands", "l2_promotions"})
+_OUTSIDE = frozenset({"batch_invariant", "exchange_operands", "thread_loads", "l2_promotions"})
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
 
@@ -24,7 +24,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     The words are what one looks for first; schedules that differ elsewhere differ in the last one,
     six hexadecimal digits of a hash of all but ``batch_invariant`` and ``l2_promotions``, which the
     kernel is the same without (the one is a promise about it, the other a property of the tensor
-    maps that a launch makes), and ``exchange_operands``, which is one of the words.
+    maps that a launch makes), and ``exchange_operands`` and ``thread_loads``, which
+    are words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -44,6 +45,8 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append("registers")
     if cluster.m * cluster.n > 1:
         words.append(f"c{cluster.m}x{cluster.n}")
+    if loads := params.thread_loads:
+        words.append(f"threads{loads.a}x{loads.b}x{loads.warpgroups}")
     if params.splitk_factor > 1:
         words.append(f"split{params.splitk_factor}")
     if params.grid_traversal_factor[0] > 1:

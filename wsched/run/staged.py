@@ -122,15 +122,22 @@ Pack = Callable[[Arguments, Sequence["torch.Tensor"]], Callable[[], None]]
 
 
 def staged_packer(
-    fusion: Fusion, arguments: Arguments, makes: Mapping[int, Make], vector: int, pack: Pack
+    fusion: Fusion,
+    arguments: Arguments,
+    makes: Mapping[int, Make],
+    vector: int,
+    pack: Pack,
+    by_threads: Mapping[str, int],
 ) -> Callable[[Sequence[Any], Sequence[torch.Tensor]], Callable[[], None]]:
-    """Packs launches for inputs as :func:`staged` leaves them, of one class."""
+    """Packs launches for inputs as :func:`staged` leaves them, of one class; ``by_threads`` as
+    :func:`~wsched.run.arguments.bind` takes it.
+    """
     loaded = loaded_inputs(fusion)
     extents, device = arguments.extents, arguments.device
 
     def packed(read: Sequence[Any], outputs: Sequence[torch.Tensor]) -> Callable[[], None]:
         matrices = {
-            b.key: t if at in makes else input_matrix(fusion, loaded, vector, at, t)
+            b.key: t if at in makes else input_matrix(fusion, loaded, vector, at, t, by_threads)
             for at, (b, t) in enumerate(zip(fusion.inputs, read, strict=True))
         }
         return pack(Arguments(extents, matrices, device), outputs)

@@ -17,6 +17,7 @@ from wsched.schedule.matmul.params import (
     MmaMacro,
     SupportedVectorization,
     TensorMapL2Promotion,
+    ThreadLoads,
     TileRasterizationOrder,
     TilingStrategy,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "SupportedVectorization",
     "Tail",
     "TensorMapL2Promotion",
+    "ThreadLoads",
     "TileRasterizationOrder",
     "TilingStrategy",
     "TransformGraph",

@@ -15,6 +15,7 @@ from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promo
 __all__ = ["configured"]
 
 _VECTORS = (1, 2)
+_COPIED = (1, 2, 4, 8, 16)
 
 
 def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> KernelOptions:
@@ -43,16 +44,22 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                 values[name] = _by_tensor(fusion, call, name, value, CachePolicy)
             case "l2_promotions":
                 values[name] = _by_tensor(fusion, call, name, value, TensorMapL2Promotion)
+            case "copied_bytes":
+                values[name] = _by_tensor(fusion, call, name, value, int)
+                for tensor, n in values[name]:
+                    if n not in _COPIED:
+                        why = f"a thread copies {n} bytes of {tensor} at once"
+                        raise _refused(call, why, tuple(map(str, _COPIED)))
             case _:
                 raise _refused(call, f"there is no option {name}", names)
     return replace(options, **values)
 
 
-_WORDS = {"cache_policies": "policy", "l2_promotions": "promotion"}
+_WORDS = {"cache_policies": "policy", "l2_promotions": "promotion", "copied_bytes": "width"}
 
 
 def _by_tensor(
-    fusion: Fusion, call: PrimitiveCall, name: str, value: Any, kind: type[Choice]
+    fusion: Fusion, call: PrimitiveCall, name: str, value: Any, kind: type[Choice] | type[int]
 ) -> tuple[tuple[str, Any], ...]:
     """A choice of a kind for each tensor, in the order of the tensors."""
     require(call, name, value, dict)

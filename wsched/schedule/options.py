@@ -41,6 +41,8 @@ class KernelOptions:
             bytes of those that are not named.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
+        copied_bytes: (tensor in global memory, bytes that a thread copies of it at once) of what
+            threads load into shared memory; of those that are not named, ``vector`` elements.
     """
 
     epilogue_stages: int | None = None
@@ -48,6 +50,7 @@ class KernelOptions:
     cache_policies: tuple[tuple[str, CachePolicy], ...] = ()
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
     vector: int = 2
+    copied_bytes: tuple[tuple[str, int], ...] = ()
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the default."""

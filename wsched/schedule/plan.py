@@ -126,7 +126,9 @@ class Plan:
     def threads(self) -> int:
         """Threads of a CTA: those of all parts that compute, and of the load warpgroup."""
         computing = warpgroups_of(self.parts, self.edges)
-        return ptx.WARPGROUP * (sum(computing.values()) + load_warpgroups(self.parts, self.edges))
+        return ptx.WARPGROUP * (
+            sum(computing.values()) + load_warpgroups(self.fusion, self.parts, self.edges)
+        )
 
     @property
     def relations(self) -> tuple[LoadRelation, ...]:

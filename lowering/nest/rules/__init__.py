@@ -11,6 +11,7 @@ from collections.abc import Callable
 from lowering.nest.place import Place
 from lowering.nest.refusal import refused
 from lowering.nest.rules.copies import copy
+from lowering.nest.rules.copy_box import copy_box
 from lowering.nest.rules.from_global import from_global
 from lowering.nest.rules.from_shared import from_shared
 from lowering.nest.rules.load_box import load_box
@@ -41,6 +42,7 @@ _G, _S, _L = MemoryType.Global, MemoryType.Shared, MemoryType.Local
 
 RULES: dict[Key, Rule] = {
     ("CpAsyncBulkTensorTile", (_G,), _S): load_box,
+    ("Set", (_G,), _S): copy_box,
     ("mma", (_S,), _L): mma,
     ("mma", (_S, _L), _L): mma,
     ("LdMatrix", (_S,), _L): from_shared,

@@ -187,6 +187,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       if %ctaid.x == 0 {
         warp.sync
       } else {
+        copy.tile A_s[1, 0, 0], rows[0, 8], 64, 64
         cp.async A_s[1, 0, 0], rows[0, 8], 64, 64, limit=M - 1
         cp.async.mbarrier.arrive.noinc full[1]
         cta.sync

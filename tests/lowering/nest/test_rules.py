@@ -96,7 +96,7 @@ def test_a_store_from_registers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ALL_RULES = "; ".join(
     (
-        "CpAsyncBulkTensorTile Global -> Shared", "mma Shared -> Local",
+        "CpAsyncBulkTensorTile Global -> Shared", "Set Global -> Shared", "mma Shared -> Local",
         "mma Shared and Local -> Local",
         "LdMatrix Shared -> Local",
         "Set Shared -> Local", "Set Global -> Local", "Set Local -> Local", "cast Local -> Local",

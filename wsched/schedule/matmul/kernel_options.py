@@ -8,7 +8,7 @@ from wsched.fusion import Fusion, the_products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
 
-__all__ = ["kernel_options"]
+__all__ = ["kernel_options", "thread_bytes"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         programmatic_dependent_launch=params.programmatic_dependent_launch,
         cache_policies=_cache_policies(fusion, params),
         l2_promotions=_l2_promotions(fusion, params),
+        copied_bytes=_copied_bytes(fusion, params),
         vector=1 if params.exchange_operands else params.supported_vec_size.epilogue,
     )
 
@@ -33,13 +34,34 @@ def _asked(fusion: Fusion, params: MatmulParams, a: T, b: T) -> dict[str, T]:
     return first | found if params.exchange_operands else found | first
 
 
+def thread_bytes(params: MatmulParams) -> tuple[int, int]:
+    """Bytes that a thread copies at once of the As and of the Bs of the fusion, as those are before
+    they may be exchanged; 0 where TMA loads them.
+    """
+    found = params.thread_loads.a, params.thread_loads.b
+    return found[::-1] if params.exchange_operands else found
+
+
+def _copied_bytes(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, int], ...]:
+    """Bytes that a thread copies at once, by the tensor in global memory that threads load."""
+    found = _asked(fusion, params, params.thread_loads.a, params.thread_loads.b)
+    return tuple((b.tensor, n) for b in fusion.inputs if (n := found.get(b.tensor, 0)))
+
+
 def _cache_policies(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, CachePolicy], ...]:
     """Each policy that is not the default, by the tensor in global memory, inputs first."""
     policies = params.cache_policies
     asked = {x.tensor: policies.d for x in fusion.matrices}
-    asked |= _asked(fusion, params, policies.a, policies.b)
+    by_tma = _by_tma(fusion, params)
+    found = _asked(fusion, params, policies.a, policies.b)
+    asked |= {n: policy for n, policy in found.items() if n in by_tma}
     names = dict.fromkeys(x.tensor for x in (*fusion.inputs, *fusion.outputs) if x.tensor in asked)
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
+
+
+def _by_tma(fusion: Fusion, params: MatmulParams) -> frozenset[str]:
+    """The operands that TMA loads."""
+    return frozenset(fusion.operands) - {n for n, _ in _copied_bytes(fusion, params)}
 
 
 def _l2_promotions(
@@ -48,5 +70,6 @@ def _l2_promotions(
     """The same of promotions; results are not loaded."""
     promotions = params.l2_promotions
     found = _asked(fusion, params, promotions.a, promotions.b)
-    names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in found)
+    by_tma = _by_tma(fusion, params)
+    names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in {*found} & by_tma)
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

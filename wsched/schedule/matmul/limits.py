@@ -24,6 +24,11 @@ from wsched.schedule.matmul.shared import (
     shared_bytes,
     taken,
 )
+from wsched.schedule.matmul.thread_loads import (
+    refuse_thread_loads,
+    thread_load_pairs,
+    thread_load_reasons,
+)
 from wsched.schedule.primitives.checks import Reasons
 from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
 
@@ -139,6 +144,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             f"the warp tile's n {warp.n} is no multiple of {span}: side by side in an N-major "
             f"operand each begins with a swizzle span of {ptx.WIDEST_SWIZZLE} bytes"
         )
+    reasons += thread_load_reasons(demands, params)
     reasons += reduction_reasons(demands.reductions, params)
     types = (*demands.results, *demands.loaded(params), *demands.reductions.types)
     chunks = chunk_turns(params, chunk_columns(params, *types))
@@ -198,6 +204,7 @@ def _refuse_unsupported(params: MatmulParams) -> None:
             f"splitk_factor={params.splitk_factor} with DistributeTilesDynamically",
             "splitk_factor with OneTilePerCTA or DistributeTilesAcrossSMs",
         )
+    refuse_thread_loads(params)
     if params.dynamic and not params.warp_specialized:
         raise UnsupportedError(
             "tiling_strategy=DistributeTilesDynamically with Pipelined loads",
@@ -302,7 +309,7 @@ def _register_reasons(params: MatmulParams, target: Target) -> Reasons:
 
 def _threads(params: MatmulParams) -> int:
     """Threads of a CTA."""
-    return (params.warpgroups + int(params.warp_specialized)) * ptx.WARPGROUP
+    return (params.warpgroups + params.load_warpgroups) * ptx.WARPGROUP
 
 
 def _pairs(params: MatmulParams, target: Target) -> tuple[RegisterPair, ...]:
@@ -311,6 +318,8 @@ def _pairs(params: MatmulParams, target: Target) -> tuple[RegisterPair, ...]:
         return (None,)
     if params.register_pair is not None:
         return (params.register_pair,)
+    if params.thread_loads:
+        return thread_load_pairs(params, target) or (None,)
     return target.register_pairs(_threads(params))[::-1] or (None,)
 
 

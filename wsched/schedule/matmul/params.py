@@ -1,7 +1,7 @@
 """Parameters of the matmul scheduler, under nvFuser's field names.
 
 Source of the names: ``nvfuser::MatmulParams`` (csrc/scheduler/matmul_heuristic.h) and
-``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last nine fields of
+``MatMulTileOptions``, ``GemmTile``, ``MmaMacro`` (csrc/mma_type.h). The last ten fields of
 :class:`MatmulParams` are wsched's own.
 """
 
@@ -27,6 +27,7 @@ __all__ = [
     "MmaMacro",
     "SupportedVectorization",
     "TensorMapL2Promotion",
+    "ThreadLoads",
     "TileRasterizationOrder",
     "TilingStrategy",
 ]
@@ -162,6 +163,27 @@ class SupportedVectorization(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadLoads(Checked):
+    """Operands that threads load, whose rows may begin where TMA takes none.
+
+    ``a`` and ``b``: bytes that a thread copies at once of that operand, a power of two from an
+    element to 16, of which its address, its strides and its rows are multiples; 0 where TMA loads
+    it. ``warpgroups``: those that load, which have a share of the rows of each tile.
+    """
+
+    a: int = 0
+    b: int = 0
+    warpgroups: int = 1
+
+    def __bool__(self) -> bool:
+        return self.a > 0 or self.b > 0
+
+    def __str__(self) -> str:
+        said = (f"{name} {n} bytes" for name, n in (("a", self.a), ("b", self.b)) if n)
+        return ", ".join((*said, f"{self.warpgroups} warpgroups")) if self else "none"
+
+
+@dataclass(frozen=True, slots=True)
 class MatmulParams(Checked):
     """What the matmul scheduler needs to know; the default is a cooperative persistent kernel.
 
@@ -202,6 +224,8 @@ class MatmulParams(Checked):
             access one element at a time, whatever ``supported_vec_size`` allows.
         batch_invariant: wsched's own: the bits of a row of the result do not depend on M: K is
             summed in the one order that all such schedules share.
+        thread_loads: wsched's own: operands that threads load instead of TMA. The matrices that the
+            epilogue reads are then read by the threads that compute.
 
     Raises:
         ScheduleError: a field of another type than its own. Whether the values make a legal
@@ -233,6 +257,14 @@ class MatmulParams(Checked):
     l2_promotions: L2Promotions = field(default_factory=L2Promotions)
     exchange_operands: bool = False
     batch_invariant: bool = False
+    thread_loads: ThreadLoads = field(default_factory=ThreadLoads)
+
+    @property
+    def load_warpgroups(self) -> int:
+        """Number of warpgroups that load; none where those that compute do."""
+        if not self.warp_specialized:
+            return 0
+        return self.thread_loads.warpgroups if self.thread_loads else 1
 
     @property
     def persistent(self) -> bool:
@@ -269,9 +301,9 @@ class MatmulParams(Checked):
         """Whether the load warpgroup loads the matrices that the epilogue reads; not where parts of
         a tile are added up, since only one of the CTAs computes the epilogue, not with warpgroups
         side by side, since a step of their ring is a chunk of columns for all, and not where the
-        fragments are those of the transposed product.
+        fragments are those of the transposed product or threads load operands.
         """
-        loads = self.warp_specialized and self.epilogue_input_stages > 0
+        loads = self.warp_specialized and self.epilogue_input_stages > 0 and not self.thread_loads
         return loads and not self.combines and self.across == 1 and not self.exchange_operands
 
     @property

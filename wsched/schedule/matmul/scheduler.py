@@ -20,6 +20,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import (
     Fusion,
+    IterType,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
@@ -31,6 +32,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.matmul.chunks import pieces
 from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
+from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.reductions import Reductions, over_columns
@@ -39,7 +41,7 @@ from wsched.schedule.schedule import Schedule
 
 __all__ = ["plan_matmul", "schedule_matmul", "schedule_onto"]
 
-_TMA = LoadStoreOpType.CpAsyncBulkTensorTile
+_TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     shared memory; results from registers, through shared memory or directly.
     """
     sides, outputs = operands_of(the_products(s.fusion)), s.outputs
-    loads = tuple(s.cache_after(x, _TMA) for side in sides for x in side)
+    ways = (_SET if n else _TMA for n in thread_bytes(params))
+    loads = tuple(s.cache_after(x, op) for side, op in zip(sides, ways, strict=True) for x in side)
     for tv in loads:
         s.set_memory_type(tv, MemoryType.Shared)
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
@@ -283,14 +286,28 @@ def _step_through(
         s.merge(tv, first)
     if s.fusion.source(tv).allocation:
         s.reorder(tv, {s.axis(tv, "Ki"): first + 1})
+    if tv in s.fusion.loaded_by_threads:
+        _share_rows(s, tv, first + 1, params.thread_loads.warpgroups)
     for axis in range(first + 1, len(s.tensor(tv).loop)):
-        s.parallelize(tv, axis, ParallelType.Bulk)
+        if s.tensor(tv).loop[axis].parallel is ParallelType.Serial:
+            s.parallelize(tv, axis, ParallelType.Bulk)
     kind = (
         WarpSpecialized(ParallelType.TIDy, params.register_pair, first + 1)
         if params.warp_specialized
         else Pipelined()
     )
     s.circular_buffer(tv, stages, prefetch, kind)
+
+
+def _share_rows(s: Schedule, tv: str, first: int, warpgroups: int) -> None:
+    """Each warpgroup that loads has as many rows of a stage, whose loops begin at ``first``."""
+    if warpgroups == 1:
+        return
+    box = s.tensor(tv).loop[first:]
+    rows = next(d for d in box if d.iter_type is not IterType.Broadcast)
+    axis = s.axis(tv, rows.label)
+    s.split(tv, axis, warpgroups, inner_split=False, labels=("share", rows.label))
+    s.parallelize(tv, axis, ParallelType.TIDy)
 
 
 def _split_tile(s: Schedule, tv: str, params: MatmulParams) -> None:

@@ -30,7 +30,10 @@ __all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "serial_left
 _ROLES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
 _LOADED = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
 _STORED = (ParallelType.Mma, ParallelType.Serial, ParallelType.TIDy, ParallelType.TIDz)
-"""What runs the loops inside a stage that TMA loads, and inside one that threads store."""
+"""What runs the loops inside a stage that is loaded, and inside one that threads store."""
+
+_WARPGROUPS = (ParallelType.TIDy, ParallelType.TIDz)
+"""What else runs them where threads load: warpgroups have a part of the stage each."""
 
 _STORES = (LoadStoreOpType.StMatrix, LoadStoreOpType.Set)
 
@@ -47,9 +50,9 @@ def circular_buffer(
 
     Args:
         fusion: the fusion.
-        tv: name of a tensor in shared memory: a TMA cacheAfter tensor, or a copy of registers
-            (``StMatrix`` of 16 bits, ``Set`` of 32). What computes these is then a part of its own,
-            with warps of its own.
+        tv: name of a tensor in shared memory: a copy of one in global memory, by TMA or by threads
+            (``Set``), or a copy of registers (``StMatrix`` of 16 bits, ``Set`` of 32). What
+            computes these is then a part of its own, with warps of its own.
         stages: number of stages; one for steps that are waited for, with nothing ahead.
         prefetch: how many steps it is filled ahead, less than ``stages``; ``stages - prefetch -
             1`` wgmma groups may be in flight before a stage is released.
@@ -89,8 +92,8 @@ def check_circular_buffer(
     loaded, stored = t.name in [x.name for x in fusion.loads], is_stored(fusion, t)
     if b is None or not (loaded or stored) or t.memory is not MemoryType.Shared:
         return [
-            f"{t.name} is no copy in shared memory: neither a TMA load, nor StMatrix or Set of "
-            "registers"
+            f"{t.name} is no copy in shared memory: neither a TMA load or Set of global memory, "
+            "nor StMatrix or Set of registers"
         ]
     reasons: Reasons = []
     if t.circular_buffer is not None:
@@ -100,7 +103,10 @@ def check_circular_buffer(
         reasons.append(f"{b.stages} stages make no ring here, at least {least + 1} do")
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
-    return [*reasons, *_type_reasons(t, b.type, target, stored), *_slice_reasons(new, stored)]
+    threads = t.name in fusion.loaded_by_threads
+    allowed = _STORED if stored else (*_LOADED, *_WARPGROUPS) if threads else _LOADED
+    reasons += _type_reasons(t, b.type, target, stored, threads)
+    return [*reasons, *_slice_reasons(new, stored, allowed)]
 
 
 def is_stored(fusion: Fusion, t: TensorView) -> bool:
@@ -111,7 +117,9 @@ def is_stored(fusion: Fusion, t: TensorView) -> bool:
     return t.memory is MemoryType.Shared and fusion.tensor(e.input).memory is MemoryType.Local
 
 
-def _type_reasons(t: TensorView, type: CircularBufferType, target: Target, stored: bool) -> Reasons:
+def _type_reasons(
+    t: TensorView, type: CircularBufferType, target: Target, stored: bool, threads: bool
+) -> Reasons:
     if isinstance(type, Pipelined):
         why = f"{t.name} is computed: who reads it does not run ahead of itself to compute it"
         return [why] if stored else []
@@ -130,21 +138,22 @@ def _type_reasons(t: TensorView, type: CircularBufferType, target: Target, store
         if (problem := target.count_problem(n)) is not None:
             reasons.append(f"{problem}, not {n}")
     pair = type.num_registers
-    if not stored and pair is not None and pair[0] > pair[1]:
+    if not (stored or threads) and pair is not None and pair[0] > pair[1]:
         load, compute = pair
         reasons.append(f"the load warpgroup has {load} registers, more than {compute} to compute")
     return reasons
 
 
-def _slice_reasons(new: TensorView, stored: bool) -> Reasons:
+def _slice_reasons(new: TensorView, stored: bool, inside: tuple[ParallelType, ...]) -> Reasons:
     position = new.slice_position
     if not 0 < position <= len(new.loop):
         return [f"the slice position {position} is not in 1 .. {len(new.loop)}"]
-    box, turns = ParallelType.Mma if stored else ParallelType.Bulk, _ROLES if stored else ()
+    box = ParallelType.Mma if stored else ParallelType.Bulk
+    turns = _ROLES if set(inside) & {*_WARPGROUPS} else ()
     reasons = [
         f"loop {d.label} [{d.parallel}] lies in a stage"
         for d in new.loop[position:]
-        if d.parallel not in (_STORED if stored else _LOADED)
+        if d.parallel not in inside
     ]
     reasons += [
         f"loop {d.label} [{d.parallel}] is left of the slice position {position}"

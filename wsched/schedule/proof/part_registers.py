@@ -15,11 +15,9 @@ from lowering.target.target import Target
 from wsched.fusion import Fusion, WarpSpecialized
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
+from wsched.schedule.proof.loading import loading_warpgroups
 
 __all__ = ["check_registers", "load_warpgroups", "registers_of", "warpgroups_of"]
-
-_LOADS_OF_A_WARPGROUP = 4
-"""Rings that one load warpgroup fills, each by a warp."""
 
 
 def registers_of(edges: Iterable[Edge], part: int) -> int | None:
@@ -35,10 +33,10 @@ def warpgroups_of(parts: Sequence[Part], edges: Sequence[Edge]) -> dict[int, int
     return {at: 1 if main is None else main.warpgroups.count for at, main in mains.items()}
 
 
-def load_warpgroups(parts: Sequence[Part], edges: Iterable[Edge]) -> int:
+def load_warpgroups(fusion: Fusion, parts: Sequence[Part], edges: Iterable[Edge]) -> int:
     """How many warpgroups only load; none where those that compute do."""
-    rings = {e.name for e in edges if parts[e.producer].loads and e.relation.warp_specialized}
-    return -(-len(rings) // _LOADS_OF_A_WARPGROUP)
+    loads = (e for e in edges if parts[e.producer].loads and e.relation.warp_specialized)
+    return loading_warpgroups(fusion, {e.name: e.relation.loads for e in loads}.values())
 
 
 def check_registers(
@@ -65,7 +63,7 @@ def check_registers(
     numbers = [number for number in found if number is not None]
     if not numbers:
         return
-    loads = load_warpgroups(parts, edges)
+    loads = load_warpgroups(fusion, parts, edges)
     sizes = [ptx.WARPGROUP * n for n in ([loads] if loading else []) + [*groups.values()]]
     problem = target.registers_problem(sum(sizes), tuple(zip(sizes, numbers, strict=True)))
     if problem:

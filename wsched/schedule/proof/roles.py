@@ -9,7 +9,9 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target.ptx import WARPGROUP
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
+from wsched.schedule.parts import find_parts
 from wsched.schedule.proof.bounds import Guard
+from wsched.schedule.proof.loading import load_registers_problem, loading_warpgroups
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
 from wsched.schedule.proof.trim import Trimmed
@@ -123,8 +125,14 @@ def _check_registers(sides: Sides, roles: int) -> None:
     kind = sides.buffer.type
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
-    threads = WARPGROUP * (roles + 1)
-    problem = sides.target.register_pair_problem(threads, *kind.num_registers)
+    rings = [r.tensors for part in find_parts(sides.fusion) if part.loads for r in part.rings]
+    loading = loading_warpgroups(sides.fusion, rings)
+    problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:
-        legal = tuple(f"num_registers={pair}" for pair in sides.target.register_pairs(threads))
+        threads = WARPGROUP * (roles + loading)
+        legal = (
+            ()
+            if loading > 1
+            else tuple(f"num_registers={pair}" for pair in sides.target.register_pairs(threads))
+        )
         raise sides.refuse("registers", problem, legal or ("num_registers=None",))

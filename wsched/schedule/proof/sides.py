@@ -25,6 +25,7 @@ from wsched.schedule.parts import Filled, Part, find_parts, part_of
 from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.loading import sharing
 from wsched.schedule.proof.words import runs, words
 
 __all__ = ["CTA_INDEX", "ROLES", "Readers", "Sides", "find_sides"]
@@ -52,7 +53,8 @@ class Sides:
         fusion: the complete schedule.
         graph: its transform graph.
         target: the GPU that it is for.
-        loads: the tensors of the ring that are read, at least one; TMA loads or what threads store.
+        loads: the tensors of the ring that are read, at least one: loads, or what threads
+            store.
         compute: the tensor that reads them.
         buffer: how they are circular-buffered, all alike.
         ring: all tensors that fill a stage together.
@@ -191,6 +193,7 @@ def _readers(
             by_part.setdefault(part_of(parts, e.output), []).append(sides)
     for at, found in by_part.items():
         _check_alike(found[0])
+        _check_shared(found[0])
         yield Readers(at, tuple(found))
 
 
@@ -234,6 +237,25 @@ def _check_alike(sides: Sides) -> None:
                 "load-loop",
                 f"{first.name} and {t.name} fill one stage together, but their loops left of the "
                 f"stage differ: {mine} and {theirs}",
+            )
+
+
+def _check_shared(sides: Sides) -> None:
+    """Warpgroups whose threads load fill a stage together: all that they load is shared alike."""
+    threads = [t for t in sides.ring if t.name in sides.fusion.loaded_by_threads]
+    found = {t.name: sharing(t) for t in threads}
+    for name, shared in found.items():
+        if any(n == 0 for _, n in shared):
+            raise sides.refuse("role", f"the number of warpgroups that load {name} is no constant")
+        if shared != found[threads[0].name]:
+            said = " and ".join(
+                f"{t} by {' x '.join(f'{n} [{axis}]' for axis, n in loops) or '1'}"
+                for t, loops in ((threads[0].name, found[threads[0].name]), (name, shared))
+            )
+            raise sides.refuse(
+                "role",
+                f"warpgroups fill a stage together, but load {said}",
+                ("share out the rows of all that threads load to the same warpgroups",),
             )
 
 

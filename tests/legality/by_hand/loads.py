@@ -1,0 +1,91 @@
+"""Schedules by hand whose operands are loaded by threads: rows may begin anywhere."""
+
+from __future__ import annotations
+
+from tests.legality.builder import Matmul, P
+from tests.schedules import definition
+from wsched.fusion import Fusion, LoadStoreOpType, MemoryType, WarpSpecialized
+from wsched.importer import build_fusion, record_text
+from wsched.schedule import Schedule
+
+__all__ = ["LOADS", "loading", "share"]
+
+_TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
+
+
+def loading(a: LoadStoreOpType, b: LoadStoreOpType) -> Matmul:
+    """A linear whose operands are loaded so, and whose result is stored from registers."""
+    s = Schedule(build_fusion(record_text(definition())))
+    loads = (s.cache_after(s.a, a), s.cache_after(s.b, b))
+    for tv in loads:
+        s.set_memory_type(tv, MemoryType.Shared)
+    out = s.outputs[0]
+    s.cache_before(out, _SET)
+    made = [e.output for e in s.fusion.exprs]
+    return Matmul(s, loads, s.acc, tuple(made[made.index(s.acc) + 1 :]), out)
+
+
+def share(m: Matmul, tv: str, label: str, rows: int) -> None:
+    """Warpgroups load ``rows`` rows of a stage each."""
+    m.split((tv,), label, rows, f"share {label}")
+    m.run((tv,), "share", P.TIDy)
+
+
+def a_by_threads() -> Fusion:
+    """The warpgroup that copies A issues the TMA loads of B, into the same ring."""
+    m = loading(_SET, _TMA)
+    m.tile(128, 32, 32)
+    m.deal()
+    m.share("Mi", 64, "group", P.TIDy)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order(m.compute, "cta tile group")
+    m.fragments("group", 16)
+    m.inline("group")
+    return m.s.fusion
+
+
+def b_by_two_warpgroups() -> Fusion:
+    """Half of B's rows each; one of them issues A's TMA loads."""
+    m = loading(_TMA, _SET)
+    m.tile(64, 64, 32)
+    m.deal("No Mo", runs=True)
+    m.steps("tile k")
+    share(m, m.loads[1], "Ni", 32)
+    m.stage(4, 2, WarpSpecialized(P.TIDy, (96, 184), 2))
+    m.order(m.compute, "cta tile")
+    m.fragments("tile", 32)
+    m.inline("tile")
+    return m.s.fusion
+
+
+def both_by_threads() -> Fusion:
+    """K in slices of 64, one tile for each CTA, and two warpgroups for both operands."""
+    m = loading(_SET, _SET)
+    m.tile(64, 32, 64)
+    m.merge(m.every, "Mo No", "tiles")
+    m.run(m.every, "tiles", P.BIDx)
+    share(m, m.loads[0], "Mi", 32)
+    share(m, m.loads[1], "Ni", 16)
+    m.stage(3, 1, WarpSpecialized(P.TIDy, None, 2))
+    m.fragments("tiles", 32)
+    m.inline("tiles")
+    return m.s.fusion
+
+
+def in_turns() -> Fusion:
+    """Two warpgroups that compute take turns, tile by tile; threads load for both."""
+    m = loading(_SET, _SET)
+    m.tile(64, 32, 32)
+    m.deal()
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.steps("tile turn k")
+    m.stage(4, 2)
+    m.order(m.compute, "cta tile turn")
+    m.fragments("turn", 32)
+    m.inline("turn")
+    return m.s.fusion
+
+
+LOADS = (a_by_threads, b_by_two_warpgroups, both_by_threads, in_turns)

@@ -1,0 +1,75 @@
+"""The warpgroups that load: one thread does where TMA copies, whole warpgroups where threads do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from lowering.ground.expr import Const
+from lowering.target import ptx
+from lowering.target.target import Target
+from wsched.fusion import Fusion, ParallelType, TensorView
+from wsched.schedule.proof.warpgroups import Warpgroups
+
+__all__ = ["filling_warpgroups", "load_registers_problem", "loading_warpgroups", "sharing"]
+
+_AXES = (ParallelType.TIDy, ParallelType.TIDz)
+
+_RINGS_OF_A_WARPGROUP = 4
+"""Rings that TMA fills, each by a warp of a warpgroup."""
+
+
+def filling_warpgroups(fusion: Fusion, loads: Iterable[str]) -> Warpgroups | None:
+    """Those whose threads fill a ring: all of them fill each stage together.
+
+    Args:
+        fusion: the schedule.
+        loads: what is loaded into the ring.
+
+    Returns:
+        None where one thread does, by TMA. Tensors that threads load share what they have on TIDy
+        and TIDz (rule ``role``), so the first one says how many there are.
+    """
+    threads = [fusion.tensor(t) for t in loads if t in fusion.loaded_by_threads]
+    if not threads:
+        return None
+    found = sharing(threads[0])
+    return Warpgroups(found, prod(n for _, n in found))
+
+
+def sharing(t: TensorView) -> tuple[tuple[ParallelType, int], ...]:
+    """How many warpgroups share a stage of what threads load, along each axis that is used; 0 of a
+    number that is not known when the kernel is made.
+    """
+    loops = [(axis, d.extent) for axis in _AXES if (d := t.axis_on(axis)) is not None]
+    return tuple((axis, n.value if isinstance(n, Const) else 0) for axis, n in loops)
+
+
+def loading_warpgroups(fusion: Fusion, rings: Iterable[tuple[str, ...]]) -> int:
+    """Warpgroups that fill rings: those of each ring that threads fill, one for every four others.
+
+    Args:
+        fusion: the schedule.
+        rings: what is loaded into each.
+    """
+    found = [filling_warpgroups(fusion, loads) for loads in rings]
+    by_tma = sum(groups is None for groups in found)
+    return sum(g.count for g in found if g is not None) - (-by_tma // _RINGS_OF_A_WARPGROUP)
+
+
+def load_registers_problem(
+    target: Target, loading: int, computing: int, pair: tuple[int, int]
+) -> str | None:
+    """Why warpgroups that load and that compute cannot have a pair of registers; None if they can.
+
+    Args:
+        target: the GPU.
+        loading: how many warpgroups load.
+        computing: how many compute.
+        pair: registers of a thread that loads, and of one that computes.
+    """
+    threads = ptx.WARPGROUP * (loading + computing)
+    if loading == 1:
+        return target.register_pair_problem(threads, *pair)
+    sizes = [ptx.WARPGROUP * n for n in (loading, computing)]
+    return target.registers_problem(threads, tuple(zip(sizes, pair, strict=True)))
