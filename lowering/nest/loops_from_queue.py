@@ -26,7 +26,9 @@ __all__ = ["LoopsFromQueue"]
 
 STAGES = 2
 """Entries of a queue: one for the tile that is loaded while another is computed, and one that is on
-its way. More would claim tiles earlier than they are needed."""
+its way. More would claim tiles earlier than they are needed; but each of the warpgroups that take
+turns needs an entry of its own, since it looks at every so many only, and a barrier tells no more
+than a phase from the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class LoopsFromQueue:
         shared = inner.shared
         name, teams = shared.namer.new("queue"), relation.warpgroups.teams
         word = SharedBuffer(shared.namer.new(f"{name}_tile"), DType.S32, 1, (1,))
-        queue = Ring(name, (word.name,), STAGES, teams, remote=True)
+        queue = Ring(name, (word.name,), max(STAGES, teams), teams, remote=True)
         tiles = shared.apply(group.extent)
         return LoopsFromQueue(inner, relation.nest[0], queue, word, group, tiles)
 

@@ -35,8 +35,8 @@ def test_a_block_of_two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     decided: list[bool] = []
     decide = execute.decide
 
-    def listening(known: Any, inputs: Any) -> Any:
-        decision = decide(known, inputs)
+    def listening(known: Any, inputs: Any, constants: Any) -> Any:
+        decision = decide(known, inputs, constants)
         decided.append(decision.taken)
         return decision
 

@@ -93,12 +93,15 @@ class Matmul:
             self.split(self.every, label, size, labels)
         self.order(self.every, "Mo No k")
 
-    def deal(self, axes: str = "Mo No", traversal: int = 0, *, runs: bool = False) -> None:
-        """``[cta, tile, ...]``: all tiles in one loop, dealt out to the CTAs in turn or in runs of
-        neighbours.
+    def deal(
+        self, axes: str = "Mo No", traversal: int = 0, *, runs: bool = False, dynamic: bool = False
+    ) -> None:
+        """``[cta, tile, ...]``: all tiles in one loop, dealt out to the CTAs in turn, in runs of
+        neighbours, or at run time.
         """
         self.merge(self.every, axes, "tiles", traversal)
-        self.split(self.every, "tiles", CTAS, "cta tile" if runs else "tile cta", outer=runs)
+        labels = "cta tile" if runs else "tile cta"
+        self.split(self.every, "tiles", CTAS, labels, outer=runs, dynamic=dynamic)
         self.order(self.every, "cta tile")
         self.run(self.every, "cta", P.BIDx)
 

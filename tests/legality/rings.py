@@ -254,16 +254,32 @@ def all_places(sizes: tuple[int, ...]) -> list[Cta]:
     return list(product(*map(range, sizes)))
 
 
+def _first_round(
+    queues: dict[Cta, list[tuple[Any, list[tuple[int, ...]]]]], wanted: list[tuple[int, ...]]
+) -> list[Cta]:
+    """In which order roles have their first turns; which warpgroups they are is not said."""
+    order, at = list[Cta](), 0
+    left = sorted(queues, key=lambda turn: turn[::-1])
+    while left:
+        runs = {turn: queues[turn][0][1] for turn in left if queues[turn]}
+        turn = next((t for t, run in runs.items() if wanted[at : at + len(run)] == run), None)
+        if turn is None:
+            break
+        order.append(turn)
+        left.remove(turn)
+        at += len(runs[turn])
+    return order + left
+
+
 def _take_turns(
     turns: dict[Cta, list[Any]], wanted: list[tuple[int, ...]], where: str
 ) -> dict[Cta, list[int]]:
-    """The roles partition the steps, run by run, 0, 1, .., 0, 1, ...; the steps of each."""
-    # z is slower than y in the number of a warpgroup.
-    order = sorted(turns, key=lambda turn: turn[::-1])
+    """The roles partition the steps, run by run, in an order that goes round; the steps of each."""
     queues = {
         turn: [(run, [box for _, box in steps]) for run, steps in groupby(got, key=lambda s: s[0])]
         for turn, got in turns.items()
     }
+    order = _first_round(queues, wanted)
     at, n, found = 0, 0, {turn: list[int]() for turn in turns}
     while any(queues.values()):
         turn = order[n % len(order)]

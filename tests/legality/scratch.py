@@ -48,9 +48,8 @@ class _Scratch:
         roles, turns = self._roles(tiles)
         part = self._parts_of_k()
         k = self._k()
-        self._loads(turns, part, k)
-        if turns:
-            tiles = [*tiles, turns]
+        self._loads("turn" if turns else "", part, k)
+        tiles = [*tiles, *turns]
         m.order(m.compute, " ".join([*self.ctas, *tiles, *roles, *part]))
         last = ([*self.ctas, *tiles, *roles])[-1]
         m.fragments(last, rng.choice((16, 32, self.columns // (2 if "column" in roles else 1))))
@@ -75,7 +74,8 @@ class _Scratch:
             return []
         outer = self.maybe(0.25)
         labels = "cta tile" if outer else "tile cta"
-        m.split(m.every, "tiles", self._number_of_ctas(), labels, outer=outer)
+        number, at_run_time = self._number_of_ctas(), not outer and self.maybe(0.1)
+        m.split(m.every, "tiles", number, labels, outer=outer, dynamic=at_run_time)
         m.order(m.every, "cta tile")
         m.run(m.every, "cta", P.BIDx)
         self.ctas = ("cta",)
@@ -99,20 +99,24 @@ class _Scratch:
             self.m.merge(self.m.loads, self.rng.choice(("to ti", "to ti", "to ti", "ti to")), "ti")
         return ["to", "ti"]
 
-    def _roles(self, tiles: list[str]) -> tuple[list[str], str]:
-        """Warpgroups: loops that share a tile, and the one that takes turns with tiles."""
-        m, roles, turns = self.m, [], ""
+    def _roles(self, tiles: list[str]) -> tuple[list[str], list[str]]:
+        """Warpgroups: loops that share a tile, and those that take turns with tiles."""
+        m, roles, turns = self.m, list[str](), list[str]()
         axes = self.rng.sample((P.TIDy, P.TIDy, P.TIDz), 3)
         axis = axes.pop()
         if tiles and self.maybe(0.35):
-            turns = "turn"
-            count = self.rng.choice((2, 2, 2, 3))
+            turns = ["turn"]
+            count = self.rng.choice((2, 2, 2, 3, 4))
             who = m.every if self.maybe(0.8) else m.compute
             outer = self.maybe(0.15)
             m.split(who, tiles[-1], count, "turn it" if outer else "it turn", outer=outer)
             tiles[-1] = "it"
             m.run(m.compute, "turn", axis)
             axis = P.TIDz if axis is P.TIDy else P.TIDy
+            if count == 4 and self.maybe(0.6):
+                m.split(m.compute, "turn", 2, "slow turn")
+                m.run(m.compute, "slow", axis)
+                return roles, ["slow", "turn"]
         if self.rows == 128 and self.maybe(0.6):
             m.split(m.compute, "Mi", 64, "row Mi")
             m.run(m.compute, "row", axis)

@@ -125,6 +125,36 @@ def turns_of_pairs_across_z() -> Fusion:
     return m.s.fusion
 
 
+def turns_on_two_axes() -> Fusion:
+    """Two by two warpgroups take turns, those along z before the next along y."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.deal()
+    m.split(m.compute, "tile", 4, "tile four")
+    m.split(m.compute, "four", 2, "slow fast")
+    m.run(m.compute, "slow", P.TIDy)
+    m.run(m.compute, "fast", P.TIDz)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.fragments("fast", 8)
+    m.inline("fast")
+    return m.s.fusion
+
+
+def three_in_turns_from_the_queue() -> Fusion:
+    """Three warpgroups take turns with tiles that are dealt out at run time."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.deal(dynamic=True)
+    m.split(m.compute, "tile", 3, "tile turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.fragments("turn", 8)
+    m.inline("turn")
+    return m.s.fusion
+
+
 def groups_on_tidz() -> Fusion:
     """Two warpgroups of 128 rows each, along z, and so is the load warpgroup."""
     m = matmul()
@@ -171,6 +201,7 @@ def a_load_warp_for_each_operand() -> Fusion:
 
 ROLES = (
     column_groups, rows_by_columns, three_roles, three_in_turns, turns_along_a_row,
-    turns_in_shares, pairs_in_turns, turns_of_pairs_across_z, groups_on_tidz,
+    turns_in_shares, pairs_in_turns, turns_of_pairs_across_z, turns_on_two_axes,
+    three_in_turns_from_the_queue, groups_on_tidz,
     columns_without_load_warps, a_load_warp_for_each_operand,
 )  # fmt: skip

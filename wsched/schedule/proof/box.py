@@ -37,7 +37,7 @@ def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRela
         ScheduleError: ``box``.
     """
     digits = {t: {graph.group(s.domain) for s in r.digits} for r in relations for t in r.readers}
-    tile = {graph.group(s.domain) for s in relations[0].digits[: relations[0].outside]}
+    tile = {graph.group(s.domain) for r in relations for s in r.digits[: r.outside]}
     for t in fusion.tensors:
         if not t.transforms:
             continue

@@ -32,7 +32,7 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
     """
     loops = [d for axis in ROLES if (d := sides.compute.axis_on(axis)) is not None]
     extents = {d: _constant(sides, d) for d in loops}
-    turning = {s.domain.id for s in digits}
+    turns = [s.domain.id for s in reversed(digits)]  # the fastest first: who comes next
     total = prod(extents.values())
     kind = sides.buffer.type
     dealing = [s.domain.label for s in digits if s.role]
@@ -52,11 +52,16 @@ def find_warpgroups(sides: Sides, digits: Sequence[StepLoop]) -> Warpgroups:
         )
     if sides.alone:
         _check_registers(sides, total)
-    in_order = sorted(extents.items(), key=lambda found: found[0].id in turning)
+    in_order = sorted(extents.items(), key=lambda found: _place(found[0].id, turns))
     return Warpgroups(
         tuple((d.parallel, n) for d, n in in_order),
-        prod(n for d, n in extents.items() if d.id not in turning),
+        prod(n for d, n in extents.items() if d.id not in turns),
     )
+
+
+def _place(loop: int, turns: Sequence[int]) -> int:
+    """Where a loop on warpgroups stands among the others: those without turns come first."""
+    return turns.index(loop) + 1 if loop in turns else 0
 
 
 def _constant(sides: Sides, d: IterDomain) -> int:

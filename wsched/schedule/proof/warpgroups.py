@@ -17,7 +17,8 @@ class Warpgroups:
 
     Args:
         extents: how many there are along each axis that is used, fastest first: axes whose
-            warpgroups share a tile in front of those that take turns, else as CUDA numbers threads.
+            warpgroups share a tile, as CUDA numbers threads, in front of those that take turns, as
+            the load index has these: the one whose turn is next has the next number.
         taking: how many of them take each load step: those that share what it is for.
     """
 
