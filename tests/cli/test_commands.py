@@ -316,7 +316,7 @@ COMMANDS = ["dump", "run", "explain"]
 def test_a_shape_that_is_none(file: Path, command: str, shape: str) -> None:
     assert usage_error([command, file, "--shape", shape]) == (
         f"Invalid value for --shape: {shape!r} is no problem size; write MxNxK, for example "
-        "256x512x64, or BxMxNxK"
+        "256x512x64, BxMxNxK or BxHxMxNxK"
     )
 
 

@@ -119,4 +119,4 @@ def test_a_kernel_that_is_known_is_found_quickly() -> None:
         begin = thread_time()
         wsched.compile(definition(), tensors)
         seconds.append(thread_time() - begin)
-    assert median(seconds) < 0.5e-3
+    assert median(seconds) < 1.5e-3  # 0.3 ms on an idle machine

@@ -28,7 +28,7 @@ from wsched.schedule.matmul.reductions import Reductions
 
 __all__ = [
     "ALIGNED", "GPUS", "H200", "H200_L2_BYTES", "H200_SMS", "Gpu", "Problem", "demands",
-    "epilogue_work", "row_alignment",
+    "dense_widths", "epilogue_work", "row_alignment",
 ]  # fmt: skip
 
 H200, H200_L2_BYTES, H200_SMS = "NVIDIA H200", 60 * 2**20, 132
@@ -289,6 +289,23 @@ def _aligned(
     left = (known.get(p.a.name, _dense(p.a, batch * a[0], a[1])) for p in made)
     right = (known.get(p.b.name, _dense(p.b, batch * b[0], b[1])) for p in made)
     return min(left), min(right)
+
+
+def dense_widths(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:
+    """Of operands that lie densely and that TMA cannot read, by name, the bytes that a thread can
+    copy at once; not of those that stand side by side.
+    """
+    made, found = the_products(fusion), dict[str, int]()
+    if fusion.lists:
+        return found
+    m, n, k, batch = _sizes(made[0], extents)
+    a = (k, m) if made[0].m_major else (m, k)
+    b = (k, n) if made[0].n_major else (n, k)
+    for operand, (rows, length) in [x for p in made for x in ((p.a, a), (p.b, b))]:
+        pitch = length * operand.dtype.bytes
+        if batch * rows > 1 and pitch % TMA_STRIDE_ALIGN:
+            found[operand.name] = gcd(pitch, TMA_STRIDE_ALIGN)
+    return found
 
 
 def _sizes(product: Product, extents: Mapping[str, int]) -> tuple[int, int, int, int]:

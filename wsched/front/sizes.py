@@ -7,7 +7,7 @@ from typing import Any
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.choose.heuristics import choose_params
-from wsched.choose.problem import Problem
+from wsched.choose.problem import Problem, dense_widths
 from wsched.front.known import import_fusion
 from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
@@ -101,7 +101,8 @@ class Extents:
         types = tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion))
         loaded = all(n * t.bytes % TMA_STRIDE_ALIGN == 0 for t in types for n in rows)
         inputs = types if loaded else None
-        return Problem.of(fusion, extents, sms, inputs)
+        problem = Problem.of(fusion, extents, sms, inputs)
+        return problem.with_threads(fusion, dense_widths(fusion, extents))
 
     def __str__(self) -> str:
         several = (self.batch, self.heads) if self.heads != 1 else (self.batch,)

@@ -89,7 +89,8 @@ def test_more_matrices_than_load_warps(monkeypatch: pytest.MonkeyPatch) -> None:
           for m, n in zip("y" + names, names, strict=False)),
         "d = fd.ops.cast(so, dtype=DataType.BFloat16)",
     )  # fmt: skip
-    scheduled = matmul.schedule_matmul(import_fusion(text), cooperative(128, 64, stages=2))
+    params = replace(cooperative(128, 64, stages=2), num_registers=None)
+    scheduled = matmul.schedule_matmul(import_fusion(text), params)
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(scheduled), "k")
     assert str(error.value) == (
