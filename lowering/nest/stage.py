@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
 from lowering.nest.domains import repeats, roots
-from lowering.nest.tile import Tile, tile_of
+from lowering.nest.tile import Tile, offset_of, tile_of
 from wsched.fusion import Fusion, IterDomain, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
@@ -43,16 +43,17 @@ class Stage:
             graph: the transform graph.
             found: index of each group, for the element.
         """
-        t, dims = self.tile.tensor, []
-        for loops in self.tile.dims:
-            whole = list(loops)
+        t, at = self.tile.tensor, dict[IterDomain, Expr]()
+        for d in self.tile.order:
+            whole = [] if repeats(d) else list(self.tile.dims[t.logical.index(d)])
             for s in reversed(t.transforms):
                 if isinstance(s, Split) and tuple(whole[-2:]) == s.outputs:
                     whole[-2:] = [s.input]
-            dims.append(tuple(whole))
-        tile = replace(self.tile, dims=tuple(dims))
-        at = tile.offsets(graph, found)
-        return None if at is None else dict(zip(self.tile.order, at, strict=True))
+            offset = offset_of(graph, whole, found)
+            if offset is None:
+                return None
+            at[d] = offset
+        return at
 
 
 def stage_of(fusion: Fusion, graph: TransformGraph, t: TensorView) -> Stage:

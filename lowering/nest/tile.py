@@ -8,7 +8,7 @@ neighbours in each dimension, in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -20,7 +20,7 @@ from lowering.nest.refusal import refused
 from wsched.fusion import IterDomain, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["Tile", "tile_of"]
+__all__ = ["Tile", "offset_of", "tile_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,26 @@ class Tile:
         """
         result = []
         for d in self.order:
-            at: Expr = ZERO
             loops = self.dims[self.tensor.logical.index(d)]
-            for loop in () if repeats(d) else loops:
-                if graph.group(loop) not in found:
-                    return None
-                at = at * loop.extent + found[graph.group(loop)]
+            at = offset_of(graph, () if repeats(d) else loops, found)
+            if at is None:
+                return None
             result.append(at)
         return tuple(result)
+
+
+def offset_of(
+    graph: TransformGraph, loops: Iterable[IterDomain], found: Mapping[Group, Expr]
+) -> Expr | None:
+    """The number whose digits the indices of some loops are, slowest first; None if one is not
+    known.
+    """
+    at: Expr = ZERO
+    for loop in loops:
+        if graph.group(loop) not in found:
+            return None
+        at = at * loop.extent + found[graph.group(loop)]
+    return at
 
 
 def tile_of(t: TensorView, inside: Sequence[IterDomain]) -> Tile:

@@ -7,10 +7,13 @@ import inspect
 import pytest
 
 from tests.legality.agreement import outcome
-from tests.legality.by_hand.parts import PARTS
+from tests.legality.by_hand.parts import PARTS, SCHEDULED, operand_shifted, unscheduled
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
 from tests.legality.by_hand.tiles import TILES
+from tests.legality.draws import made
+from wsched.fusion import ParallelType
+from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.schedule.loops import side_by_side
 
 MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *PARTS)}
@@ -30,6 +33,19 @@ def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
     assert (said.fault, said.why) == (None, "")
     assert said.legal and said.ran
+
+
+def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
+    """A loop over the rows of a fragment in place of it: threads fill the stage in pieces."""
+    rows = [
+        PrimitiveCall("parallelize", (t, 5, ParallelType.Mma))
+        for t in ("T11", "T3", "T4", "T12", "T5")
+    ]
+    history = operand_shifted().history
+    assert all(r in history for r in rows)
+    left = tuple(r for r in history if r not in rows)
+    said = outcome(made(left, unscheduled(SCHEDULED[operand_shifted])))
+    assert (said.fault, said.legal, said.ran) == (None, True, True)
 
 
 @pytest.mark.parametrize("name", REFUSED)
