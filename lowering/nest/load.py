@@ -21,7 +21,7 @@ from lowering.nest.work_loops import Head, WorkLoops
 from wsched.fusion import IterDomain, TensorView
 from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Edge, Plan
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.loading import filling_warpgroups
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
@@ -64,8 +64,8 @@ class _Walk:
 
     def __post_init__(self) -> None:
         first = self.plan.fusion.tensor(self.edge.relation.loads[0])
-        (at,) = serial_left_of_slice(first)
-        self.step = self.plan.graph.group(first.loop[at])
+        (step,) = stepping_loops(first)
+        self.step = self.plan.graph.group(step)
         self.group = Var(self.work.shared.namer.new("group"))
 
     def body(self, nodes: tuple[Node, ...]) -> Body:

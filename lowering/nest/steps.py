@@ -9,10 +9,9 @@ from lowering.kernel.nodes import Body, Consume, Produce
 from lowering.nest.computing import Computing
 from lowering.nest.registers import Registers
 from lowering.nest.work_loops import WorkLoops
-from wsched.fusion import IterDomain
 from wsched.schedule.nest import Node, leaves, loops
 from wsched.schedule.plan import Plan
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 
@@ -49,15 +48,10 @@ def steps_of(
             if name in part.rings:
                 ring, relation = part.rings[name]
                 fills = name == t.name
-                stepping = _filled_by(plan, name) if fills else [s.domain for s in relation.digits]
+                taken = tuple(s.domain for s in relation.digits)
+                stepping = stepping_loops(t) if fills else taken
                 if inside.isdisjoint(map(graph.group, stepping)):
                     step = work.step(relation, indices())
                     if step is not None:
                         out += registers.step(ring, step, Produce if fills else Consume)
     return out
-
-
-def _filled_by(plan: Plan, name: str) -> list[IterDomain]:
-    """The loops of a tensor that step through the ring that it fills."""
-    t = plan.fusion.tensor(name)
-    return [t.loop[p] for p in serial_left_of_slice(t)]

@@ -19,7 +19,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.nest import BOX, Loop, Node, leaves, nest
 from wsched.schedule.parts import find_parts, titles
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["loops_text", "side_by_side"]
@@ -177,6 +177,6 @@ def _mark(t: TensorView, d: IterDomain) -> str:
 
 def _note(t: TensorView, d: IterDomain, what: str) -> str:
     """``what`` and the number of stages, at the loop that steps through them."""
-    if t.circular_buffer is None or d not in [t.loop[p] for p in serial_left_of_slice(t)[-1:]]:
+    if t.circular_buffer is None or d not in stepping_loops(t)[-1:]:
         return ""
     return f"{what} {t.circular_buffer.stages} stages"

@@ -25,7 +25,7 @@ from wsched.fusion import (
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
-__all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "serial_left_of_slice"]
+__all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "stepping_loops"]
 
 _ROLES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
 _LOADED = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
@@ -78,10 +78,9 @@ def circular_buffer(
     return fusion.updated((new,)).recorded(call)
 
 
-def serial_left_of_slice(t: TensorView) -> tuple[int, ...]:
-    """Positions of the serial loops that step through stages."""
-    left = t.loop[: t.slice_position]
-    return tuple(p for p, d in enumerate(left) if d.parallel is ParallelType.Serial)
+def stepping_loops(t: TensorView) -> tuple[IterDomain, ...]:
+    """The serial loops left of the slice position, which step through stages."""
+    return tuple(d for d in t.loop[: t.slice_position] if d.parallel is ParallelType.Serial)
 
 
 def check_circular_buffer(
@@ -160,9 +159,9 @@ def _slice_reasons(new: TensorView, stored: bool, inside: tuple[ParallelType, ..
         for d in new.loop[:position]
         if d.parallel is box or d.parallel in turns
     ]
-    serial = serial_left_of_slice(new)
+    serial = stepping_loops(new)
     if not serial or (len(serial) > 1 and not stored):
-        names = ", ".join(new.loop[p].label for p in serial) or "none"
+        names = ", ".join(d.label for d in serial) or "none"
         loops = "at least one" if stored else "one"
         reasons.append(
             f"{new.name} has {len(serial)} serial loops left of position {position} ({names}), "
@@ -175,7 +174,8 @@ def _legal(new: TensorView) -> tuple[str, ...]:
     """The calls that leave one serial loop: the box to TMA, and merges of what is left."""
     if ParallelType.Mma in {d.parallel for d in new.loop}:
         return ()
-    serial = serial_left_of_slice(new) if 0 < new.slice_position <= len(new.loop) else ()
+    stepping = stepping_loops(new) if 0 < new.slice_position <= len(new.loop) else ()
+    serial = tuple(new.loop.index(d) for d in stepping)
     box = _box(new, serial)
     calls: tuple[str, ...] = ()
     if box and len(box) < len(serial):

@@ -16,7 +16,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr
 from wsched.fusion import Fusion, nest_text
 from wsched.schedule.edges import Edge, main_of
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import TransformGraph
 from wsched.schedule.proof.relation import LoadRelation
 
@@ -52,8 +52,7 @@ def _check(fusion: Fusion, graph: TransformGraph, out: LoadRelation, main: LoadR
     ends = {loop.group: loop.stop for loop in main.nest}
     of_part = {graph.group(s.domain) for s in main.digits}
     inside = [loop.stop for loop in out.nest if loop.group not in ends]
-    serial = [t.loop[p] for p in serial_left_of_slice(t)]
-    extents = [d.extent for d in serial if graph.group(d) not in of_part]
+    extents = [d.extent for d in stepping_loops(t) if graph.group(d) not in of_part]
     apart = [n for n in out.nest if n.group in ends and n.stop != ends[n.group]]
     if apart or _number(inside) is None or _number(inside) != _number(extents):
         steps = " and ".join(f"{n.group.label} < {n.stop}" for n in out.nest)

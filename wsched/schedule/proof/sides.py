@@ -22,7 +22,7 @@ from wsched.fusion import (
     unmerge_index,
 )
 from wsched.schedule.parts import Filled, Part, find_parts, part_of
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.loading import sharing
@@ -73,8 +73,7 @@ class Sides:
     @property
     def load_loops(self) -> tuple[IterDomain, ...]:
         """The serial loops of the first load tensor that step through stages: one of a load."""
-        first = self.loads[0]
-        return tuple(first.loop[p] for p in serial_left_of_slice(first))
+        return stepping_loops(self.loads[0])
 
     @property
     def load_loop(self) -> str:
@@ -266,7 +265,7 @@ def _filled(sides: Sides, t: TensorView) -> tuple[object, object]:
     """
     graph = sides.graph
     left = t.loop[: t.slice_position]
-    loops = [graph.group(t.loop[p]) for p in serial_left_of_slice(t)]
+    loops = [graph.group(d) for d in stepping_loops(t)]
     counted, _ = load_digits(graph, loops, frozenset())
     beside = {(graph.group(d), d.parallel) for d in left if d.parallel is not ParallelType.Serial}
     return counted, beside

@@ -27,7 +27,7 @@ from wsched.fusion import Fusion, ParallelType, inputs_of, nest_text
 from wsched.schedule.edges import Edge
 from wsched.schedule.nest import Leaf, Loop, Node, nest
 from wsched.schedule.parts import Part
-from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
+from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["check_waiting"]
@@ -116,7 +116,7 @@ def _steps(fusion: Fusion, graph: TransformGraph, edge: Edge, at: int, t: str) -
     if edge.consumer == at and e is not None and set(r.loads).intersection(inputs_of(e)):
         return {graph.group(s.domain) for s in r.digits}
     if edge.producer == at and t in r.loads:
-        return {graph.group(tv.loop[p]) for p in serial_left_of_slice(tv)}
+        return {graph.group(d) for d in stepping_loops(tv)}
     return None
 
 
