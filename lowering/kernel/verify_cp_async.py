@@ -9,6 +9,7 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.cp_async import CP_ASYNC_BYTES, CP_ASYNC_LINE
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer
 from lowering.kernel.nodes import CpAsync, Stmt
+from lowering.kernel.verify_copy_tile import copied_rules
 
 __all__ = ["cp_async_rules"]
 
@@ -17,7 +18,6 @@ def cp_async_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
     if not isinstance(stmt, CpAsync):
         return
-    tile = f"{stmt.rows}x{stmt.cols}"
     if stmt.rows < 1 or stmt.rows % 64:
         yield f"{stmt.OP} copies whole groups of 64 rows, not {stmt.rows}"
     wanted = FragmentType(DType.S32, stmt.rows, 1)
@@ -27,15 +27,11 @@ def cp_async_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     b = kernel.find(SharedBuffer, stmt.dst.buffer)
     if g is not None and g.align % CP_ASYNC_BYTES:
         yield f"{g.name} is aligned to {g.align} bytes, {stmt.OP} takes {CP_ASYNC_BYTES}"
-    if g is not None and g.rank < 2:
-        yield f"{stmt.OP} of {g.name}, which has one dimension"
+    yield from copied_rules(kernel, stmt)
     if b is None:
         return
-    if g is not None and g.dtype is not b.dtype:
-        yield f"{g.name} holds {g.dtype.value}, {b.name} {b.dtype.value}"
-    if stmt.rows > b.rows or stmt.cols > b.cols:
-        yield f"a tile of {tile} does not fit into {b.name} of {b.rows}x{b.cols}"
-    for what, cols in ((f"{stmt.OP} of {tile}", stmt.cols), (b.name, b.box_cols)):
+    tile = f"{stmt.OP} of {stmt.rows}x{stmt.cols}"
+    for what, cols in ((tile, stmt.cols), (b.name, b.box_cols)):
         line = cols * b.dtype.bytes
         if line < 1 or line % CP_ASYNC_LINE:
             yield f"{what} has lines of {line} bytes, not whole {CP_ASYNC_LINE}"

@@ -26,8 +26,7 @@ _CHUNK = 16
 def copy_tile(stmt: CopyTile, program: Program) -> Run:
     """``copy.tile``: the pieces that the warp's threads have of each box."""
     place, where = program.place(stmt.dst), tensor_place(stmt.OP, stmt.src, program)
-    tensor = next(g for g in program.kernel.globals if g.name == stmt.src.map)
-    pieces = pieces_of(stmt, tensor, place.buffer)
+    pieces = pieces_of(stmt, program.kernel.global_tensor(stmt.src.map), place.buffer)
 
     def run(warp: Warp) -> Steps:
         matrix, row, col = where(warp)
