@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lowering.cuda.emitter import Emitter, Rule
-from lowering.cuda.expressions import C_TYPES
+from lowering.cuda.global_elements import outer_dimensions
 from lowering.ground.errors import InternalError
-from lowering.ground.expr import ONE, ZERO, type_of
+from lowering.ground.expr import ZERO
 from lowering.kernel.copy_tile import CopyTile, Pieces, pieces_of
 from lowering.kernel.nodes import Stmt
 
@@ -25,12 +25,18 @@ _WORDS = {1: "unsigned", 2: "unsigned", 4: "unsigned", 8: "uint2", 16: "uint4"}
 """Registers of a piece of so many bytes."""
 
 
+def _registers(size: int, first: int) -> tuple[list[str], str, str]:
+    """Fields of a piece, the operand that they are as ``%first`` and so on, and its type in PTX."""
+    if size <= 4:
+        return ["value"], f"%{first}", f"u{8 * size}"
+    fields = ["value.x", "value.y", "value.z", "value.w"][: size // 4]
+    places = ", ".join(f"%{n}" for n, _ in enumerate(fields, first))
+    return fields, f"{{{places}}}", f"v{len(fields)}.u32"
+
+
 def _load_function(size: int) -> str:
     """``ld.global`` of a piece, zero out of bounds."""
-    fields = ["value.x", "value.y", "value.z", "value.w"][: size // 4] if size > 4 else ["value"]
-    places = ", ".join(f"%{n}" for n in range(len(fields)))
-    places = f"{{{places}}}" if size > 4 else places
-    kind = f"v{size // 4}.u32" if size > 4 else f"u{8 * size}"
+    fields, places, kind = _registers(size, 0)
     zeros = " ".join(f"mov.b32 %{n}, 0;" for n in range(len(fields)))
     outs = ", ".join(f'"=&r"({f})' for f in fields)
     at, inside = len(fields), len(fields) + 1
@@ -48,10 +54,7 @@ __device__ __forceinline__ {_WORDS[size]} load_piece_{size}(const void* at, bool
 
 def _store_function(size: int) -> str:
     """``st.shared`` of a piece."""
-    fields = ["value.x", "value.y", "value.z", "value.w"][: size // 4] if size > 4 else ["value"]
-    places = ", ".join(f"%{n}" for n in range(1, len(fields) + 1))
-    places = f"{{{places}}}" if size > 4 else places
-    kind = f"v{size // 4}.u32" if size > 4 else f"u{8 * size}"
+    fields, places, kind = _registers(size, 1)
     ins = ", ".join(f'"r"({f})' for f in fields)
     return f"""\
 __device__ __forceinline__ void store_piece_{size}(unsigned dst, {_WORDS[size]} value) {{
@@ -99,13 +102,8 @@ class _First:
         e.out.line(f"const int {right} = {thread} % {pieces.across};")
         terms = [e.names.of("global", tensor.name)]
         *strides, stride = [e.names.of("stride", x) for x in tensor.strides]
-        tests: list[str] = []
-        for d, (at, outer) in enumerate(zip(s.src.coords[:-2], strides, strict=True)):
-            name = e.names.fresh(f"dim{d}")
-            e.out.line(f"const {C_TYPES[type_of(at)]} {name} = {e.arg(at)};")
-            terms.append(f"{name} * {outer}")
-            if at != ZERO or tensor.sizes[d] != ONE:
-                tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
+        outer, tests = outer_dimensions(e, s.src, tensor, strides)
+        terms += outer
         row = self._int("row", e.sum(self.down, s.src.row))
         self.col = self._int("col", e.sum(f"{right} * {pieces.elements}", s.src.col))
         self.at, self.dst = e.names.fresh("at"), e.names.fresh("dst")
@@ -158,9 +156,8 @@ class _First:
         with e.out.block(f"for (int r = 0; r < {count}; ++r)"):
             where = e.names.fresh("where")
             e.out.line(f"unsigned {where} = {self.target} + r * {down * self.span};")
-            chunks = self.buffer.swizzle.value // 16
-            if chunks:
-                e.out.line(f"{where} ^= (({where} >> 7) & {chunks - 1}) << 4;")
+            if flipped := e.swizzled(self.buffer, where):
+                e.out.line(f"{where} ^= {flipped};")
             store = f"store_piece_{p.bytes}({where}, {held}[r]);"
             e.out.line(f"if (r * {down} < {self.own}) {store}" if self._short else store)
         e.out.line(f"{self.target} += {count * down * self.span};")

@@ -201,6 +201,11 @@ class Emitter:
             raise InternalError("emit_cuda", f"TMA box in {ref.buffer} starts at column {ref.col}")
         return self.line_address(ref)
 
+    def swizzled(self, buffer: SharedBuffer, address: str) -> str:
+        """The bits that the buffer's swizzle flips at an address; empty without one."""
+        chunks = buffer.swizzle.value // 16
+        return f"(({address} >> 7) & {chunks - 1}) << 4" if chunks else ""
+
     def sum(self, base: str, offset: Expr) -> str:
         """``base + offset`` without a zero."""
         if offset == ZERO:

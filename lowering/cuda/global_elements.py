@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lowering.cuda.emitter import Emitter
@@ -12,7 +13,7 @@ from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, GmemRef
 from lowering.kernel.tensors import ENTRY
 
-__all__ = ["Elements", "Rows"]
+__all__ = ["Elements", "Rows", "outer_dimensions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,8 @@ class Elements:
         names = zip(*(x.strides for x in entries), strict=True)
         found = [_chosen(e, ref.entry, [e.names.of("stride", s) for s in each]) for each in names]
         *strides, self.stride = found or [""]
-        self.tests: list[str] = []
-        for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
-            name = self.index(f"dim{d}", at)
-            first.append(f"{name} * {stride}")
-            if at != ZERO or tensor.sizes[d] != ONE:
-                self.tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
+        outer, self.tests = outer_dimensions(e, ref, tensor, strides)
+        first += outer
         self.row = ""
         if self.stride:
             row = _thread_row(kind, ref.row) if self.by is None else ref.row
@@ -76,9 +73,7 @@ class Elements:
 
     def index(self, wish: str, value: Expr) -> str:
         """Define a coordinate; its identifier."""
-        name = self.e.names.fresh(wish)
-        self.e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {self.e.arg(value)};")
-        return name
+        return _coordinate(self.e, wish, value)
 
     def place(self, block: int, row: int, col: int) -> tuple[str, str]:
         """Address of an element of group ``r``, and the condition that it is in bounds."""
@@ -121,6 +116,27 @@ class Elements:
         if not self.all_rows:
             tests.append(f"{self.row}{below} < {self.e.expr(self.g.rows)}")
         return self.at + (f"{below} * {self.stride}" if behind else ""), tests
+
+
+def outer_dimensions(
+    e: Emitter, ref: GmemRef, tensor: GlobalTensor, strides: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Define a tile's coordinates in front of row and column: what each adds to the address by its
+    stride, and the conditions that they are in bounds.
+    """
+    terms, tests = list[str](), list[str]()
+    for d, (at, stride) in enumerate(zip(ref.coords[:-2], strides, strict=True)):
+        name = _coordinate(e, f"dim{d}", at)
+        terms.append(f"{name} * {stride}")
+        if at != ZERO or tensor.sizes[d] != ONE:
+            tests.append(f"{name} < {e.expr(tensor.sizes[d])}")
+    return terms, tests
+
+
+def _coordinate(e: Emitter, wish: str, value: Expr) -> str:
+    name = e.names.fresh(wish)
+    e.out.line(f"const {C_TYPES[type_of(value)]} {name} = {e.arg(value)};")
+    return name
 
 
 def _entry(tensor: GlobalTensor, entry: Expr) -> GlobalTensor:

@@ -81,8 +81,8 @@ def frame(e: Emitter, ref: SmemRef, thread_row: str, thread_byte: str) -> tuple[
     row = f"({e.special('warpgroup.warp')} * 16 + {thread_row})"
     line, byte = e.names.fresh("line"), e.names.fresh("byte")
     e.out.line(f"const unsigned {line} = {e.line_address(ref)} + {row} * {span};")
-    chunks = buffer.swizzle.value // 16
-    mask = f" ^ ((({line} >> 7) & {chunks - 1}) << 4)" if chunks else ""
+    flipped = e.swizzled(buffer, line)
+    mask = f" ^ ({flipped})" if flipped else ""
     inner = e.box_column(ref)[1] * buffer.dtype.bytes
     start = f"({e.sum(thread_byte, inner)})" if inner != Const(0) else f"({thread_byte})"
     e.out.line(f"const unsigned {byte} = {start}{mask};")

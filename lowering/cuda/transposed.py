@@ -40,8 +40,8 @@ def store_transposed(e: Emitter, s: StMatrix) -> None:
         below = f" + ({lane} >> 4) * 8" if four else ""
         row = f"(({lane} & 7){below})"
         e.out.line(f"const unsigned {line} = {e.line_address(s.dst)} + {row} * {span};")
-        chunks = buffer.swizzle.value // 16
-        mask = f" ^ ((({line} >> 7) & {chunks - 1}) << 4)" if chunks else ""
+        flipped = e.swizzled(buffer, line)
+        mask = f" ^ ({flipped})" if flipped else ""
         right = f"({warp} * 32 + (({lane} >> 3) & 1) * 16)"
         e.out.line(f"const unsigned {byte} = {right}{mask};")
         for block in range(kind.blocks):
