@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from operator import is_
 
 from lowering.ground.expr import (
     Binary,
@@ -38,7 +37,17 @@ from lowering.kernel.nodes import (
     Let,
     Stmt,
 )
-from lowering.kernel.visit import bodies, defined, map_bodies, map_exprs, rename, used, walk
+from lowering.kernel.visit import (
+    bodies,
+    changed,
+    defined,
+    kept,
+    map_bodies,
+    map_exprs,
+    rename,
+    used,
+    walk,
+)
 from passes.options import LoweringOptions
 
 __all__ = ["simplify", "simplify_expr"]
@@ -136,16 +145,14 @@ def _body(
                 continue
         if isinstance(stmt, For):
             inner, inside = _body(stmt.body, {}, shortest)
-            yields = tuple(
+            yields = [
                 y if isinstance(y, Frag) else simplify_expr(substitute(y, inside))
                 for y in stmt.yields
-            )
-            same = inner is stmt.body and all(map(is_, yields, stmt.yields))
-            out.append(stmt if same else replace(stmt, body=inner, yields=yields))
+            ]
+            out.append(changed(stmt, {"body": inner, "yields": kept(stmt.yields, yields)}))
         else:
             out.append(map_bodies(stmt, lambda b: _body(b, {}, shortest)[0]))
-    same = len(out) == len(body) and all(map(is_, out, body))
-    return body if same else tuple(out), known
+    return kept(body, out), known
 
 
 def _drop_unused(body: Body) -> Body:
@@ -158,7 +165,6 @@ def _drop_unused(body: Body) -> Body:
         return not (isinstance(stmt, If) and not stmt.then and not stmt.other)
 
     def visit(inner: Body) -> Body:
-        kept = tuple(map_bodies(s, visit) for s in inner if keep(s))
-        return inner if len(kept) == len(inner) and all(map(is_, kept, inner)) else kept
+        return kept(inner, [map_bodies(s, visit) for s in inner if keep(s)])
 
     return visit(body)

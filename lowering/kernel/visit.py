@@ -19,9 +19,11 @@ from lowering.kernel.ring import WaitFull
 __all__ = [
     "Names",
     "bodies",
+    "changed",
     "consumes",
     "defined",
     "expressions",
+    "kept",
     "map_bodies",
     "map_exprs",
     "map_roles",
@@ -53,11 +55,11 @@ def bodies(stmt: Stmt) -> tuple[Body, ...]:
 def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     """``stmt`` with ``f`` applied to each statement list directly inside it."""
     if isinstance(stmt, For | Elect | OnWarp | Section):
-        return _with(stmt, {"body": f(stmt.body)})
+        return changed(stmt, {"body": f(stmt.body)})
     if isinstance(stmt, If):
-        return _with(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
+        return changed(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
     if isinstance(stmt, Roles):
-        return Roles(tuple(_with(r, {"body": f(r.body)}) for r in stmt.roles))
+        return Roles(tuple(changed(r, {"body": f(r.body)}) for r in stmt.roles))
     return stmt
 
 
@@ -85,16 +87,16 @@ def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
         stmt = map_bodies(stmt, lambda inner: rewrite(inner, f))
         new = f(stmt)
         out.extend((stmt,) if new is None else new)
-    return _kept(body, out)
+    return kept(body, out)
 
 
-def _kept(old: tuple[Any, ...], new: Sequence[Any]) -> tuple[Any, ...]:
+def kept(old: tuple[Any, ...], new: Sequence[Any]) -> tuple[Any, ...]:
     """``new``, as the tuple that was there if its elements are the very same."""
     same = len(old) == len(new) and all(map(is_, old, new))
     return old if same else tuple(new)
 
 
-def _with(node: _Node, values: Mapping[str, Any]) -> _Node:
+def changed(node: _Node, values: Mapping[str, Any]) -> _Node:
     """``node`` with other values in some fields; itself where they are the very same.
 
     Most of a tree stays as it is in most passes, and a new node costs ten times a look at it.
@@ -119,9 +121,9 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
     if isinstance(value, tuple):
         if value and isinstance(value[0], (Stmt, Role)):
             return value
-        return _kept(value, [_map(v, f, g) for v in value])
+        return kept(value, [_map(v, f, g) for v in value])
     if is_dataclass(value) and not isinstance(value, (Stmt, type)):
-        return _with(value, {n: _map(getattr(value, n), f, g) for n in _fields(type(value))})
+        return changed(value, {n: _map(getattr(value, n), f, g) for n in _fields(type(value))})
     return value
 
 
@@ -132,7 +134,7 @@ def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     ``f``, so ``f`` must map a variable to a variable where it is bound.
     """
     names = _fields(type(stmt))
-    return _with(stmt, {n: _map(getattr(stmt, n), f, lambda g: g) for n in names})
+    return changed(stmt, {n: _map(getattr(stmt, n), f, lambda g: g) for n in names})
 
 
 def rename(
@@ -149,10 +151,10 @@ def rename(
 
     def one(stmt: Stmt) -> Stmt:
         values = {n: _map(getattr(stmt, n), scalar, frag) for n in _fields(type(stmt))}
-        return map_bodies(_with(stmt, values), all_of)
+        return map_bodies(changed(stmt, values), all_of)
 
     def all_of(inner: Body) -> Body:
-        return _kept(inner, [one(s) for s in inner])
+        return kept(inner, [one(s) for s in inner])
 
     return all_of(body)
 
