@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.epilogues import RESIDUAL
-from tests.legality.builder import ON_TIDY, P, matmul
+from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.schedules import definition
 from wsched.fusion import Fusion
 
@@ -121,6 +121,13 @@ def residual_by_ring() -> Fusion:
     """A matrix is added that comes in boxes of 128 x 32 through a ring of its own, of two stages;
     each CTA has a run of tiles.
     """
+    m = residual_in_ring()
+    m.inline("group")
+    return m.s.fusion
+
+
+def residual_in_ring() -> Matmul:
+    """The same, before anything is inlined."""
     m = matmul(RESIDUAL, ring=True)
     m.tile(128, 64, 32)
     m.deal(runs=True)
@@ -133,8 +140,7 @@ def residual_by_ring() -> Fusion:
     m.order(m.rings, "cta tile chunk")
     m.steps("tile chunk", m.rings)
     m.fill(m.rings, 2, 1, ON_TIDY)
-    m.inline("group")
-    return m.s.fusion
+    return m
 
 
 def halves_of_columns() -> Fusion:

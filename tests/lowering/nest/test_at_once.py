@@ -10,10 +10,9 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.nodes import For, FragCast, FragColumns, Section, Stmt, StoreTile
 from lowering.kernel.visit import walk
 from lowering.nest.lower import lower
-from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
-from tests.legality.builder import ON_TIDY, Matmul, P, matmul
-from tests.legality.by_hand.results import one_big_store
+from tests.legality.builder import Matmul, P, matmul
+from tests.legality.by_hand.results import one_big_store, residual_in_ring
 from wsched.fusion import Fusion
 from wsched.schedule.plan import make_plan
 
@@ -128,18 +127,7 @@ def test_what_is_one_statement(
 
 def test_steps_of_a_ring_are_not_taken_at_once() -> None:
     """A matrix comes chunk by chunk; its sum is wanted when all chunks are through."""
-    m = matmul(RESIDUAL, ring=True)
-    m.tile(128, 64, 32)
-    m.deal(runs=True)
-    m.share("Mi", 64, "group", P.TIDy)
-    m.steps("tile k")
-    m.stage(3, 2)
-    m.order(m.compute, "cta tile group")
-    m.fragments("group", 32)
-    m.split(m.rings, "Ni", 32, "chunk Ni")
-    m.order(m.rings, "cta tile chunk")
-    m.steps("tile chunk", m.rings)
-    m.fill(m.rings, 2, 1, ON_TIDY)
+    m = residual_in_ring()
     m.inline("group", box="group")
     with pytest.raises(UnsupportedError) as error:
         lower(make_plan(m.s.fusion), "k")
