@@ -55,9 +55,13 @@ class AtOnce:
         """Whether statements stand for all trips of a loop that is in ``depth`` others."""
         return all(self.first[t.name] <= depth for t in leaves(node))
 
-    def groups(self, t: TensorView) -> set[Group]:
-        """Groups of the loops that a leaf's statement stands for."""
-        return {self.graph.group(d) for d in self._inside(t, self.first[t.name])}
+    def tile(self, t: TensorView) -> Tile:
+        """What the statement of a leaf covers.
+
+        Raises:
+            UnsupportedError: that is no box.
+        """
+        return self._box(t, self.first[t.name])
 
     def _inside(self, t: TensorView, first: int) -> list[IterDomain]:
         """Those of a leaf's loops from ``first`` on that have trips of their own."""
@@ -126,13 +130,16 @@ class AtOnce:
         return True
 
     def _tile(self, t: TensorView, first: int) -> Tile | None:
-        """What the statement of a leaf covers, None if that is no box."""
-        inside = {d.id for d in self._inside(t, first)}
+        """The same with the loops from ``first`` on, None if that is no box."""
         try:
-            tile = tile_of(t, [d for d in t.loop if d.parallel in BOX or d.id in inside])
+            tile = self._box(t, first)
             return tile if tile.sizes else None
         except UnsupportedError:
             return None
+
+    def _box(self, t: TensorView, first: int) -> Tile:
+        inside = {d.id for d in self._inside(t, first)}
+        return tile_of(t, [d for d in t.loop if d.parallel in BOX or d.id in inside])
 
     def _outer(self, t: TensorView, first: int) -> int | None:
         """The next loop outside whose trips a statement may stand for; None if there is none."""

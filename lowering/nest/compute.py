@@ -26,7 +26,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
 from lowering.nest.steps import steps_of
-from lowering.nest.tile import Tile, tile_of
+from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import (
     IterDomain,
@@ -314,7 +314,7 @@ class _Walk:
             mine = [x for x in t.loop if self.graph.group(x) == self.graph.group(d)]
             if not isinstance(e, ReductionOp) or not all(summed(t, x) for x in mine):
                 continue
-            tile = self._tile(t)
+            tile = self.at_once.tile(t)
             held = outer.held.get(t.name)
             *_, rows, cols = tile.sizes
             kind = FragmentType(DType.F32, rows, cols)
@@ -327,13 +327,6 @@ class _Walk:
             carries.append(Carry(before, first, after))
             names.append(t.name)
         return tuple(begin), tuple(carries), tuple(names)
-
-    def _tile(self, t: TensorView) -> Tile:
-        """What a statement for a tensor that is reduced makes of it."""
-        repeated = self.at_once.groups(t)
-        return tile_of(
-            t, [d for d in t.loop if d.parallel in BOX or self.graph.group(d) in repeated]
-        )
 
     def leaf(self, t: TensorView) -> Body:
         """The statements of a rule."""
