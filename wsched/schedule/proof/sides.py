@@ -26,6 +26,7 @@ from wsched.schedule.primitives.circular_buffer import serial_left_of_slice
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.loading import sharing
+from wsched.schedule.proof.warpgroups import ROLES
 from wsched.schedule.proof.words import runs, words
 
 __all__ = ["CTA_INDEX", "ROLES", "Readers", "Sides", "find_sides"]
@@ -36,9 +37,6 @@ CTA_INDEX = {
     ParallelType.BIDz: Special("ctaid.z"),
 }
 """Index of the loops that run on CTAs."""
-
-ROLES = (ParallelType.TIDy, ParallelType.TIDz)
-"""What counts warpgroups, fastest first as CUDA numbers threads; TIDx counts those of one."""
 
 _LOAD_LOOP = ("merge", "circular_buffer")
 _UNCALLED = "no circular_buffer"
