@@ -48,10 +48,11 @@ from wsched.fusion.text import (
     nest_text,
     type_text,
 )
-from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
+from wsched.fusion.types import BOX, DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
 from wsched.fusion.unknown import Unknown
 
 __all__ = [
+    "BOX",
     "BroadcastOp",
     "CastOp",
     "CircularBuffer",

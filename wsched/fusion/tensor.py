@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.fusion.domain import IterDomain, Transform
-from wsched.fusion.types import DataType, IterType, MemoryType, ParallelType
+from wsched.fusion.types import BOX, DataType, IterType, MemoryType, ParallelType
 
 __all__ = ["CircularBuffer", "CircularBufferType", "Pipelined", "TensorView", "WarpSpecialized"]
 
@@ -108,8 +108,7 @@ class TensorView:
             position = buffered.type.stage_slice_position
             if position is not None:
                 return position
-        box = (ParallelType.Bulk, ParallelType.Mma)
-        inside = (p for p, d in enumerate(self.loop) if d.parallel in box)
+        inside = (p for p, d in enumerate(self.loop) if d.parallel in BOX)
         return next(inside, len(self.loop))
 
     def axis_on(self, parallel: ParallelType) -> IterDomain | None:

@@ -12,17 +12,15 @@ from math import lcm, prod
 
 from lowering.ground.expr import Const, Expr, Var, ceildiv
 from wsched.fusion import (
+    BOX,
     Fusion,
     IterDomain,
     LoadStoreOp,
     MemoryType,
-    ParallelType,
     TensorView,
 )
 
 __all__ = ["ends", "entry_step", "with_sums"]
-
-_BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
 def entry_step(fusion: Fusion, axis: str) -> int:
@@ -36,7 +34,7 @@ def entry_step(fusion: Fusion, axis: str) -> int:
         if axis not in _listed(fusion, t):
             continue
         for d in (d for d in t.logical if str(d.extent) == axis):
-            loops = [x.extent for x in t.loop if x.parallel in _BOX and d.id in _roots(t, x)]
+            loops = [x.extent for x in t.loop if x.parallel in BOX and d.id in _roots(t, x)]
             loops = loops[-1:] if t.memory is MemoryType.Shared else loops
             sizes.append(prod(x.value for x in loops if isinstance(x, Const)))
     return lcm(*sizes)
