@@ -39,6 +39,7 @@ from wsched.fusion.tensor import (
     Pipelined,
     TensorView,
     WarpSpecialized,
+    roots,
 )
 from wsched.fusion.text import (
     buffer_text,
@@ -93,6 +94,7 @@ __all__ = [
     "product_of",
     "products",
     "rewire",
+    "roots",
     "split_extents",
     "the_matmul",
     "the_products",
