@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from wsched.fusion import IterDomain, IterType, TensorView
+from wsched.fusion import IterDomain, IterType, TensorView, roots
 
 __all__ = ["repeats", "roots", "summed"]
-
-
-def roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
-    """The logical dimensions of ``t`` that a loop domain was made from."""
-    if d.id in {x.id for x in t.logical}:
-        return [d]
-    for transform in t.transforms:
-        if d.id in {o.id for o in transform.outputs}:
-            return [r for i in transform.inputs for r in roots(t, i)]
-    return [d]
 
 
 def repeats(d: IterDomain) -> bool:

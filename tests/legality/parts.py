@@ -153,9 +153,9 @@ class Parts:
                 else:
                     visit(node.body, (*path, at))
 
+        graph = TransformGraph(self.fusion)
         for section in self.sections:
-            names = [t.name for t in section]
-            visit(nest(self.fusion, TransformGraph(self.fusion), names), ())
+            visit(nest(self.fusion, graph, [t.name for t in section]), ())
         return found
 
     @cached_property

@@ -39,6 +39,7 @@ from wsched.fusion.tensor import (
     Pipelined,
     TensorView,
     WarpSpecialized,
+    roots,
 )
 from wsched.fusion.text import (
     buffer_text,
@@ -48,10 +49,11 @@ from wsched.fusion.text import (
     nest_text,
     type_text,
 )
-from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
+from wsched.fusion.types import BOX, DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
 from wsched.fusion.unknown import Unknown
 
 __all__ = [
+    "BOX",
     "BroadcastOp",
     "CastOp",
     "CircularBuffer",
@@ -92,6 +94,7 @@ __all__ = [
     "product_of",
     "products",
     "rewire",
+    "roots",
     "split_extents",
     "the_matmul",
     "the_products",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsched.fusion.domain import IterDomain, Transform
-from wsched.fusion.types import DataType, IterType, MemoryType, ParallelType
+from wsched.fusion.types import BOX, DataType, IterType, MemoryType, ParallelType
 
-__all__ = ["CircularBuffer", "CircularBufferType", "Pipelined", "TensorView", "WarpSpecialized"]
+__all__ = [
+    "CircularBuffer", "CircularBufferType", "Pipelined", "TensorView", "WarpSpecialized", "roots",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,7 @@ class TensorView:
             position = buffered.type.stage_slice_position
             if position is not None:
                 return position
-        box = (ParallelType.Bulk, ParallelType.Mma)
-        inside = (p for p, d in enumerate(self.loop) if d.parallel in box)
+        inside = (p for p, d in enumerate(self.loop) if d.parallel in BOX)
         return next(inside, len(self.loop))
 
     def axis_on(self, parallel: ParallelType) -> IterDomain | None:
@@ -123,3 +124,13 @@ class TensorView:
 
     def __str__(self) -> str:
         return f"{self.head}[ {', '.join(map(str, self.loop))} ]"
+
+
+def roots(t: TensorView, d: IterDomain) -> list[IterDomain]:
+    """The logical dimensions of ``t`` that a loop domain was made from."""
+    if d.id in {x.id for x in t.logical}:
+        return [d]
+    for transform in t.transforms:
+        if d.id in {o.id for o in transform.outputs}:
+            return [r for i in transform.inputs for r in roots(t, i)]
+    return [d]

@@ -7,7 +7,7 @@ from enum import Enum
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
+__all__ = ["BOX", "DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
 
 
 class _Named(Enum):
@@ -100,6 +100,10 @@ class ParallelType(_Named):
     TIDz = "threadIdx.z"
     Bulk = "B"
     Mma = "MMA"
+
+
+BOX = (ParallelType.Bulk, ParallelType.Mma)
+"""What runs the dimensions of a box or fragment: what is moved at once."""
 
 
 class IterType(_Named):

@@ -143,14 +143,9 @@ def _one_order(layouts: list[Result]) -> Axes:
 
 def _matmuls(definition: Definition) -> tuple[Node, ...]:
     """The linears and matmuls that outputs depend on, in the order of the definition."""
-    pending, found = list(definition.outputs), dict[str, Node]()
-    while pending:
-        node = definition.node(pending.pop())
-        if node is not None and node.results[0] not in found:
-            found[node.results[0]] = node
-            pending += [v.name for v in node.values if isinstance(v, Ref)]
     if not definition.outputs:
         raise UnsupportedError("a fusion without outputs", "one output or more")
+    found = definition.behind(definition.outputs)
     for node in found.values():
         if node.op not in known_ops() and not node.op.startswith("define_"):
             raise unknown_op(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 
@@ -109,6 +109,18 @@ class Definition:
     def node(self, name: str) -> Node | None:
         """The operation that defines ``name``."""
         return next((n for n in self.nodes if name in n.results), None)
+
+    def behind(self, names: Iterable[str]) -> dict[str, Node]:
+        """The operations that define these names, and those that they depend on; each by the first
+        name that it defines.
+        """
+        found, pending = dict[str, Node](), list(names)
+        while pending:
+            node = self.node(pending.pop())
+            if node is not None and node.results[0] not in found:
+                found[node.results[0]] = node
+                pending += node.refs
+        return found
 
     def check_complete(self) -> None:
         """Refuse what can be looked at but not run.

@@ -219,11 +219,11 @@ class EpilogueImport:
             case "cast":
                 return self.cast_node(node, dims)
             case "broadcast":
-                flags = node.get("is_broadcast_dim", (*node.operands[1:], ())[0])
+                flags = node.argument("is_broadcast_dim", 1)
                 kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
                 return self.operand(node.operands[0], tuple(d for d, new in kept if not new))
             case "broadcast_in_dim":
-                into = node.get("broadcast_dims", (*node.operands[2:], ())[0])
+                into = node.argument("broadcast_dims", 2)
                 at = into if isinstance(into, tuple) else ()
                 return self.operand(
                     node.operands[0], tuple(dims[p] for p in at if isinstance(p, int))
@@ -252,7 +252,7 @@ class EpilogueImport:
 
     def cast_node(self, node: Node, dims: Dims) -> Operand:
         """``fd.ops.cast``."""
-        to = node.get("dtype", (*node.operands[1:], None)[0])
+        to = node.argument("dtype", 1)
         if to not in _COMPUTED or not isinstance(to, DataType):
             raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
         return self.cast(self.operand(node.operands[0], dims), to)
@@ -330,10 +330,10 @@ class EpilogueImport:
             case "linear" | "matmul":
                 return len(self.dims)
             case "broadcast":
-                flags = node.get("is_broadcast_dim", (*node.operands[1:], ())[0])
+                flags = node.argument("is_broadcast_dim", 1)
                 return len(flags) if isinstance(flags, tuple) else 0
             case "broadcast_in_dim":
-                shape = node.get("shape", (*node.operands[1:], ())[0])
+                shape = node.argument("shape", 1)
                 return len(shape) if isinstance(shape, tuple) else 0
             case "normal" | "uniform":
                 shape = node.argument("shape", 2)
@@ -374,7 +374,7 @@ class EpilogueImport:
             return
         if not self.matmuls:
             raise UnsupportedError(f"fd.ops.expand {self.where}", _POINTWISE)
-        shape = node.get("shape", (*node.operands[1:], ())[0])
+        shape = node.argument("shape", 1)
         matmul = next(node for node in self.definition.nodes if node.results[0] in self.matmuls)
         for size, axis in zip(shape if isinstance(shape, tuple) else (), dims, strict=False):
             if not same_size(self.definition, matmul, size, axis):
@@ -389,7 +389,7 @@ def _values(node: Node) -> list[Value]:
 
 
 def _squeezed(node: Node) -> list[int]:
-    dims = node.get("dims", (*node.operands[1:], ())[0])
+    dims = node.argument("dims", 1)
     return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
 
 

@@ -35,7 +35,7 @@ def parts_of(definition: Definition, matmuls: Sequence[Node]) -> tuple[Definitio
     first = {n.results[0]: same.setdefault((n.op, *n.refs[:2]), n.results[0]) for n in matmuls}
     found: list[tuple[set[str], list[str]]] = []
     for output in definition.outputs:
-        read = {first[name] for name in _needed(definition, [output]) if name in first}
+        read = {first[name] for name in definition.behind([output]) if name in first}
         met = [part for part in found if part[0] & read]
         for part in met[1:]:
             met[0][0].update(part[0])
@@ -113,20 +113,8 @@ def _told(fusion: Fusion) -> tuple[object, ...]:
 
 def part_of(definition: Definition, outputs: Sequence[str]) -> Definition:
     """The part for some outputs, its inputs in the order in which they are first read."""
-    needed = _needed(definition, outputs)
-    nodes = [n for n in definition.nodes if not needed.isdisjoint(n.results)]
+    needed = definition.behind(outputs)
+    nodes = [n for n in definition.nodes if n.results[0] in needed]
     order = list(dict.fromkeys(ref for n in nodes for ref in n.refs))
     inputs = sorted((n for n in nodes if n.is_input), key=lambda n: order.index(n.results[0]))
     return Definition((*inputs, *(n for n in nodes if not n.is_input)), tuple(outputs))
-
-
-def _needed(definition: Definition, outputs: Collection[str]) -> set[str]:
-    """Names that outputs depend on."""
-    found, pending = set[str](), list(outputs)
-    while pending:
-        name = pending.pop()
-        node = definition.node(name)
-        if name not in found and node is not None:
-            found.add(name)
-            pending += node.refs
-    return found

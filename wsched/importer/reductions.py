@@ -9,7 +9,7 @@ from wsched.fusion import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.steps import REDUCED, Dims
 
-__all__ = ["Reduced", "reduced_dims", "reduced_result", "reduction_argument"]
+__all__ = ["Reduced", "reduced_dims", "reduced_result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     """
     node, to = definition.node(name), None
     if node is not None and node.op == "cast" and isinstance(node.operands[0], Ref):
-        asked = reduction_argument(node, "dtype", 1)
+        asked = node.argument("dtype", 1)
         to = asked if isinstance(asked, DataType) else None
         node = definition.node(node.operands[0].name)
     if node is None or node.op not in REDUCED:
@@ -56,9 +56,9 @@ def reduced_result(definition: Definition, name: str, dims: Dims) -> Reduced | N
     if not {len(dims) - 1, len(dims) - 2} & over:
         what = f"{call} with dims={text_of(tuple(sorted(over)))}"
         raise UnsupportedError(what, "reductions over rows or columns of the result, or both")
-    kept = reduction_argument(node, "keepdim", 2) is True
+    kept = node.argument("keepdim", 2) is True
     axes = tuple("1" if p in over else d for p, d in enumerate(dims) if kept or p not in over)
-    dtype = reduction_argument(node, "dtype", 3)
+    dtype = node.argument("dtype", 3)
     made = dtype if isinstance(dtype, DataType) else None
     return Reduced(node.op, node.operands[0], frozenset(dims[p] for p in over), axes, made, to)
 
@@ -69,7 +69,7 @@ def reduced_dims(node: Node, rank: int) -> set[int]:
     Raises:
         UnsupportedError: dimensions that there are not, or one twice.
     """
-    found = reduction_argument(node, "dims", 1)
+    found = node.argument("dims", 1)
     if found is None:
         found = node.get("dim")
     if found is None:
@@ -80,8 +80,3 @@ def reduced_dims(node: Node, rank: int) -> set[int]:
         what = f"fd.ops.{node.op} with dims={text_of(found)}"
         raise UnsupportedError(what, f"dimensions of {rank}, each once")
     return {d % rank for d in given if isinstance(d, int)}
-
-
-def reduction_argument(node: Node, name: str, place: int) -> Value:
-    """An argument of a reduction by name, else by place; None where it is not given."""
-    return node.get(name, (*node.operands[place:], None)[0])

@@ -11,7 +11,7 @@ from wsched.fusion.summary import Extent, Result, Summary, Value
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.definition import Value as Argument
 from wsched.importer.epilogue import EpilogueImport
-from wsched.importer.reductions import reduced_dims, reduction_argument
+from wsched.importer.reductions import reduced_dims
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
 __all__ = ["import_summary"]
@@ -82,7 +82,7 @@ class _Import(EpilogueImport):
         source = self.operand(node.operands[0], self.dims)
         if not isinstance(source, Step):
             raise UnsupportedError(f"fd.ops.{node.op} of a number", "of tensors")
-        asked = reduction_argument(node, "dtype", 3)
+        asked = node.argument("dtype", 3)
         dtype = asked if isinstance(asked, DataType) else source.dtype
         if not {source.dtype, dtype} <= set(_STORED):
             what = f"fd.ops.{node.op} of {source.dtype} as {dtype}"
@@ -98,7 +98,7 @@ class _Import(EpilogueImport):
         if node is None or node.op not in REDUCED:
             return super().rank(value)
         rank = super().rank(node.operands[0])
-        kept = reduction_argument(node, "keepdim", 2) is True
+        kept = node.argument("keepdim", 2) is True
         return rank if kept else rank - len(reduced_dims(node, rank))
 
     def check_shape(self, node: Node, dims: Dims) -> None:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.operands import MATMULS
 
 __all__ = ["Sum", "summands", "sums"]
-
-_MATMULS = ("linear", "matmul")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def _chain(definition: Definition, value: Value, reads: Counter[str]) -> tuple[s
     while isinstance(value, Ref) and reads[value.name] == 1:
         node = definition.node(value.name)
         found.append(value.name)
-        if node is not None and node.op in _MATMULS:
+        if node is not None and node.op in MATMULS:
             return tuple(found)
         wide = node is not None and node.op == "cast" and node.argument("dtype", 1)
         if node is None or wide is not DataType.Float or len(found) > 1:

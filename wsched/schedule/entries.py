@@ -12,17 +12,15 @@ from math import lcm, prod
 
 from lowering.ground.expr import Const, Expr, Var, ceildiv
 from wsched.fusion import (
+    BOX,
     Fusion,
-    IterDomain,
     LoadStoreOp,
     MemoryType,
-    ParallelType,
     TensorView,
+    roots,
 )
 
 __all__ = ["ends", "entry_step", "with_sums"]
-
-_BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
 def entry_step(fusion: Fusion, axis: str) -> int:
@@ -36,7 +34,8 @@ def entry_step(fusion: Fusion, axis: str) -> int:
         if axis not in _listed(fusion, t):
             continue
         for d in (d for d in t.logical if str(d.extent) == axis):
-            loops = [x.extent for x in t.loop if x.parallel in _BOX and d.id in _roots(t, x)]
+            boxed = (x for x in t.loop if x.parallel in BOX)
+            loops = [x.extent for x in boxed if d.id in {r.id for r in roots(t, x)}]
             loops = loops[-1:] if t.memory is MemoryType.Shared else loops
             sizes.append(prod(x.value for x in loops if isinstance(x, Const)))
     return lcm(*sizes)
@@ -71,13 +70,4 @@ def with_sums(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:
     for axis, names in fusion.lists.items():
         step = entry_step(fusion, axis)
         found[axis] = sum(-(-extents[n] // step) * step for n in names)
-    return found
-
-
-def _roots(t: TensorView, d: IterDomain) -> set[int]:
-    """Dimensions that a loop was made from, by their ids."""
-    found = {d.id}
-    for step in reversed(t.transforms):
-        if found & {o.id for o in step.outputs}:
-            found |= {i.id for i in step.inputs}
     return found

@@ -15,15 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wsched.fusion import Fusion, IterDomain, ParallelType, TensorView
+from wsched.fusion import BOX, Fusion, IterDomain, TensorView
 from wsched.schedule.proof.bystanders import determined
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import TransformGraph
 
 __all__ = ["BOX", "Leaf", "Loop", "Node", "Wait", "leaves", "loops", "nest", "stepping", "waits"]
-
-BOX = (ParallelType.Bulk, ParallelType.Mma)
-"""What runs the dimensions of a box or fragment, which is moved by one execution of a leaf."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,11 +104,10 @@ class Plan:
     @property
     def rings(self) -> tuple[Edge, ...]:
         """An edge for each ring, also where several parts read it."""
-        return tuple({e.name: e for e in reversed(self.edges)}[n] for n in self._ring_names)
-
-    @property
-    def _ring_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(e.name for e in self.edges))
+        found: dict[str, Edge] = {}
+        for e in self.edges:
+            found.setdefault(e.name, e)
+        return tuple(found.values())
 
     def into(self, part: int) -> tuple[Edge, ...]:
         """The edges of the rings that a part reads."""

@@ -120,30 +120,9 @@ def epilogue_apart() -> Fusion:
     return m.s.fusion
 
 
-def epilogue_by_tma() -> Fusion:
-    """One warpgroup multiplies, two store, half of the rows each; tiles in runs of neighbours."""
-    m = matmul()
-    made, after = apart(m)
-    m.tile(128, 32, 32)
-    m.deal(runs=True)
-    m.steps("tile k")
-    m.stage(4, 2)
-    for tv in after:
-        m.split((tv,), "Mi", 64, "row Mi")
-        m.run((tv,), "row", P.TIDy)
-    m.order((m.acc,), "cta tile")
-    m.wgmma()
-    m.split((*made, *after), "Ni", 16, "chunk Ni")
-    fragments(m, made, "cta tile chunk")
-    fragments(m, after, "cta tile chunk row")
-    m.s.circular_buffer(made[-1], 3, 2, RING)
-    m.s.inline_at(m.acc, "tile")
-    return m.s.fusion
-
-
-def epilogue_in_turns() -> Fusion:
-    """A step is 64 rows of a tile, of all its columns; of two warpgroups each takes every other
-    one, and stores it in chunks of columns.
+def _two_store(steps: str) -> Fusion:
+    """One warpgroup multiplies, and fills a ring in these loops; two store by TMA, half of the rows
+    each; tiles in runs of neighbours.
     """
     m = matmul()
     made, after = apart(m)
@@ -157,11 +136,23 @@ def epilogue_in_turns() -> Fusion:
     m.order((m.acc,), "cta tile")
     m.wgmma()
     m.split((*made, *after), "Ni", 16, "chunk Ni")
-    fragments(m, made, "cta tile m64 chunk")
+    fragments(m, made, steps)
     fragments(m, after, "cta tile chunk row")
     m.s.circular_buffer(made[-1], 3, 2, RING)
     m.s.inline_at(m.acc, "tile")
     return m.s.fusion
+
+
+def epilogue_by_tma() -> Fusion:
+    """A step is a chunk of the columns of a tile, of all its rows: both that store take each."""
+    return _two_store("cta tile chunk")
+
+
+def epilogue_in_turns() -> Fusion:
+    """A step is 64 rows of a tile, of all its columns; of two warpgroups each takes every other
+    one, and stores it in chunks of columns.
+    """
+    return _two_store("cta tile m64 chunk")
 
 
 def operand_cast() -> Fusion:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE
 from wsched.fusion import (
+    BOX,
     Fusion,
     IterDomain,
     IterType,
-    ParallelType,
     Split,
     TensorView,
     nest_text,
@@ -26,8 +26,6 @@ from wsched.schedule.proof.sides import CTA_INDEX
 from wsched.schedule.proof.splits import ends_with_tensor, wrote
 
 __all__ = ["check_boxes"]
-
-_BOX = (ParallelType.Bulk, ParallelType.Mma)
 
 
 def check_boxes(fusion: Fusion, graph: TransformGraph, relations: tuple[LoadRelation, ...]) -> None:
@@ -82,7 +80,7 @@ def _check_tails(
 def _check_neighbours(graph: TransformGraph, t: TensorView) -> None:
     boxed = _boxed(graph, t)
     for d in t.loop:
-        if d.parallel not in _BOX or d.iter_type is IterType.Broadcast or d.extent == ONE:
+        if d.parallel not in BOX or d.iter_type is IterType.Broadcast or d.extent == ONE:
             continue
         if not _fastest(graph, graph.group(d), boxed):
             raise ScheduleError(
@@ -97,7 +95,7 @@ def _check_neighbours(graph: TransformGraph, t: TensorView) -> None:
 
 def _boxed(graph: TransformGraph, t: TensorView) -> frozenset[Group]:
     """Groups that a box holds all indices of: its loops, and what these are made of or make."""
-    boxed = {graph.group(d) for d in t.loop if d.parallel in _BOX}
+    boxed = {graph.group(d) for d in t.loop if d.parallel in BOX}
     for s in reversed(t.transforms):
         made = {graph.group(d) for d in s.outputs if d.extent != ONE}
         if made <= boxed:

@@ -9,11 +9,9 @@ from lowering.ground.expr import Const
 from lowering.target import ptx
 from lowering.target.target import Target
 from wsched.fusion import Fusion, ParallelType, TensorView
-from wsched.schedule.proof.warpgroups import Warpgroups
+from wsched.schedule.proof.warpgroups import ROLES, Warpgroups
 
 __all__ = ["filling_warpgroups", "load_registers_problem", "loading_warpgroups", "sharing"]
-
-_AXES = (ParallelType.TIDy, ParallelType.TIDz)
 
 _RINGS_OF_A_WARPGROUP = 4
 """Rings that TMA fills, each by a warp of a warpgroup."""
@@ -41,7 +39,7 @@ def sharing(t: TensorView) -> tuple[tuple[ParallelType, int], ...]:
     """How many warpgroups share a stage of what threads load, along each axis that is used; 0 of a
     number that is not known when the kernel is made.
     """
-    loops = [(axis, d.extent) for axis in _AXES if (d := t.axis_on(axis)) is not None]
+    loops = [(axis, d.extent) for axis in ROLES if (d := t.axis_on(axis)) is not None]
     return tuple((axis, n.value if isinstance(n, Const) else 0) for axis, n in loops)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lowering.ground.errors import ScheduleError
 from lowering.target import ptx
 from lowering.target.target import Target
-from wsched.fusion import Fusion, WarpSpecialized
+from wsched.fusion import Fusion
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
 from wsched.schedule.proof.loading import loading_warpgroups
@@ -73,9 +73,7 @@ def check_registers(
 def _said(edges: Iterable[Edge], places: set[int]) -> Iterator[tuple[Edge, int | None]]:
     """What each ring says of the threads of some parts."""
     for e in edges:
-        kind = e.relation.buffer.type
-        pair = kind.num_registers if isinstance(kind, WarpSpecialized) else None
-        filling, reading = pair or (None, None)
+        filling, reading = e.relation.registers
         if e.producer in places:
             yield e, filling
         if e.consumer in places:

@@ -109,7 +109,9 @@ class LoadRelation:
 
     @property
     def role(self) -> StepLoop | None:
-        """The step loop dealt out to warpgroups: there is one in ping-pong."""
+        """The outermost step loop that is dealt out to warpgroups, of one or several; None where
+        none is.
+        """
         return next((s for s in self.steps if s.role), None)
 
     @property

@@ -9,7 +9,6 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target.ptx import WARPGROUP
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
-from wsched.schedule.parts import find_parts
 from wsched.schedule.proof.bounds import Guard
 from wsched.schedule.proof.loading import load_registers_problem, loading_warpgroups
 from wsched.schedule.proof.relation import StepLoop
@@ -130,7 +129,7 @@ def _check_registers(sides: Sides, roles: int) -> None:
     kind = sides.buffer.type
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
-    rings = [r.tensors for part in find_parts(sides.fusion) if part.loads for r in part.rings]
+    rings = [r.tensors for part in sides.parts if part.loads for r in part.rings]
     loading = loading_warpgroups(sides.fusion, rings)
     problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:

@@ -26,6 +26,7 @@ from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.digits import load_digits
 from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.loading import sharing
+from wsched.schedule.proof.warpgroups import ROLES
 from wsched.schedule.proof.words import runs, words
 
 __all__ = ["CTA_INDEX", "ROLES", "Readers", "Sides", "find_sides"]
@@ -36,9 +37,6 @@ CTA_INDEX = {
     ParallelType.BIDz: Special("ctaid.z"),
 }
 """Index of the loops that run on CTAs."""
-
-ROLES = (ParallelType.TIDy, ParallelType.TIDz)
-"""What counts warpgroups, fastest first as CUDA numbers threads; TIDx counts those of one."""
 
 _LOAD_LOOP = ("merge", "circular_buffer")
 _UNCALLED = "no circular_buffer"
@@ -58,7 +56,7 @@ class Sides:
         compute: the tensor that reads them.
         buffer: how they are circular-buffered, all alike.
         ring: all tensors that fill a stage together.
-        alone: whether what computes is one part.
+        parts: all parts of the fusion.
     """
 
     fusion: Fusion
@@ -68,7 +66,12 @@ class Sides:
     compute: TensorView
     buffer: CircularBuffer
     ring: tuple[TensorView, ...]
-    alone: bool = True
+    parts: tuple[Part, ...]
+
+    @property
+    def alone(self) -> bool:
+        """Whether what computes is one part."""
+        return sum(not part.loads for part in self.parts) == 1
 
     @property
     def load_loops(self) -> tuple[IterDomain, ...]:
@@ -181,14 +184,13 @@ def _readers(
 ) -> Iterator[Readers]:
     """The parts that read a ring, with the tensors that do, in topological order."""
     ring = tuple(fusion.tensor(name) for name in filled.tensors)
-    alone = sum(not part.loads for part in parts) == 1
     buffer = _buffer(fusion, ring)
     by_part: dict[int, list[Sides]] = {}
     for e in fusion.exprs:
         read = tuple(t for t in ring if t.name in inputs_of(e))
         if read:
             reader = fusion.tensor(e.output)
-            sides = Sides(fusion, graph, target, read, reader, buffer, ring, alone)
+            sides = Sides(fusion, graph, target, read, reader, buffer, ring, parts)
             by_part.setdefault(part_of(parts, e.output), []).append(sides)
     for at, found in by_part.items():
         _check_alike(found[0])

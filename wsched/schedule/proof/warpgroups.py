@@ -8,7 +8,10 @@ from math import prod
 from lowering.ground.expr import Expr, Var
 from wsched.fusion import ParallelType
 
-__all__ = ["Warpgroups"]
+__all__ = ["ROLES", "Warpgroups"]
+
+ROLES = (ParallelType.TIDy, ParallelType.TIDz)
+"""What counts warpgroups, fastest first as CUDA numbers threads; TIDx counts those of one."""
 
 
 @dataclass(frozen=True, slots=True)
