@@ -68,7 +68,7 @@ def _apart(
 
 
 def _rest(graph: Graph, group: frozenset[int], wanted: set[str], keep: bool) -> Segment | None:
-    made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in wanted)
+    made = graph.results(group, wanted)
     if not made:
         return None
     return Segment(part(graph, group, made, rest=True), matmul=False, kept=keep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -85,6 +85,10 @@ class Graph:
     def operands(self, i: int) -> list[int]:
         """Positions of what an operation reads."""
         return [self.home[name] for name in self.nodes[i].refs]
+
+    def results(self, group: Collection[int], wanted: Collection[str]) -> tuple[str, ...]:
+        """Names among ``wanted`` that a group defines, in the order of the definition."""
+        return tuple(n for i in sorted(group) for n in self.nodes[i].results if n in wanted)
 
     @cached_property
     def readers(self) -> dict[int, frozenset[int]]:

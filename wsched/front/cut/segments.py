@@ -233,7 +233,7 @@ class Cutter:
         graph, outputs = self.graph, self.definition.outputs
         needed, found = set(outputs), list[Segment]()
         for group, matmul in reversed(groups):
-            made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in needed)
+            made = graph.results(group, needed)
             if made:
                 found.append(_segment(graph, group, made, matmul))
                 needed |= set(found[-1].inputs)

@@ -82,7 +82,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
             (group - behind) | graph.free,
         )
         read = wanted | {name for i in left for name in graph.needs(i)}
-        made = tuple(n for i in sorted(behind) for n in graph.nodes[i].results if n in read)
+        made = graph.results(behind, read)
         own = _summary(graph, before | behind, made, roots - group) if made else None
         if own is not None:
             found.append(own)
@@ -92,7 +92,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
     if not found:
         yield segment
     elif group:
-        made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in wanted)
+        made = graph.results(group, wanted)
         yield Segment(part(graph, group, made, rest=True), matmul=False)
 
 
