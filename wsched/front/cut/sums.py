@@ -61,15 +61,15 @@ def _scaled(definition: Definition) -> Definition:
         factor = _factor(definition, node)
         if matmul is None or factor is None:
             continue
-        (wide,) = (v for v in node.operands if isinstance(v, Ref) and reads_of(definition, v))
+        (wide,) = (v for v in node.operands if isinstance(v, Ref) and _is_tensor(definition, v))
         found = _with_factor(definition, node, matmul, wide, factor)
         if sums(found) != sums(definition):
             return _scaled(found)
     return definition
 
 
-def reads_of(definition: Definition, value: Ref) -> bool:
-    """Whether a name stands for a tensor: something that a matmul has a part in."""
+def _is_tensor(definition: Definition, value: Ref) -> bool:
+    """Whether a name stands for a tensor that may be a summand: a matmul, or a cast."""
     node = definition.node(value.name)
     return node is not None and (node.op in _MATMULS or node.op == "cast")
 
@@ -80,7 +80,7 @@ def _factor(definition: Definition, node: Node) -> float | None:
         return None
     found = []
     for value in node.operands:
-        if isinstance(value, Ref) and reads_of(definition, value):
+        if isinstance(value, Ref) and _is_tensor(definition, value):
             continue
         try:
             found.append(number(definition, value))
