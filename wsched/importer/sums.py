@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
+from wsched.importer.ops import MATMULS
 
-__all__ = ["Sum", "summands", "sums"]
-
-_MATMULS = ("linear", "matmul")
+__all__ = ["Sum", "is_biased", "summands", "sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,9 @@ def sums(definition: Definition) -> tuple[Sum, ...]:
         if all(chains):
             a, b = (definition.node(chain[-1]) for chain in chains)
             assert a is not None and b is not None
-            if _is_biased(b):
+            if is_biased(b):
                 a, b, chains = b, a, chains[::-1]
-            if a.op == b.op and not _is_biased(b) and not {*a.refs[:2]} & {*b.refs[:2]}:
+            if a.op == b.op and not is_biased(b) and not {*a.refs[:2]} & {*b.refs[:2]}:
                 found.append(Sum(node, a, b, chains[0][0], chains[1]))
     return tuple(found)
 
@@ -93,7 +92,7 @@ def _chain(definition: Definition, value: Value, reads: Counter[str]) -> tuple[s
     while isinstance(value, Ref) and reads[value.name] == 1:
         node = definition.node(value.name)
         found.append(value.name)
-        if node is not None and node.op in _MATMULS:
+        if node is not None and node.op in MATMULS:
             return tuple(found)
         wide = node is not None and node.op == "cast" and node.argument("dtype", 1)
         if node is None or wide is not DataType.Float or len(found) > 1:
@@ -102,5 +101,6 @@ def _chain(definition: Definition, value: Value, reads: Counter[str]) -> tuple[s
     return ()
 
 
-def _is_biased(matmul: Node) -> bool:
+def is_biased(matmul: Node) -> bool:
+    """Whether a matmul has a bias."""
     return len(matmul.operands) > 2 or matmul.get("bias") is not None

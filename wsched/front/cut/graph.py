@@ -15,11 +15,9 @@ from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
-from wsched.importer.ops import arity_of
+from wsched.importer.ops import MATMULS, arity_of
 
 __all__ = ["MATMULS", "Graph", "is_elementwise"]
-
-MATMULS = ("linear", "matmul")
 
 _CHEAP = frozenset(("cast", "broadcast", "broadcast_in_dim", "squeeze", "size", "shape"))
 """Of inputs: what each segment that needs it does for itself."""
