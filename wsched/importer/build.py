@@ -19,13 +19,13 @@ from wsched.importer.layout import Axes, Result, moves_no_data, result_layout
 from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
 from wsched.importer.operands import (
-    MATMULS,
     ImportedOperand,
     Pair,
     dtype_of,
     fixed_sizes,
     operand_pair,
 )
+from wsched.importer.ops import MATMULS
 from wsched.importer.reductions import reduced_result
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands

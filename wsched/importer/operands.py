@@ -15,16 +15,17 @@ from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import needed
 from wsched.importer.epilogue import EpilogueImport
 from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
+from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
 
-__all__ = ["MATMULS", "ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "operand_pair"]
+__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "operand_pair"]
 
 _TYPES = (DataType.BFloat16, DataType.Half)
-MATMULS: dict[str, tuple[Axes, Axes]] = {
+_AXES: dict[str, tuple[Axes, Axes]] = {
     "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
     "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
 }
-"""Operations that multiply matrices, with the axes of both operands."""
+"""The axes of both operands of what multiplies matrices."""
 
 _BATCHES: dict[str, tuple[Axes, ...]] = {
     "linear": ((), (BATCH,)),
@@ -87,7 +88,7 @@ def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
     batches = next((x for x in _BATCHES[matmul.op] if len(x) == most), batches)
     own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
     own = own if matmul.op == "matmul" else [own[0], ()]
-    whole = [(*outside, *axes) for outside, axes in zip(own, MATMULS[matmul.op], strict=True)]
+    whole = [(*outside, *axes) for outside, axes in zip(own, _AXES[matmul.op], strict=True)]
     a, b = (
         _operand(definition, v, axes, call, computed) for v, axes in zip(named, whole, strict=True)
     )

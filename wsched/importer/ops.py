@@ -12,9 +12,12 @@ from enum import Enum
 from lowering.kernel.pointwise import OPS
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",
+    "ALIASES", "COMPOSITE", "MATMULS", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",
     "ops_text", "promotion",
 ]  # fmt: skip
+
+MATMULS = ("linear", "matmul")
+"""What kernels are made around."""
 
 
 class Promotion(Enum):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Definition, Node, Ref, Value
-from wsched.importer.operands import MATMULS
+from wsched.importer.ops import MATMULS
 
-__all__ = ["Sum", "summands", "sums"]
+__all__ = ["Sum", "is_biased", "summands", "sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ def sums(definition: Definition) -> tuple[Sum, ...]:
         if all(chains):
             a, b = (definition.node(chain[-1]) for chain in chains)
             assert a is not None and b is not None
-            if _is_biased(b):
+            if is_biased(b):
                 a, b, chains = b, a, chains[::-1]
-            if a.op == b.op and not _is_biased(b) and not {*a.refs[:2]} & {*b.refs[:2]}:
+            if a.op == b.op and not is_biased(b) and not {*a.refs[:2]} & {*b.refs[:2]}:
                 found.append(Sum(node, a, b, chains[0][0], chains[1]))
     return tuple(found)
 
@@ -101,5 +101,6 @@ def _chain(definition: Definition, value: Value, reads: Counter[str]) -> tuple[s
     return ()
 
 
-def _is_biased(matmul: Node) -> bool:
+def is_biased(matmul: Node) -> bool:
+    """Whether a matmul has a bias."""
     return len(matmul.operands) > 2 or matmul.get("bias") is not None

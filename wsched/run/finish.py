@@ -44,8 +44,8 @@ def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
 
 def in_parts(fusion: Fusion, binding: TensorBinding) -> bool:
     """Whether a result is stored in parts, and ``binding`` is of the whole."""
-    stored = tuple(str(d.extent) for d in fusion.tensor(binding.tensor).stored)
-    return fusion.reduction(binding.tensor) is not None and stored != binding.axes
+    reduced = fusion.reduction(binding.tensor) is not None
+    return reduced and _stored(fusion, binding) != binding.axes
 
 
 def with_parts(plan: Plan) -> Plan:
@@ -58,7 +58,7 @@ def with_parts(plan: Plan) -> Plan:
 
 
 def _parts(fusion: Fusion, binding: TensorBinding) -> TensorBinding:
-    stored = tuple(str(d.extent) for d in fusion.tensor(binding.tensor).stored)
+    stored = _stored(fusion, binding)
     return TensorBinding(binding.tensor, stored, (None,) * len(stored), DataType.Float)
 
 
@@ -163,7 +163,7 @@ def summary_steps(
 
 def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
     """How the parts of results are put together that lie alike."""
-    stored = [str(d.extent) for d in fusion.tensor(bindings[0].tensor).stored]
+    stored = _stored(fusion, bindings[0])
     given, made, results = list[Value](), list[Value](), list[Result]()
     for number, binding in enumerate(bindings):
         e = fusion.reduction(binding.tensor)
@@ -178,5 +178,10 @@ def _finish(fusion: Fusion, bindings: Sequence[TensorBinding]) -> Summary:
 
 def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:
     """Dimensions of the parts of a result that are reduced."""
-    stored = (str(d.extent) for d in fusion.tensor(binding.tensor).stored)
+    stored = _stored(fusion, binding)
     return tuple(at for at, extent in enumerate(stored) if extent not in binding.axes)
+
+
+def _stored(fusion: Fusion, binding: TensorBinding) -> tuple[str, ...]:
+    """The dimensions of what a kernel stores of a result."""
+    return tuple(str(d.extent) for d in fusion.tensor(binding.tensor).stored)

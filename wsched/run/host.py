@@ -142,7 +142,7 @@ def repeated(call: Callable[[Sequence[Any], Key | None], list[torch.Tensor]], pl
 
 
 def bounded(kept: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
-    """Add to a dictionary; the oldest entry makes room."""
+    """Add to a dictionary; the oldest entry makes room. One thread at a time may do so."""
     if len(kept) >= limit:
         kept.pop(next(iter(kept)))
     kept[key] = value

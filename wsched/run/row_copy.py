@@ -6,6 +6,7 @@ of it, which is what operands have that need a copy.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,7 @@ class RowCopies:
         self._load, self._device = load, device
         self._loaded: dict[DType, Loaded] = {}
         self._launches: dict[Any, Callable[[], None]] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """Copy the elements of ``source`` into ``target``, of the same shape; ``target``.
@@ -63,7 +65,8 @@ class RowCopies:
         if launch is None:
             if (launch := self._launch(target, source)) is None:
                 return target.copy_(source)
-            bounded(self._launches, key, launch, _LAUNCHES)
+            with self._lock:
+                bounded(self._launches, key, launch, _LAUNCHES)
         launch()
         return target
 

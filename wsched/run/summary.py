@@ -15,7 +15,7 @@ from lowering.summary.axes import BEHIND, FRONT, REDUCED
 from lowering.summary.kernel import summary_kernel
 from lowering.summary.tile import Tile, tile_of
 from passes.summary import lower_summary
-from wsched.fusion.summary import Extent, Summary, Value
+from wsched.fusion.summary import Extent, Summary
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.program.program import Step, SummaryStep
@@ -96,8 +96,7 @@ class CompiledSummary:
         plan = self._plans.get(key)
         if plan is not None:
             return plan(inputs)
-        outputs = self._results(inputs)
-        makes = self._makes(inputs)
+        makes, outputs = self._makes(inputs), self._results(inputs)
         read = staged(inputs, makes)
         launch = self._pack(read, outputs)
         if key is not None and outputs[0].is_cuda:
@@ -107,7 +106,12 @@ class CompiledSummary:
         return outputs
 
     def _makes(self, inputs: Sequence[Any]) -> dict[int, Make]:
-        """What calls on inputs like these make of them, by positions."""
+        """What calls on inputs like these make of them, by positions.
+
+        Raises:
+            InputError: the inputs do not fit.
+        """
+        self._extents(inputs)
         found, device = dict[int, Make](), device_of(inputs)
         for at, (value, given) in enumerate(zip(self.summary.inputs, inputs, strict=True)):
             if not hasattr(given, "is_contiguous"):
@@ -126,11 +130,17 @@ class CompiledSummary:
         What has another order of memory is copied again by each launch. Arguments and errors as for
         a call.
         """
+        makes = self._makes(inputs)
         outputs = self._results(inputs) if out is None else list(out)
-        launch, in_place = self._packed(inputs, outputs)
-        if in_place:
+        launch = self._pack(staged(inputs, makes), outputs)
+        if not makes:
             return BoundLaunch(launch, inputs, outputs)
-        return BoundLaunch(lambda: self._packed(inputs, outputs)[0](), inputs, outputs)
+
+        def launch_anew() -> None:
+            read = staged(inputs, makes)
+            self._pack(read, outputs)()
+
+        return BoundLaunch(launch_anew, inputs, outputs)
 
     def admit(self, inputs: Sequence[Any]) -> None:
         """Check that a call would be taken, without running it; on a GPU its kernel is loaded.
@@ -164,34 +174,26 @@ class CompiledSummary:
     def _pack(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> Callable[[], None]:
-        return self._packed(inputs, outputs)[0]
-
-    def _packed(
-        self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]
-    ) -> tuple[Callable[[], None], bool]:
-        """A function that runs the kernel, and whether all tensors are used where they lie."""
+        """A function that runs the kernel on inputs as it reads them."""
         extents, device = self._extents(inputs), device_of(inputs)
         if any(0 in t.shape for t in outputs):
-            return _nothing, True
-        values = self.summary.inputs
-        reads = [_dense(v, t, device) for v, t in zip(values, inputs, strict=True)]
+            return _nothing
         writes = [t if t.is_contiguous() else t.new_empty(t.shape) for t in outputs]
-        variant = self._variant(extents, reads, writes)
-        tensors = {v.name: t for v, t in zip(values, reads, strict=True)}
+        variant = self._variant(extents, inputs, writes)
+        tensors = {v.name: t for v, t in zip(self.summary.inputs, inputs, strict=True)}
         results = zip(self.summary.results, writes, strict=True)
         tensors |= {f"{r.value}_out": t for r, t in results}
         run = self._runner(variant, tensors, extents, device)
-        here = all(a is b or _shares(a, b) for a, b in zip(inputs, reads, strict=True))
         apart = [(a, b) for a, b in zip(outputs, writes, strict=True) if a is not b]
         if not apart:
-            return run, here
+            return run
 
         def launch() -> None:
             run()
             for target, source in apart:
                 target.copy_(source)
 
-        return launch, here
+        return launch
 
     def _runner(
         self,
@@ -247,7 +249,6 @@ class CompiledSummary:
         """New tensors."""
         import torch
 
-        self._extents(inputs)
         shape, device = inputs[self.summary.tensor].shape, device_of(inputs)
         return [
             torch.empty(
@@ -255,21 +256,6 @@ class CompiledSummary:
             )
             for r in self.summary.results
         ]
-
-
-def _dense(value: Value, tensor: Any, device: torch.device) -> torch.Tensor:
-    """An input in rows; a number as a tensor."""
-    import torch
-
-    if not hasattr(tensor, "contiguous"):
-        return torch.full((1, 1), tensor, dtype=torch_dtype(value.dtype), device=device)
-    made: torch.Tensor = tensor.contiguous()
-    return made
-
-
-def _shares(a: Any, b: torch.Tensor) -> bool:
-    """Whether a tensor lies where an input does."""
-    return hasattr(a, "data_ptr") and bool(a.data_ptr() == b.data_ptr())
 
 
 def _pairs(tensor: torch.Tensor, extents: Mapping[str, int]) -> bool:

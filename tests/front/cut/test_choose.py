@@ -31,7 +31,7 @@ def least(cutter: Cutter, call: Sizes, takes: Any) -> float:
             whole = cutter.cut(cut)
         except UnsupportedError:
             continue
-        for made in (whole, with_summaries(cutter.graph, whole)):
+        for made in (whole, with_summaries(cutter.graph, whole, {})):
             found.append(together([segment_us(s, call) for s in made.segments]).us)
     return min(found)
 

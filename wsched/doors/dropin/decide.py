@@ -19,7 +19,6 @@ from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.infer import infer
 from wsched.front.cut.predict import Call, SegmentsCost
 from wsched.front.cut.program import Run
@@ -28,6 +27,7 @@ from wsched.front.cut.shares import Share, cut_shares, shares
 from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
+from wsched.importer.ops import MATMULS
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wsched.doors.dropin.ledger import LEDGER, Tally
-from wsched.front.cut.shares import share_of
 
 __all__ = ["Report", "report"]
 
@@ -41,7 +40,9 @@ class Report:
 
         None if there was none.
         """
-        return share_of([s for t in self.lines for s in t.shares for _ in range(t.calls)])
+        narrow = [(s.reason, s.flops * t.calls) for t in self.lines for s in t.shares if s.narrow]
+        whole = sum(flops for _, flops in narrow)
+        return sum(flops for reason, flops in narrow if not reason) / whole if whole else None
 
     @property
     def saved_us(self) -> float:

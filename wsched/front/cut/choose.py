@@ -131,7 +131,7 @@ def least(cutter: Cutter, call: Sizes, may_leave: bool) -> Chosen:
 
 @dataclass(slots=True)
 class _Search:
-    """Prices of cuts, each segment's found once."""
+    """Prices of cuts, each segment's found once, and once what summaries a rest has."""
 
     cutter: Cutter
     call: Sizes
@@ -140,13 +140,14 @@ class _Search:
         default_factory=lambda: UnsupportedError("this definition", "others")
     )
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
+    _apart: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
 
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
         """A cut and its price, with summaries where they pay; None where it cannot be run."""
         try:
             graph, constants = self.cutter.graph, self.call.constants
             whole = with_kept(graph, self.cutter.cut(takes), constants)
-            apart = with_summaries(graph, whole)
+            apart = with_summaries(graph, whole, self._apart)
             found = [self._cost(cut) for cut in dict.fromkeys((whole, apart))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.cut.graph import MATMULS, Graph
+from wsched.front.cut.graph import Graph
 from wsched.front.cut.part import operations_of, part
 from wsched.front.cut.segments import Cut, Segment
+from wsched.importer.ops import MATMULS
 
 __all__ = ["with_kept"]
 
@@ -68,7 +69,7 @@ def _apart(
 
 
 def _rest(graph: Graph, group: frozenset[int], wanted: set[str], keep: bool) -> Segment | None:
-    made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in wanted)
+    made = graph.results(group, wanted)
     if not made:
         return None
     return Segment(part(graph, group, made, rest=True), matmul=False, kept=keep)

@@ -171,4 +171,4 @@ def _leaving(graph: Graph, kernel: frozenset[int]) -> tuple[str, ...]:
     """Names that others need of a kernel, in the order of the definition."""
     outside = (i for i in graph.live if i not in kernel | graph.free and not graph.is_given(i))
     needed = {name for i in outside for name in graph.needs(i)} | set(graph.definition.outputs)
-    return tuple(n for i in sorted(kernel) for n in graph.nodes[i].results if n in needed)
+    return graph.results(kernel, needed)

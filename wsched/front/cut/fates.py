@@ -10,10 +10,10 @@ from wsched.front.cut.choose import Chosen
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.factors import why_no_product
-from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.segments import Cutter
 from wsched.front.route import Fate
 from wsched.importer import Definition, Node
+from wsched.importer.ops import MATMULS
 
 __all__ = ["fates", "why_none"]
 

@@ -18,6 +18,7 @@ from lowering.ground.expr import ONE, Expr
 from wsched.front.cut.tensors import Dim, TensorType, dense_input
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
+from wsched.importer.ops import MATMULS
 
 __all__ = ["Seen", "flattened"]
 
@@ -27,7 +28,6 @@ Seen = tuple[tuple[str, tuple[Expr, ...]], ...]
 Places = tuple[int | None, ...]
 """For each dimension of a tensor the place of the result's that it is; None of size 1 alone."""
 
-_MATMULS = ("linear", "matmul")
 _DIRECT, _DIRECT_BATCHES = 3, 4
 """Dimensions that the importer knows: batch, rows, columns; of batches of both operands two."""
 
@@ -64,7 +64,7 @@ def flattened(definition: Definition, types: Mapping[str, TensorType]) -> tuple[
     Raises:
         UnsupportedError: batches that are not one behind the other in all tensors.
     """
-    matmuls = tuple(n for n in definition.nodes if n.op in _MATMULS)
+    matmuls = tuple(n for n in definition.nodes if n.op in MATMULS)
     forms = [_form_of(n, types) for n in matmuls]
     known = [f for f in forms if f is not None]
     if not known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,11 +15,9 @@ from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
-from wsched.importer.ops import arity_of
+from wsched.importer.ops import MATMULS, arity_of
 
-__all__ = ["MATMULS", "Graph", "is_elementwise"]
-
-MATMULS = ("linear", "matmul")
+__all__ = ["Graph", "is_elementwise"]
 
 _CHEAP = frozenset(("cast", "broadcast", "broadcast_in_dim", "squeeze", "size", "shape"))
 """Of inputs: what each segment that needs it does for itself."""
@@ -85,6 +83,10 @@ class Graph:
     def operands(self, i: int) -> list[int]:
         """Positions of what an operation reads."""
         return [self.home[name] for name in self.nodes[i].refs]
+
+    def results(self, group: Collection[int], wanted: Collection[str]) -> tuple[str, ...]:
+        """Names among ``wanted`` that a group defines, in the order of the definition."""
+        return tuple(n for i in sorted(group) for n in self.nodes[i].results if n in wanted)
 
     @cached_property
     def readers(self) -> dict[int, frozenset[int]]:

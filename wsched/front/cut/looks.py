@@ -16,13 +16,12 @@ from wsched.front.cut.order import Orders
 from wsched.front.cut.tensors import TensorType, dense_input, sizes_of
 from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
+from wsched.importer.ops import MATMULS
 
 __all__ = ["LOOKS", "Look", "Move", "folded", "is_strided", "looked", "looking", "move_of"]
 
 LOOKS = ("broadcast", "permute", "reshape", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
-
-_MATMULS = ("linear", "matmul")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def folded(
     """
     found: dict[str, Look] = {}
     declared: dict[str, Node] = {}
-    for matmul in (n for n in definition.nodes if n.op in _MATMULS):
+    for matmul in (n for n in definition.nodes if n.op in MATMULS):
         for name in matmul.refs[:2]:
             while (node := definition.node(name)) is not None and node.op == "permute":
                 if not _exchanges(node):

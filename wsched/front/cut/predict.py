@@ -21,7 +21,6 @@ from wsched.choose.heuristics import ranked
 from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
-from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.looks import Look, Move, looked
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import is_finish
@@ -31,6 +30,7 @@ from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
+from wsched.importer.ops import MATMULS
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out

@@ -116,10 +116,12 @@ class Cutter:
     _with_moved: dict[tuple[Moves, ...], Cutter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.definition = asked_of_inputs(self.definition, infer(self.definition))
+        given, tensors = self.definition, infer(self.definition)
+        self.definition = asked_of_inputs(given, tensors)
         wide = {} if self.commuted is None else self.commuted.rounded
         definition = arranged(self.definition)
-        self.graph = Graph(definition, infer(definition), wide)
+        types = tensors if definition is given else infer(definition)
+        self.graph = Graph(definition, types, wide)
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")
@@ -233,7 +235,7 @@ class Cutter:
         graph, outputs = self.graph, self.definition.outputs
         needed, found = set(outputs), list[Segment]()
         for group, matmul in reversed(groups):
-            made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in needed)
+            made = graph.results(group, needed)
             if made:
                 found.append(_segment(graph, group, made, matmul))
                 needed |= set(found[-1].inputs)

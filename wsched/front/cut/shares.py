@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from wsched.front.cut.epilogues import Kernel
-from wsched.front.cut.graph import MATMULS
 from wsched.front.cut.segments import Cut, Cutter
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
+from wsched.importer.ops import MATMULS
 
-__all__ = ["Share", "cut_shares", "share_of", "shares"]
+__all__ = ["Share", "cut_shares", "shares"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,3 @@ def _share(node: Node, tensors: Tensors, sizes: Mapping[str, int], reason: str) 
 
 def _shape(name: str, tensors: Tensors, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tensors[name].shape(sizes)
-
-
-def share_of(found: Sequence[Share]) -> float | None:
-    """The part of the operations with 16-bit operands that wsched's kernels do; None of none."""
-    narrow = [s for s in found if s.narrow]
-    all_of_them = sum(s.flops for s in narrow)
-    return sum(s.flops for s in narrow if not s.reason) / all_of_them if all_of_them else None

@@ -26,15 +26,23 @@ Kind = tuple[str, int, tuple[int, ...]]
 __all__ = ["behind_parts", "is_finish", "with_summaries"]
 
 
-def with_summaries(graph: Graph, cut: Cut) -> Cut:
+def with_summaries(graph: Graph, cut: Cut, known: dict[Segment, tuple[Segment, ...]]) -> Cut:
     """The same cut with summaries of their own in front of each rest; as it is where there are
     none.
+
+    Args:
+        graph: of the definition that is cut.
+        cut: of it.
+        known: what rests of other cuts of it have become; those of this one are added.
     """
-    found = [
-        s
-        for segment in cut.segments
-        for s in ([segment] if segment.matmul or segment.kept else _apart(graph, segment))
-    ]
+    found = list[Segment]()
+    for segment in cut.segments:
+        if segment.matmul or segment.kept:
+            found.append(segment)
+            continue
+        if segment not in known:
+            known[segment] = tuple(_apart(graph, segment))
+        found += known[segment]
     return replace(cut, segments=tuple(found))
 
 
@@ -82,7 +90,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
             (group - behind) | graph.free,
         )
         read = wanted | {name for i in left for name in graph.needs(i)}
-        made = tuple(n for i in sorted(behind) for n in graph.nodes[i].results if n in read)
+        made = graph.results(behind, read)
         own = _summary(graph, before | behind, made, roots - group) if made else None
         if own is not None:
             found.append(own)
@@ -92,7 +100,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
     if not found:
         yield segment
     elif group:
-        made = tuple(n for i in sorted(group) for n in graph.nodes[i].results if n in wanted)
+        made = graph.results(group, wanted)
         yield Segment(part(graph, group, made, rest=True), matmul=False)
 
 

@@ -17,14 +17,13 @@ from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.constants import number
 from wsched.importer.definition import Value
-from wsched.importer.sums import sums
+from wsched.importer.ops import MATMULS
+from wsched.importer.sums import is_biased, sums
 
 __all__ = ["LARGEST_FACTOR", "arranged", "partners"]
 
 LARGEST_FACTOR = 2.0**16
 """Of t: bfloat16 has 2^127, and a product that comes near would not be summed up either."""
-
-_MATMULS = ("linear", "matmul")
 
 
 def arranged(definition: Definition) -> Definition:
@@ -36,7 +35,7 @@ def arranged(definition: Definition) -> Definition:
         a, b = sorted((s.first, s.second), key=scaled.nodes.index)
         before = scaled.nodes[: scaled.nodes.index(b)]
         behind = before[before.index(a) + 1 :]
-        if any(n.op in _MATMULS for n in behind):
+        if any(n.op in MATMULS for n in behind):
             late = {a, *(n for n in behind if {*n.results} & {s.top, *s.gone})}
             order = [n for n in before if n not in late]
             order += [n for n in before if n in late]
@@ -61,17 +60,17 @@ def _scaled(definition: Definition) -> Definition:
         factor = _factor(definition, node)
         if matmul is None or factor is None:
             continue
-        (wide,) = (v for v in node.operands if isinstance(v, Ref) and reads_of(definition, v))
+        (wide,) = (v for v in node.operands if isinstance(v, Ref) and _is_tensor(definition, v))
         found = _with_factor(definition, node, matmul, wide, factor)
         if sums(found) != sums(definition):
             return _scaled(found)
     return definition
 
 
-def reads_of(definition: Definition, value: Ref) -> bool:
-    """Whether a name stands for a tensor: something that a matmul has a part in."""
+def _is_tensor(definition: Definition, value: Ref) -> bool:
+    """Whether a name stands for a tensor that may be a summand: a matmul, or a cast."""
     node = definition.node(value.name)
-    return node is not None and (node.op in _MATMULS or node.op == "cast")
+    return node is not None and (node.op in MATMULS or node.op == "cast")
 
 
 def _factor(definition: Definition, node: Node) -> float | None:
@@ -80,7 +79,7 @@ def _factor(definition: Definition, node: Node) -> float | None:
         return None
     found = []
     for value in node.operands:
-        if isinstance(value, Ref) and reads_of(definition, value):
+        if isinstance(value, Ref) and _is_tensor(definition, value):
             continue
         try:
             found.append(number(definition, value))
@@ -101,12 +100,11 @@ def _summand(definition: Definition, node: Node, reads: Counter[str]) -> Node | 
         found = definition.node(value.name) if isinstance(value, Ref) else None
         if found is not None and found.op == "cast" and reads[found.results[0]] == 1:
             found = definition.node(found.refs[0]) if found.refs else None
-        if found is None or found.op not in _MATMULS or reads[found.results[0]] != 1:
+        if found is None or found.op not in MATMULS or reads[found.results[0]] != 1:
             continue
         made = definition.node(found.refs[0])
-        if made is not None and made.op in _MATMULS and _is_bfloat16(definition, made):
-            biased = len(found.operands) > 2 or found.get("bias") is not None
-            return None if biased else found
+        if made is not None and made.op in MATMULS and _is_bfloat16(definition, made):
+            return None if is_biased(found) else found
     return None
 
 
