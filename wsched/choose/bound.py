@@ -28,7 +28,8 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
     """
     memory = moved_us(problem)
     energy = cost_model.energy_of(problem, least_bytes(problem))
-    return [_least(tile.of(problem), tile, cluster, memory, energy) for tile, cluster in tried]
+    both = (problem, problem.exchanged)
+    return [_least(both[tile.exchanged], tile, cluster, memory, energy) for tile, cluster in tried]
 
 
 def _least(
@@ -44,9 +45,8 @@ def _least(
 
     def us(steps: int, combine: float) -> float:
         alone = (steps * step + ends) / (cost_model.GHZ * 1e3)
-        return (
-            cost_model.joined(alone * cost_model.slowed(problem, alone, energy), memory) + combine
-        )
+        longer = cost_model.slowed(alone, memory, energy)
+        return cost_model.joined(alone * longer, memory) + combine
 
     found = us(-(-clusters // at_once) * steps, 0.0)
     most = min(at_once // max(clusters, 1), steps // LEAST_STEPS)

@@ -126,7 +126,8 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     """Tiles in clusters that are candidates where they are legal."""
-    return [(t, c) for t in tiles_for(problem) for c in CLUSTERS if _spans(t.of(problem), t, c)]
+    both, tiles = (problem, problem.exchanged), tiles_for(problem)
+    return [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
 
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
@@ -201,9 +202,9 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     if tile.exchanged:
         return _params(problem, tile)
+    by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
     made = (_params(way, tile) for way in ways)
     return next((params for params in made if params is not None), None)
