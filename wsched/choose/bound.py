@@ -13,7 +13,7 @@ from wsched.choose import cost_model
 from wsched.choose.copy_engine import fill_cycles, promotions
 from wsched.choose.memory import least_bytes, moved_us
 from wsched.choose.problem import Problem
-from wsched.choose.tiles import LEAST_STEPS, SPLITS, Tile
+from wsched.choose.tiles import Tile, splits
 from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = ["least_us"]
@@ -49,10 +49,7 @@ def _least(
         return cost_model.joined(alone * longer, memory) + combine
 
     found = us(-(-clusters // at_once) * steps, 0.0)
-    most = min(at_once // max(clusters, 1), steps // LEAST_STEPS)
-    for parts in SPLITS:
-        if parts > most:
-            break
+    for parts in splits(clusters, at_once, steps):
         combine = cost_model.combine_us(tile.m * tile.n, parts)
         found = min(found, us(-(-steps // parts), combine))
     return ROUNDING * (min(cost_model.LAUNCH_US.values()) + found)

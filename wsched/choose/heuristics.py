@@ -18,7 +18,7 @@ from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.thread_loads import SURE, copied_us, variants
-from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile, tiles_for
+from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -186,11 +186,10 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
         return []
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
-    most = ctas * places(problem.sms, ctas)
+    clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     return [
         replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
-        for parts in SPLITS
-        if whole.cost.tiles * parts <= most and steps >= parts * LEAST_STEPS
+        for parts in splits(clusters, at_once, steps)
         for dependent in (True, False)
     ]
 
