@@ -25,7 +25,7 @@ from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import definition_text
-from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.ranking import problem_for
 
@@ -122,13 +122,8 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
         stopped = run_shapes(job, worker, len(wanted), (asked.seconds, asked.timeout), keep)
     lines = [line_of(p, found[str(p)]) for p in wanted if str(p) in found]
     show(lines, gpu)
-    if stopped:
-        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
-        typer.echo(f"{why}: {len(lines)} of {len(wanted)} problems are measured", err=True)
-    if stopped == INTERRUPTED:
-        raise typer.Exit(130)
-    if any(line.broken for line in lines):
-        raise typer.Exit(1)
+    told = f"{len(lines)} of {len(wanted)} problems are measured"
+    end(stopped, told, any(line.broken for line in lines))
 
 
 def device() -> dict[str, Any]:
