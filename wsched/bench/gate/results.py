@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.gemm.results import BAD
+from wsched.bench.gemm.results import broken_systems
 from wsched.bench.method.appended import lines
 from wsched.bench.method.statistic import paired_ratios
 from wsched.bench.peers.systems import REFERENCE
@@ -65,11 +65,10 @@ class Measured:
     def broken(self) -> dict[str, str]:
         """What failed or was wrong, with the reason: system and problem -> reason."""
         return {
-            f"{name} at {problem}": record.get("reason", "")
+            f"{name} at {problem}": reason
             for found in self.processes.values()
             for problem, result in found.items()
-            for name, record in result["systems"].items()
-            if record["status"] in BAD
+            for name, reason in broken_systems(result["systems"]).items()
         }
 
     def refused(self) -> dict[str, str]:
