@@ -129,7 +129,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
 
     monkeypatch.setattr(command, "PROBLEMS", FEW)
     monkeypatch.setattr(command, "device", device)
-    monkeypatch.setattr(command, "build", lambda found, jobs, told: wanted.extend(found))
+    build = "wsched.bench.drawn.command.build"
+    monkeypatch.setattr(build, lambda found, jobs, told: wanted.extend(found))
     monkeypatch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
     return wanted
 

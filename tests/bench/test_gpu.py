@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.bench.fakes import FakeSampler
-from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.gpu import CudaGpu, elapsed_us, no_gpu_reason
 from wsched.bench.method.measure import OutOfMemory, Plan, measure_shape
 from wsched.bench.method.operands import Operands
 from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
@@ -69,6 +69,30 @@ def test_the_last_result_of_each_set_is_checked(
     found = gpu.accuracy_of_graph(gpu.capture(launch, 6))
     # Launches 0 to 2 are the first visits of the three sets; 3 and 5 the last of first and last.
     assert (found.complaint(problem.tolerance) == "") is (lost not in (3, 5))
+
+
+def test_calls_between_two_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+
+    class Event:
+        """Notes what is asked of it; the time between two is 6 ms."""
+
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            did.append("record")
+
+        def synchronize(self) -> None:
+            did.append("wait")
+
+        def elapsed_time(self, _: Event) -> float:
+            return 6.0
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    assert elapsed_us(lambda: did.append("call")) == 6000.0
+    assert did == ["record", "call", "record", "wait"]
+    assert elapsed_us(lambda: None, 3) == 2000.0
 
 
 @pytest.mark.gpu

@@ -13,10 +13,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.hold import Held
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.front import api
@@ -101,26 +103,14 @@ def _shape(shape: Shape, counts: Sequence[int]) -> list[dict[str, Any]]:
         if not error < 0.01:
             raise RuntimeError(f"{name} is wrong: {error}")
         ways[name] = launch
+    clock = partial(elapsed_us, calls=_CALLS)
     sms = torch.cuda.get_device_properties(0).multi_processor_count
-    alone = measure(ways, Held(0), _microseconds)["static"]
+    alone = measure(ways, Held(0), clock)["static"]
     return [
         {"shape": str(shape), "held": n, "sms": sms, "alone": alone,
-         "us": measure(ways, Held(n), _microseconds)}
+         "us": measure(ways, Held(n), clock)}
         for n in counts
     ]  # fmt: skip
-
-
-def _microseconds(way: Callable[[], object]) -> float:
-    import torch
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(_CALLS):
-        way()
-    end.record()
-    end.synchronize()
-    milliseconds: float = begin.elapsed_time(end)
-    return milliseconds / _CALLS * 1e3
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from wsched.bench.method.gpu import elapsed_us
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.queue import measure
 from wsched.front import api
@@ -103,26 +104,13 @@ def timed(ways: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> di
         ways: calls that are alike on other operands, at least two.
         rounds: that count.
     """
-    first = {name: _microseconds(graph_of(calls, 1)) for name, calls in ways.items()}
+    first = {name: elapsed_us(graph_of(calls, 1)) for name, calls in ways.items()}
     counts = {
         name: max(1, round(_REPLAY_US / first[name])) * len(calls) for name, calls in ways.items()
     }
     graphs = {n: graph_of(calls, counts[n] // len(calls)) for n, calls in ways.items()}
-    found = measure(graphs, nullcontext(), _microseconds, rounds)
+    found = measure(graphs, nullcontext(), elapsed_us, rounds)
     return {name: us / counts[name] for name, us in found.items()}
-
-
-def _microseconds(way: Callable[[], object]) -> float:
-    """One replay between two events."""
-    import torch
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    way()
-    end.record()
-    end.synchronize()
-    milliseconds: float = begin.elapsed_time(end)
-    return milliseconds * 1e3
 
 
 def _measured(shape: Shape, reduction: str) -> dict[str, Any]:

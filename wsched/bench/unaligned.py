@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from wsched.bench.method.gpu import elapsed_us
 from wsched.choose.heuristics import ranked
 from wsched.doors.fallback.nvfuser import rebuild
 from wsched.front import api
@@ -105,7 +106,7 @@ def _shape(m: int, n: int, k: int) -> dict[str, Any]:
     front, by_torch = (prepare(moved, {}, {}, [x, w], copy) for copy in (copy_rows, torch_copy))
     definition = rebuild(recorded(LINEAR))
     tried = {_name(made.params): made for made in _by_threads(fusion, (x, w))}
-    alone_us = {name: _microseconds(partial(made, x, w), 20) for name, made in tried.items()}
+    alone_us = {name: elapsed_us(partial(made, x, w), 20) for name, made in tried.items()}
     fastest = min(alone_us, key=alone_us.__getitem__)
     ways = {
         "threads": lambda: tried[fastest](x, w),
@@ -117,7 +118,7 @@ def _shape(m: int, n: int, k: int) -> dict[str, Any]:
     }
     nbytes = sum(c.bytes for c in copies(fusion, [x, w]))
     refused = api.explain(LINEAR, [x, w]).route != "wsched"
-    us = measure(ways, _microseconds)
+    us = measure(ways, elapsed_us)
     return {"shape": [m, n, k], "us": us, "bytes": nbytes, "refused": refused, "threads": fastest}
 
 
@@ -144,19 +145,6 @@ def _by_threads(fusion: Fusion, inputs: Sequence[Any]) -> list[CompiledFusion]:
             except (ScheduleError, UnsupportedError):
                 continue
     return list(found.values())
-
-
-def _microseconds(way: Callable[[], object], calls: int) -> float:
-    import torch
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record(torch.cuda.current_stream())
-    for _ in range(calls):
-        way()
-    end.record(torch.cuda.current_stream())
-    end.synchronize()
-    milliseconds: float = begin.elapsed_time(end)
-    return milliseconds / calls * 1e3
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from wsched.choose import cost_model
 from wsched.choose.copy_engine import fill_cycles, promotions
 from wsched.choose.memory import least_bytes, moved_us
 from wsched.choose.problem import Problem
-from wsched.choose.tiles import LEAST_STEPS, SPLITS, Tile
+from wsched.choose.tiles import Tile, splits
 from wsched.schedule.matmul.params import ClusterDims
 
 __all__ = ["least_us"]
@@ -28,7 +28,8 @@ def least_us(problem: Problem, tried: Sequence[tuple[Tile, ClusterDims]]) -> lis
     """
     memory = moved_us(problem)
     energy = cost_model.energy_of(problem, least_bytes(problem))
-    return [_least(tile.of(problem), tile, cluster, memory, energy) for tile, cluster in tried]
+    both = (problem, problem.exchanged)
+    return [_least(both[tile.exchanged], tile, cluster, memory, energy) for tile, cluster in tried]
 
 
 def _least(
@@ -44,15 +45,11 @@ def _least(
 
     def us(steps: int, combine: float) -> float:
         alone = (steps * step + ends) / (cost_model.GHZ * 1e3)
-        return (
-            cost_model.joined(alone * cost_model.slowed(problem, alone, energy), memory) + combine
-        )
+        longer = cost_model.slowed(alone, memory, energy)
+        return cost_model.joined(alone * longer, memory) + combine
 
     found = us(-(-clusters // at_once) * steps, 0.0)
-    most = min(at_once // max(clusters, 1), steps // LEAST_STEPS)
-    for parts in SPLITS:
-        if parts > most:
-            break
+    for parts in splits(clusters, at_once, steps):
         combine = cost_model.combine_us(tile.m * tile.n, parts)
         found = min(found, us(-(-steps // parts), combine))
     return ROUNDING * (min(cost_model.LAUNCH_US.values()) + found)

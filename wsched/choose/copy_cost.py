@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Copy", "copies_us", "direct_us", "slower_than_direct"]
+__all__ = ["Copy", "copies_us", "copy_us", "direct_us", "slower_than_direct"]
 
 COPY_US, COPY_BYTES_PER_US = 2.5, 3.2e6
 """What a copy takes on the GPU: its start, and bytes read and written in a microsecond: 3.0e6 to
@@ -52,7 +52,12 @@ class Copy:
 
 def copies_us(needed: Sequence[Copy]) -> float:
     """What copies take on the GPU."""
-    return sum(COPY_US + c.bytes / COPY_BYTES_PER_US for c in needed)
+    return sum(copy_us(c.bytes) for c in needed)
+
+
+def copy_us(moved: int) -> float:
+    """What a copy takes on the GPU that reads and writes so many bytes."""
+    return COPY_US + moved / COPY_BYTES_PER_US
 
 
 def direct_us(m: int, n: int, k: int, batch: int = 1) -> float:

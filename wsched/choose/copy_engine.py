@@ -109,9 +109,7 @@ def policies(problem: Problem, tile: Extents, cluster: ClusterDims) -> CachePoli
     stays. Weights of few rows come up to 4 % sooner, 0.6 % in geometric mean.
     """
     first, normal = CachePolicy.EvictFirst, CachePolicy.EvictNormal
-    length = problem.batch * problem.k * problem.operand.bytes
-    a = problem.a_count * problem.m * length > problem.l2_bytes
-    b = problem.b_count * problem.n * length > problem.l2_bytes
+    a, b = (size > problem.l2_bytes for size in problem.operand_bytes)
     once_a, once_b = problem.n <= tile.n * cluster.n, problem.m <= tile.m * cluster.m
     return CachePolicies(first if a and once_a else normal, first if b and once_b else normal)
 

@@ -191,7 +191,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
         epilogue_us=exposed / clock,
         combine_us=combine,
         memory_us=fed - alone,
-        power_us=joined(inner * slowed(problem, inner, energy), stream) - fed,
+        power_us=joined(inner * slowed(inner, moved_us(problem), energy), stream) - fed,
         tiles=clusters * ctas,
         rounds=rounds,
         step=limit,
@@ -292,12 +292,12 @@ def energy_of(problem: Problem, moved: float) -> float:
     return FLOP_ENERGY * flops + BYTE_ENERGY * moved
 
 
-def slowed(problem: Problem, inner: float, energy: float) -> float:
+def slowed(inner: float, moved: float, energy: float) -> float:
     """How much longer the clock of the SMs makes ``inner`` microseconds so that power suffices.
 
-    That of memory does not change.
+    That of memory, which takes the :func:`moved_us`, does not change.
     """
-    us = joined(inner, moved_us(problem))
+    us = joined(inner, moved)
     longer: float = (1 + (energy / us) ** 6) ** (CLOCK_EXPONENT / 6)
     return longer
 

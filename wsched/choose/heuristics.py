@@ -18,7 +18,7 @@ from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
 from wsched.choose.problem import Problem, demands
 from wsched.choose.thread_loads import SURE, copied_us, variants
-from wsched.choose.tiles import CLUSTERS, LEAST_STEPS, SPLITS, TILES, Tile, tiles_for
+from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
@@ -126,7 +126,8 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
     """Tiles in clusters that are candidates where they are legal."""
-    return [(t, c) for t in tiles_for(problem) for c in CLUSTERS if _spans(t.of(problem), t, c)]
+    both, tiles = (problem, problem.exchanged), tiles_for(problem)
+    return [(t, c) for t in tiles for c in CLUSTERS if _spans(both[t.exchanged], t, c)]
 
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
@@ -185,11 +186,10 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
         return []
     steps = problem.steps(whole.params.output_tile.k)
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
-    most = ctas * places(problem.sms, ctas)
+    clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     return [
         replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
-        for parts in SPLITS
-        if whole.cost.tiles * parts <= most and steps >= parts * LEAST_STEPS
+        for parts in splits(clusters, at_once, steps)
         for dependent in (True, False)
     ]
 
@@ -201,9 +201,9 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     if tile.exchanged:
         return _params(problem, tile)
+    by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
     made = (_params(way, tile) for way in ways)
     return next((params for params in made if params is not None), None)

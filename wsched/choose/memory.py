@@ -47,11 +47,9 @@ def repeated_bytes(problem: Problem, readers_a: int, readers_b: int) -> float:
     return problem.batch * problem.k * problem.operand.bytes * (a + b)
 
 
-def least_bytes(problem: Problem) -> float:
+def least_bytes(problem: Problem) -> int:
     """Bytes that are moved where each operand is read once."""
-    rows = problem.a_count * problem.m + problem.b_count * problem.n
-    operands = problem.batch * rows * problem.k * problem.operand.bytes
-    return operands + result_bytes(problem)
+    return sum(problem.operand_bytes) + result_bytes(problem)
 
 
 def result_bytes(problem: Problem) -> int:

@@ -252,6 +252,12 @@ class Problem:
         return sum(-(-part // k) for part in self.k_entries or (self.k,))
 
     @property
+    def operand_bytes(self) -> tuple[int, int]:
+        """Bytes of all As and of all Bs."""
+        each = self.batch * self.k * self.operand.bytes
+        return self.a_count * self.m * each, self.b_count * self.n * each
+
+    @property
     def products(self) -> int:
         """Accumulators of a tile."""
         return max(self.a_count, self.b_count)

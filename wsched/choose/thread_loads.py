@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lowering.target import ptx
-from wsched.choose.copy_cost import COPY_BYTES_PER_US, COPY_US
+from wsched.choose.copy_cost import copy_us
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams, ThreadLoads
 
@@ -65,13 +65,12 @@ def copied_us(problem: Problem, loads: ThreadLoads = BY_TMA) -> float:
     """Microseconds of the copies of operands that TMA cannot read and ``loads`` leaves to it."""
     a, b = _bytes(problem)
     left = [n for n, here in ((a, loads.a), (b, loads.b)) if n and not here]
-    return sum(COPY_US + 2 * n / COPY_BYTES_PER_US for n in left)
+    return sum(copy_us(2 * n) for n in left)
 
 
 def _bytes(problem: Problem) -> tuple[int, int]:
     """Bytes of the As and of the Bs that TMA cannot read, but threads can."""
-    each = problem.batch * problem.k * problem.operand.bytes
-    a, b = problem.a_count * problem.m * each, problem.b_count * problem.n * each
+    a, b = problem.operand_bytes
     return a * (problem.thread_a > 0), b * (problem.thread_b > 0)
 
 

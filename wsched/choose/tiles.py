@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
-__all__ = ["CLUSTERS", "LEAST_STEPS", "SPLITS", "TILES", "Tile", "exchanged_tiles", "tiles_for"]
+__all__ = ["CLUSTERS", "TILES", "Tile", "exchanged_tiles", "splits", "tiles_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,18 @@ or split-K were always faster, by 3 to 18 % (design/performance.md)."""
 
 LEAST_STEPS = 4
 """Steps of the k loop that are worth a part of their own."""
+
+
+def splits(clusters: int, places: int, steps: int) -> tuple[int, ...]:
+    """The parts of K that are candidates: all have a place at the same time, and none is short.
+
+    Args:
+        clusters: of tiles, each of whose parts wants a place.
+        places: for clusters.
+        steps: of the k loop.
+    """
+    fits = takewhile(lambda p: p * clusters <= places and p * LEAST_STEPS <= steps, SPLITS)
+    return tuple(fits)
 
 
 def tiles_for(problem: Problem) -> tuple[Tile, ...]:

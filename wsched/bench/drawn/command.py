@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,11 +25,11 @@ from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import definition_text
-from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.ranking import problem_for
 
-__all__ = ["COMMAND", "Asked", "device", "measure", "random", "show_lines"]
+__all__ = ["COMMAND", "Asked", "compile_for", "device", "measure", "random", "show_lines"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
 """The worker; how many schedules follows."""
@@ -113,7 +113,7 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
     stopped = ""
     if left:
         gpu = device()
-        _compile(left, gpu, asked.first, asked.jobs)
+        compile_for(left, gpu, asked.first, asked.jobs)
         method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
         head = {"schema": SCHEMA, "command": command, "method": method}
         keep = Keep(asked.path, head, found)
@@ -122,13 +122,8 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
         stopped = run_shapes(job, worker, len(wanted), (asked.seconds, asked.timeout), keep)
     lines = [line_of(p, found[str(p)]) for p in wanted if str(p) in found]
     show(lines, gpu)
-    if stopped:
-        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
-        typer.echo(f"{why}: {len(lines)} of {len(wanted)} problems are measured", err=True)
-    if stopped == INTERRUPTED:
-        raise typer.Exit(130)
-    if any(line.broken for line in lines):
-        raise typer.Exit(1)
+    told = f"{len(lines)} of {len(wanted)} problems are measured"
+    end(stopped, told, any(line.broken for line in lines))
 
 
 def device() -> dict[str, Any]:
@@ -142,8 +137,15 @@ def device() -> dict[str, Any]:
     return CudaGpu(0).describe()
 
 
-def _compile(problems: tuple[Drawn, ...], gpu: dict[str, Any], first: int, jobs: int) -> None:
-    """Compile what will be measured, under a bar; the worker says what wsched refuses."""
+def compile_for(problems: Sequence[Drawn], gpu: dict[str, Any], first: int, jobs: int) -> None:
+    """Compile what will be measured, under a bar; the worker says what wsched refuses.
+
+    Args:
+        problems: that will be measured.
+        gpu: ``name``, ``sms`` and ``l2_bytes``.
+        first: see :class:`Asked`.
+        jobs: see :class:`Asked`.
+    """
     wanted = []
     for p in problems:
         text = definition_text(p.problem)

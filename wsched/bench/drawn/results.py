@@ -10,8 +10,8 @@ from typing import Any
 from rich.table import Table
 
 from wsched.bench.drawn.problems import Drawn
-from wsched.bench.gemm.results import BAD
-from wsched.bench.method.statistic import geometric_mean, paired_ratios
+from wsched.bench.gemm.results import broken_systems
+from wsched.bench.method.statistic import paired_ratios, ratios_text
 from wsched.bench.peers.systems import REFERENCE
 
 __all__ = ["LIMIT", "SCHEMA", "Line", "line_of", "table", "totals"]
@@ -65,7 +65,7 @@ def line_of(problem: Drawn, result: dict[str, Any]) -> Line:
         ratios.get(choice),
         best,
         ratios.get(best),
-        {n: r.get("reason", "") for n, r in systems.items() if r["status"] in BAD},
+        broken_systems(systems),
         result.get("refused", ""),
     )
 
@@ -78,11 +78,8 @@ def totals(lines: Sequence[Line]) -> list[str]:
         ("best", [ln.best_ratio for ln in lines if ln.best_ratio is not None]),
     ):
         if ratios:
-            below = sum(r < LIMIT for r in ratios)
-            told.append(
-                f"{what} over cuBLAS at {len(ratios)} problems: geometric mean "
-                f"{geometric_mean(ratios):.3f}, least {min(ratios):.3f}, {below} below {LIMIT:g}"
-            )
+            text = ratios_text(ratios, LIMIT)
+            told.append(f"{what} over cuBLAS at {len(ratios)} problems: {text}")
     if refused := sum(bool(ln.refused) for ln in lines):
         told.append(f"refused: {refused} of {len(lines)} problems")
     return told or ["nothing was measured"]

@@ -16,7 +16,7 @@ from wsched.bench.drawn.command import Asked, measure, show_lines
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.results import Line
 from wsched.bench.method.measure import Plan
-from wsched.bench.method.statistic import geometric_mean
+from wsched.bench.method.statistic import ratios_text
 
 __all__ = ["MEMORY_TBS", "Streamed", "problems_of", "rows", "streamed", "totals"]
 
@@ -113,11 +113,8 @@ def totals(found: Sequence[Streamed]) -> list[str]:
     ratios = [s.line.choice_ratio for s in found if s.line.choice_ratio is not None]
     if not ratios:
         return ["nothing was measured"]
-    told = [
-        f"choice over cuBLAS at {len(ratios)} problems: geometric mean "
-        f"{geometric_mean(ratios):.3f}, least {min(ratios):.3f}, "
-        f"{sum(r < LIMIT for r in ratios)} below {LIMIT:g}"
-    ]
+    text = ratios_text(ratios, LIMIT)
+    told = [f"choice over cuBLAS at {len(ratios)} problems: {text}"]
     for name, low, high in (
         (f"64 to {LARGE_MIB} MiB", 64, LARGE_MIB),
         (f"more than {LARGE_MIB} MiB", LARGE_MIB, float("inf")),

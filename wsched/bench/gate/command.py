@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,20 +12,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.bench.drawn.build import build
-from wsched.bench.drawn.command import device
-from wsched.bench.drawn.schedules import schedules_for
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.drawn.command import compile_for, device
 from wsched.bench.gate.problems import PROBLEMS
-from wsched.bench.gate.results import Measured, baseline_of, read, write, write_head
+from wsched.bench.gate.results import SCHEMA, Measured, baseline_of, read
 from wsched.bench.gate.verdict import EACH, FEWEST, MEAN, Limits, Verdict, judged
 from wsched.bench.gemm.results import check_path
-from wsched.bench.method.bar import progress_bar
+from wsched.bench.method.appended import Keep, other_options
 from wsched.bench.method.measure import METHOD, Plan
-from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import INTERRUPTED, run_shapes
 from wsched.bench.method.watch import Job
-from wsched.bench.schedules.ranking import problem_for
 from wsched.choose.problem import GPUS
 
 __all__ = ["COMMAND", "SLOWER", "UNSURE", "gate"]
@@ -74,16 +68,13 @@ def gate(
     before = None if record else _baseline(baseline or baseline_of(known.name), known.name)
     found = read(json_path)
     if found.command not in ({}, command):
-        raise UnsupportedError(
-            f"--json {json_path} of a run with other options ({json.dumps(found.command)})",
-            json.dumps(command),
-        )
+        raise other_options(json_path, found.command, command)
     stopped = ""
     if len(found.complete(_names())) < processes:
-        _compile({"name": known.name, "sms": known.sms, "l2_bytes": known.l2_bytes}, jobs)
+        compile_for(PROBLEMS, asdict(known), 0, jobs)
         if (there := device()["name"]) != known.name:
             raise UnsupportedError(f"--gpu {gpu} where there is {there}", f"a {known.name}")
-        stopped = _measure(json_path, command, plan, processes, (seconds, timeout))
+        stopped = _measure(json_path, found, command, plan, processes, (seconds, timeout))
         found = read(json_path)
     _end(found, before, Limits(mean, each), stopped)
 
@@ -108,61 +99,31 @@ def _baseline(path: Path, gpu: str) -> Measured:
     return before
 
 
-def _compile(gpu: dict[str, Any], jobs: int) -> None:
-    """Compile what will be measured; the worker says what wsched refuses."""
-    wanted = []
-    for p in PROBLEMS:
-        text = definition_text(p.problem)
-        with suppress(ScheduleError, UnsupportedError):
-            planned = problem_for(text, p.problem.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
-            wanted += [(text, r.params) for r in schedules_for(text, planned, 0)]
-    with progress_bar(len(set(wanted))) as update:
-        build(wanted, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
-
-
 def _measure(
-    path: Path, command: dict[str, Any], plan: Plan, processes: int, limits: tuple[float, float]
+    path: Path,
+    found: Measured,
+    command: dict[str, Any],
+    plan: Plan,
+    processes: int,
+    limits: tuple[float, float],
 ) -> str:
-    """Measure what the file lacks of each process; why it ended early, empty if it did not."""
+    """Measure what was not found of each process; why it ended early, empty if it did not."""
+    method = METHOD.format(processes=processes, **asdict(plan))
+    head = {"schema": SCHEMA, "command": command, "method": method}
     seconds, timeout = limits
     begun = time.monotonic()
     for number in range(processes):
-        had = read(path).processes.get(number, {})
+        had = found.processes.get(number, {})
         left = tuple(p for p in PROBLEMS if str(p) not in had)
         spent = time.monotonic() - begun
         if not left or (seconds and spent >= seconds and number):
             continue
-        keep = _Keep(path, command, METHOD.format(processes=processes, **asdict(plan)), number)
+        keep = Keep(path, head, {}, process=number)
         room = max(seconds - spent, 1e-3) if seconds else 0.0
         job = Job(left, "bf16", "tn", {}, asdict(plan), number)
         if stopped := run_shapes(job, COMMAND, len(PROBLEMS), (room, timeout), keep):
             return stopped
     return ""
-
-
-class _Keep:
-    """Writes each result of a process into the file, in front of the first how it was measured.
-
-    Args:
-        path: of the file.
-        command: the run's options.
-        method: how is measured.
-        process: its number.
-    """
-
-    def __init__(self, path: Path, command: dict[str, Any], method: str, process: int) -> None:
-        self._path, self._command, self._method, self._process = path, command, method, process
-        self._kept: dict[str, dict[str, Any]] = {}
-
-    def __call__(self, environment: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> None:
-        """Keep results that are new; they are told again in the end, with what hung."""
-        for problem, result in shapes.items():
-            if self._kept.get(problem) == result:
-                continue
-            if not self._kept:
-                write_head(self._path, self._command, self._method, environment)
-            self._kept[problem] = result
-            write(self._path, self._process, problem, result)
 
 
 def _end(found: Measured, before: Measured | None, limits: Limits, stopped: str) -> None:

@@ -6,7 +6,6 @@ Those that wsched ships stand in ``baselines``, one for each GPU.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +13,12 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.gemm.results import BAD
-from wsched.bench.method.appended import append
+from wsched.bench.gemm.results import broken_systems
+from wsched.bench.method.appended import lines
 from wsched.bench.method.statistic import paired_ratios
 from wsched.bench.peers.systems import REFERENCE
 
-__all__ = ["BASELINES", "SCHEMA", "Measured", "baseline_of", "read", "write", "write_head"]
+__all__ = ["BASELINES", "SCHEMA", "Measured", "baseline_of", "read"]
 
 SCHEMA = "wsched.bench.gate/1"
 
@@ -66,11 +65,10 @@ class Measured:
     def broken(self) -> dict[str, str]:
         """What failed or was wrong, with the reason: system and problem -> reason."""
         return {
-            f"{name} at {problem}": record.get("reason", "")
+            f"{name} at {problem}": reason
             for found in self.processes.values()
             for problem, result in found.items()
-            for name, record in result["systems"].items()
-            if record["status"] in BAD
+            for name, reason in broken_systems(result["systems"]).items()
         }
 
     def refused(self) -> dict[str, str]:
@@ -96,21 +94,13 @@ def baseline_of(gpu: str) -> Path:
 def read(path: Path) -> Measured:
     """Read a file, of which the last line of a problem counts; nothing if there is no such file.
 
-    Lines that cannot be read, of a process that died, are passed over.
-
     Raises:
         UnsupportedError: a file of something else, or of runs that measured differently.
     """
     found = Measured()
     if not path.exists():
         return found
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if not isinstance(line, dict):
-            continue
+    for line in lines(path):
         if line.get("schema") == SCHEMA:
             if found.command not in ({}, line["command"]):
                 raise UnsupportedError(f"{path} of runs with different options", "one of them")
@@ -121,16 +111,3 @@ def read(path: Path) -> Measured:
     if not found.command:
         raise UnsupportedError(f"{path} without the schema {SCHEMA}", "a file of this bench")
     return found
-
-
-def write_head(
-    path: Path, command: dict[str, Any], method: str, environment: dict[str, Any]
-) -> None:
-    """Say how the lines that follow were measured, and where."""
-    head = {"schema": SCHEMA, "command": command, "method": method}
-    append(path, head | {"environment": environment})
-
-
-def write(path: Path, process: int, problem: str, result: dict[str, Any]) -> None:
-    """Add a result; it is on the disk when this returns."""
-    append(path, {"process": process, "problem": problem, "result": result})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,8 @@ from wsched.bench.method.statistic import Spread, geometric_mean, paired_ratios
 from wsched.bench.peers.systems import REFERENCE, is_own
 
 __all__ = [
-    "BAD", "SCHEMA", "Cell", "Summary", "check_path", "from_json", "save", "summarize", "to_json",
+    "BAD", "SCHEMA", "Cell", "Summary", "broken_systems", "check_path", "from_json", "save",
+    "summarize", "to_json",
 ]  # fmt: skip
 
 SCHEMA = "wsched.bench.gemm/2"
@@ -25,6 +26,11 @@ SCHEMA = "wsched.bench.gemm/2"
 
 BAD = ("failed", "wrong")
 """What a cell may be that is nobody's decision."""
+
+
+def broken_systems(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Of systems' records by name those that failed or were wrong, with the reason."""
+    return {n: r.get("reason", "") for n, r in records.items() if r["status"] in BAD}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["Keep", "append", "read"]
+__all__ = ["Keep", "append", "lines", "other_options", "read"]
 
 
 def append(path: Path, line: dict[str, Any]) -> None:
@@ -24,10 +25,26 @@ def append(path: Path, line: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """A file's lines; those that cannot be read, of a process that died, are passed over."""
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict):
+            yield line
+
+
+def other_options(path: Path, before: dict[str, Any], command: dict[str, Any]) -> UnsupportedError:
+    """What is wrong with a file of a run that was asked for something else."""
+    return UnsupportedError(
+        f"--json {path} of a run with other options ({json.dumps(before)})", json.dumps(command)
+    )
+
+
 def read(path: Path, schema: str, command: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return a file's results by problem, the last of each; none if there is no such file.
-
-    Lines that cannot be read, of a process that died, are passed over.
 
     Raises:
         UnsupportedError: a file of something else, or of a run that measured otherwise.
@@ -36,21 +53,15 @@ def read(path: Path, schema: str, command: dict[str, Any]) -> dict[str, dict[str
     if not path.exists():
         return found
     before: dict[str, Any] | None = None
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and line.get("schema") == schema:
+    for line in lines(path):
+        if line.get("schema") == schema:
             before = line["command"]
-        elif before is not None and isinstance(line, dict) and "problem" in line:
+        elif before is not None and "problem" in line:
             found[line["problem"]] = line["result"]
     if before is None:
         raise UnsupportedError(f"--json {path} without the schema {schema}", "a file of this bench")
     if before != command:
-        raise UnsupportedError(
-            f"--json {path} of a run with other options ({json.dumps(before)})", json.dumps(command)
-        )
+        raise other_options(path, before, command)
     return found
 
 
@@ -62,12 +73,17 @@ class Keep:
         head: ``schema``, ``command``, which decides whether a later run may go on with the file,
             and ``method``.
         found: the dict.
+        beside: what each line has in front of problem and result.
     """
 
     def __init__(
-        self, path: Path | None, head: dict[str, Any], found: dict[str, dict[str, Any]]
+        self,
+        path: Path | None,
+        head: dict[str, Any],
+        found: dict[str, dict[str, Any]],
+        **beside: Any,
     ) -> None:
-        self._path, self._head, self._found = path, head, found
+        self._path, self._head, self._found, self._beside = path, head, found, beside
         self._begun = False
 
     def __call__(self, environment: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> None:
@@ -81,4 +97,4 @@ class Keep:
             if not self._begun:
                 append(self._path, self._head | {"environment": environment})
                 self._begun = True
-            append(self._path, {"problem": problem, "result": result})
+            append(self._path, {**self._beside, "problem": problem, "result": result})

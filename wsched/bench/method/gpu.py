@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from wsched.bench.method.operands import Operands
 from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Launch, Prepared, import_failure, prepare
 
-__all__ = ["CudaGpu", "no_gpu_reason"]
+__all__ = ["CudaGpu", "elapsed_us", "no_gpu_reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,19 @@ def no_gpu_reason() -> str:
     except ImportError as error:
         return import_failure("torch", error)
     return "" if torch.cuda.is_available() else "torch.cuda finds no GPU"
+
+
+def elapsed_us(way: Callable[[], object], calls: int = 1) -> float:
+    """Microseconds of a call, from so many in a row between two events on the current stream."""
+    cuda = importlib.import_module("torch").cuda
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(calls):
+        way()
+    end.record()
+    end.synchronize()
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds / calls * 1e3
 
 
 class CudaGpu:

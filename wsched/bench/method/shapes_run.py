@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import typer
+
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.watch import Enough, Job, run_process
 
-__all__ = ["INTERRUPTED", "TIME_IS_UP", "Keep", "run_shapes"]
+__all__ = ["INTERRUPTED", "TIME_IS_UP", "Keep", "end", "run_shapes"]
 
 INTERRUPTED, TIME_IS_UP = "interrupted", "the time is up"
 """Why :func:`run_shapes` ends early."""
@@ -55,3 +57,23 @@ def run_shapes(
     if run["shapes"]:
         keep(run["environment"], run["shapes"])
     return stopped or ("" if run["complete"] else INTERRUPTED)
+
+
+def end(stopped: str, told: str, broken: bool, limit: str = "--seconds have passed") -> None:
+    """Say why a command ended early, if it did, and end it with the status that it has.
+
+    Args:
+        stopped: what :func:`run_shapes` returned.
+        told: how much is measured.
+        broken: whether something failed or was wrong.
+        limit: what is said where the time is up.
+
+    Raises:
+        typer.Exit: with 130 after Ctrl-C, with 1 if something was broken.
+    """
+    if stopped:
+        typer.echo(f"{limit if stopped == TIME_IS_UP else stopped}: {told}", err=True)
+    if stopped == INTERRUPTED:
+        raise typer.Exit(130)
+    if broken:
+        raise typer.Exit(1)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-__all__ = ["Spread", "geometric_mean", "input_sets", "orders", "paired_ratios", "repetitions"]
+__all__ = ["Spread", "geometric_mean", "input_sets", "orders", "paired_ratios", "ratios_text",
+           "repetitions"]  # fmt: skip
 
 # A set of buffers counts as out of the cache when twice the cache was touched since its last use.
 _CACHE_FACTOR = 2
@@ -59,6 +60,15 @@ def orders(names: Sequence[str], rounds: int, seed: str) -> list[list[str]]:
 def paired_ratios(reference: Sequence[float], times: Sequence[float]) -> list[float]:
     """Return reference time over time for each round: above 1 is faster than the reference."""
     return [ref / own for ref, own in zip(reference, times, strict=True)]
+
+
+def ratios_text(ratios: Sequence[float], limit: float) -> str:
+    """What ratios, one or more, come to, with how many are below a limit."""
+    below = sum(r < limit for r in ratios)
+    return (
+        f"geometric mean {geometric_mean(ratios):.3f}, least {min(ratios):.3f}, {below} below "
+        f"{limit:g}"
+    )
 
 
 def input_sets(problem_bytes: int, cache_bytes: int) -> int:

@@ -17,7 +17,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.measure import Plan
-from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.models.asked import Asked, asked
 from wsched.bench.models.measure import METHOD, OWN, WAYS
@@ -83,13 +83,8 @@ def models(
         summary_path.write_text(json.dumps(data | {"reasons": reasons(lines)}, indent=1) + "\n")
     if plot_path is not None:
         _draw(plot_path, wanted, found)
-    if stopped:
-        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
-        typer.echo(f"{why}: {len(lines)} of {len(wanted)} are measured", err=True)
-    if stopped == INTERRUPTED:
-        raise typer.Exit(130)
-    if any(OWN in line.broken for line in lines):
-        raise typer.Exit(1)
+    told = f"{len(lines)} of {len(wanted)} are measured"
+    end(stopped, told, any(OWN in line.broken for line in lines))
 
 
 def _ways(text: str) -> list[str]:

@@ -6,7 +6,6 @@ host takes counts in the calls where the GPU waits for it, and not in the graph.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.measure import Broken, OutOfMemory, Plan, Tell
+from wsched.bench.method.statistic import orders
 from wsched.bench.models.asked import Asked
 from wsched.bench.peers.systems import Skip
 
@@ -153,9 +153,8 @@ def measure_case(
                 told = case.told(entrant.way)
     for name, entrant in entrants.items():
         _lengths(device, name, entrant, plan, tell, clock)
-    order = random.Random(f"{seed} {asked}")
-    for number in range(plan.rounds + 1):
-        for name in order.sample(sorted(entrants), len(entrants)):
+    for number, names in enumerate(orders(sorted(entrants), plan.rounds + 1, f"{seed} {asked}")):
+        for name in names:
             entrant = entrants[name]
             tell(name, f"round {number}", entrant.seconds)
             found = _round(device, entrant, clock)

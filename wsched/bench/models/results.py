@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from wsched.bench.gemm.results import BAD
-from wsched.bench.method.statistic import geometric_mean, paired_ratios
+from wsched.bench.gemm.results import broken_systems
+from wsched.bench.method.statistic import paired_ratios, ratios_text
 from wsched.bench.models.measure import COMPILE, EAGER, NVFUSER, OWN, THUNDER, THUNDER_NVFUSER
 
 __all__ = ["KINDS", "LIMIT", "SCHEMA", "Line", "line_of", "reasons", "table", "totals"]
@@ -90,7 +90,7 @@ def line_of(name: str, result: Mapping[str, Any]) -> Line:
         told.get("flops", 0),
         told.get("own", 0),
         dict(told.get("reasons", {})),
-        {n: r.get("reason", "") for n, r in systems.items() if r["status"] in BAD},
+        broken_systems(systems),
     )
 
 
@@ -141,9 +141,8 @@ def totals(lines: Sequence[Line]) -> list[str]:
             ratios = [r[kind] for r in found if kind in r]
             if ratios:
                 told.append(
-                    f"{what} over wsched, {title}, {len(ratios)} of {len(lines)}: geometric mean "
-                    f"{geometric_mean(ratios):.3f}, least {min(ratios):.3f}, "
-                    f"{sum(r < LIMIT for r in ratios)} below {LIMIT:g}"
+                    f"{what} over wsched, {title}, {len(ratios)} of {len(lines)}: "
+                    f"{ratios_text(ratios, LIMIT)}"
                 )
     return told or ["nothing was measured"]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import Shape, parse_shapes
-from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.layers import drawn_shapes
 from wsched.bench.schedules.plot import plot
@@ -77,13 +77,8 @@ def schedules(
         stopped = run_shapes(job, command_line, len(wanted), (seconds, timeout), keep)
     rows = rows_of({str(s): state["shapes"][str(s)] for s in wanted if str(s) in state["shapes"]})
     _show(rows, state["environment"], plot_path)
-    if stopped:
-        why = "--seconds have passed" if stopped == TIME_IS_UP else stopped
-        typer.echo(f"{why}: {len(rows)} of {len(wanted)} shapes are measured", err=True)
-    if stopped == INTERRUPTED:
-        raise typer.Exit(130)
-    if any(row.broken for row in rows):
-        raise typer.Exit(1)
+    told = f"{len(rows)} of {len(wanted)} shapes are measured"
+    end(stopped, told, any(row.broken for row in rows))
 
 
 def shapes_of(text: str, count: int, seed: int) -> tuple[Shape, ...]:

@@ -19,7 +19,7 @@ from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
-from wsched.bench.method.shapes_run import INTERRUPTED, TIME_IS_UP, run_shapes
+from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.command import shapes_of
 from wsched.bench.schedules.ranking import problem_for
@@ -94,13 +94,8 @@ def tune(
         typer.echo(json.dumps(to_json(found, table, method, command, stopped), indent=2))
     else:
         _show(found, f"{gpu['name']}, {dtype}, {layout.upper()}, {what}: kept in {table}")
-    if stopped:
-        why = "--budget is spent" if stopped == TIME_IS_UP else stopped
-        typer.echo(f"{why}: {len(found)} of {len(wanted)} shapes are measured", err=True)
-    if stopped == INTERRUPTED:
-        raise typer.Exit(130)
-    if any(o.broken for o in found):
-        raise typer.Exit(1)
+    told = f"{len(found)} of {len(wanted)} shapes are measured"
+    end(stopped, told, any(o.broken for o in found), "--budget is spent")
 
 
 def device() -> dict[str, Any]:
