@@ -11,17 +11,10 @@ import sys
 import torch
 
 import wsched
+from examples.linear import LINEAR
 from wsched import LoadStoreOpType, MemoryType, ParallelType, Schedule, Special, WarpSpecialized
 
-__all__ = ["LINEAR", "compute", "loads", "main"]
-
-LINEAR = """\
-def nvfuser_fusion(fd : FusionDefinition) -> None :
-    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    w = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16)
-    d = fd.ops.linear(x, w)
-    fd.add_output(d)
-"""
+__all__ = ["compute", "loads", "main"]
 
 TMA, P = LoadStoreOpType.CpAsyncBulkTensorTile, ParallelType
 

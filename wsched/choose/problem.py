@@ -17,7 +17,6 @@ from wsched.fusion import (
     Product,
     Role,
     TensorBinding,
-    TensorView,
     operands_of,
     the_products,
 )
@@ -289,29 +288,39 @@ def _aligned(
     made: tuple[Product, ...], sizes: tuple[int, int, int, int], known: Mapping[str, int]
 ) -> tuple[int, int]:
     """The least alignment of the rows of the As and of the Bs, for M, N, K and the batch."""
-    m, n, k, batch = sizes
-    a = (k, m) if made[0].m_major else (m, k)
-    b = (k, n) if made[0].n_major else (n, k)
-    left = (known.get(p.a.name, _dense(p.a, batch * a[0], a[1])) for p in made)
-    right = (known.get(p.b.name, _dense(p.b, batch * b[0], b[1])) for p in made)
-    return min(left), min(right)
+    left, right = (
+        min(known.get(name, row_alignment(apart)) for name, apart in side.items())
+        for side in _apart(made, sizes)
+    )
+    return left, right
 
 
 def dense_widths(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:
     """Of operands that lie densely and that TMA cannot read, by name, the bytes that a thread can
     copy at once; not of those that stand side by side.
     """
-    made, found = the_products(fusion), dict[str, int]()
     if fusion.lists:
-        return found
-    m, n, k, batch = _sizes(made[0], extents)
+        return {}
+    made = the_products(fusion)
+    left, right = _apart(made, _sizes(made[0], extents))
+    odd = {name: n for name, n in (left | right).items() if n % TMA_STRIDE_ALIGN}
+    return {name: gcd(n, TMA_STRIDE_ALIGN) for name, n in odd.items()}
+
+
+def _apart(
+    made: tuple[Product, ...], sizes: tuple[int, int, int, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes from row to row of the As and of the Bs, by name, where they lie densely, for M, N, K
+    and the batch; 0 of a single row, which is apart from nothing.
+    """
+    m, n, k, batch = sizes
     a = (k, m) if made[0].m_major else (m, k)
     b = (k, n) if made[0].n_major else (n, k)
-    for operand, (rows, length) in [x for p in made for x in ((p.a, a), (p.b, b))]:
-        pitch = length * operand.dtype.bytes
-        if batch * rows > 1 and pitch % TMA_STRIDE_ALIGN:
-            found[operand.name] = gcd(pitch, TMA_STRIDE_ALIGN)
-    return found
+    left, right = (
+        {t.name: length * t.dtype.bytes if batch * rows > 1 else 0 for t in side}
+        for side, (rows, length) in (([p.a for p in made], a), ([p.b for p in made], b))
+    )
+    return left, right
 
 
 def _sizes(product: Product, extents: Mapping[str, int]) -> tuple[int, int, int, int]:
@@ -327,11 +336,6 @@ def _entries(
     """Extents of what stands side by side along one of these dimensions."""
     lists = fusion.lists
     return tuple(extents[x] for d in dims if lists for x in lists.get(str(d.extent), ()))
-
-
-def _dense(operand: TensorView, rows: int, length: int) -> int:
-    """:func:`row_alignment` of an operand that lies densely; a single row is apart from nothing."""
-    return row_alignment(length * operand.dtype.bytes if rows > 1 else 0)
 
 
 def row_alignment(*apart: int) -> int:

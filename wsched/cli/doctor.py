@@ -173,10 +173,12 @@ def _table() -> Finding:
             advice = f"{VARIABLE} names it: mend it, or let wsched tune write it"
             return Finding("tuned tables", State.FAILS, f"{file} does not exist", advice)
         return Finding("tuned tables", State.MISSING, f"none of yours; shipped: {shipped}", advice)
+    if why := untrusted(file):
+        advice = "let it and its folder be yours alone"
+        return Finding("tuned tables", State.FAILS, f"{file}: {why}; shipped: {shipped}", advice)
     try:
-        why = untrusted(file) or f"{len(read_table(file).entries)} entries"
+        count = len(read_table(file).entries)
     except TableError as e:
         return Finding("tuned tables", State.FAILS, f"{file}: {e}", "mend or remove it")
-    state = State.FAILS if untrusted(file) else State.WORKS
-    advice = "" if state is State.WORKS else "let it and its folder be yours alone"
-    return Finding("tuned tables", state, f"{file}: {why}; shipped: {shipped}", advice)
+    text = f"{file}: {count} entries; shipped: {shipped}"
+    return Finding("tuned tables", State.WORKS, text)

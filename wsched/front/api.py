@@ -7,11 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.choose.nvfuser_cost import nvfuser_cost
 from wsched.choose.problem import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
-from wsched.front.explain import explain_cut, explain_on, explain_other, under_install
-from wsched.front.explain_kernel import explain_given, explain_kernel
+from wsched.front.explain import (
+    explain_beside,
+    explain_cut,
+    explain_on,
+    explain_other,
+    under_install,
+)
+from wsched.front.explain_kernel import explain_given
 from wsched.front.explanation import Explanation
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
@@ -19,7 +24,6 @@ from wsched.front.problems import problem_of
 from wsched.front.route import CUT
 from wsched.front.routes import routes
 from wsched.program.classes import class_key
-from wsched.run.copies import copies
 from wsched.run.input_error import InputError, require_sequence
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
@@ -169,8 +173,9 @@ def explain(
     require_sequence(inputs)
     key = _key(inputs, constants)
     if gpu is not None:
-        same, kept = batch_invariant, constants
-        return explain_on(_gpu(gpu), definition, inputs, batch_invariant=same, constants=kept)
+        return explain_on(
+            _gpu(gpu), definition, inputs, batch_invariant=batch_invariant, constants=constants
+        )
     where = next((str(t.device) for t in inputs if hasattr(t, "device")), "cpu")
     if isinstance(definition, Schedule):
         kernel = compile(definition, inputs, batch_invariant=batch_invariant)
@@ -192,11 +197,8 @@ def explain(
         if route.kernel is None:
             return explain_other(route.name, where, route.refusals, found.recorded)
         kernel = route.kernel
-    needed = copies(kernel.fusion, inputs, kernel.by_threads)
     problem = problem_of(kernel.fusion, inputs, batch_invariant=batch_invariant)
-    odd = copies(kernel.fusion, inputs)  # for nvFuser, however wsched's kernel reads them
-    beside = nvfuser_cost(recorded(definition), kernel.fusion, problem, odd)
-    made = explain_kernel(kernel, problem, where, needed, beside)
+    made = explain_beside(definition, kernel, kernel.fusion, inputs, problem, where)
     if batch_invariant:  # nobody asks install for that
         return made
     return replace(made, installed=_installed(definition, inputs, where))

@@ -28,14 +28,14 @@ from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Part, Refusal
 from wsched.fusion import Fusion
 from wsched.importer import Definition, MissingOp, missing_ops, record_text
-from wsched.run.compiled import compile_fusion
+from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
 __all__ = [
-    "explain_cut", "explain_definition", "explain_on", "explain_other",
+    "explain_beside", "explain_cut", "explain_definition", "explain_on", "explain_other",
     "under_install",
 ]  # fmt: skip
 
@@ -214,9 +214,7 @@ def explain_on(
         fusion = laid_out(import_fusion(definition), inputs)
         problem = problem_on(fusion)
         kernel = compile_fusion(fusion, choose_params(problem))
-        needed = copies(fusion, inputs, kernel.by_threads)
-        beside = nvfuser_cost(recorded(definition), fusion, problem, copies(fusion, inputs))
-        made = explain_kernel(kernel, problem, str(gpu), needed, beside)
+        made = explain_beside(definition, kernel, fusion, inputs, problem, str(gpu))
         return made if batch_invariant else replace(made, installed=installed())
     except (UnsupportedError, ScheduleError) as e:
         if batch_invariant:  # there is no other way then
@@ -231,6 +229,30 @@ def explain_on(
     except (UnsupportedError, ScheduleError) as e:
         refusals.append(Refusal(CUT, str(e)))
     return _explain_others(definition, str(gpu), refusals)
+
+
+def explain_beside(
+    definition: Any,
+    kernel: CompiledFusion,
+    fusion: Fusion,
+    inputs: Sequence[Any],
+    problem: Problem,
+    device: str,
+) -> Explanation:
+    """The explanation of a kernel for inputs, beside what nvFuser's own route would take.
+
+    Args:
+        definition: what the kernel is of.
+        kernel: that wsched takes.
+        fusion: of the kernel, scheduled or not.
+        inputs: of the call.
+        problem: that they pose.
+        device: for which the kernel is.
+    """
+    needed = copies(fusion, inputs, kernel.by_threads)
+    odd = copies(fusion, inputs)  # for nvFuser, however wsched's kernel reads them
+    beside = nvfuser_cost(recorded(definition), fusion, problem, odd)
+    return explain_kernel(kernel, problem, device, needed, beside)
 
 
 def _explain_others(definition: Any, device: str, refusals: list[Refusal]) -> Explanation:
