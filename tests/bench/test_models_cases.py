@@ -76,6 +76,7 @@ def test_the_published_sizes() -> None:
     assert counts["moe"] == 8 * 3 * 4096 * 14336 + 8 * 4096
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # thunder's own, of torch
 @pytest.mark.parametrize("name", [NVFUSER, THUNDER])
 def test_ways_that_a_module_has_not(name: str, small: None) -> None:
     case = ModuleCase(make("lora", 8, "cpu"))
