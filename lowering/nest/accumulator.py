@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.ground.dtypes import DType
 from lowering.ground.expr import Const
 from lowering.ground.types import FragmentType
 from lowering.nest.domains import summed
+from lowering.nest.element import element_type
 from lowering.nest.refusal import refused
 from lowering.nest.tile import Tile, tile_of
 from wsched.fusion import ParallelType, TensorView
@@ -63,7 +63,7 @@ class Accumulator:
     def kind(self) -> FragmentType:
         """The fragment that a warpgroup holds."""
         *_, rows, cols = self.tile.sizes
-        return FragmentType(DType.F32, rows, cols)
+        return FragmentType(element_type(self.tensor.dtype), rows, cols)
 
     def _require_complete(self, graph: TransformGraph) -> None:
         """It is inlined inside the loops over tiles, and outside those over what it sums over."""

@@ -8,7 +8,10 @@ from wsched.fusion import DataType
 
 __all__ = ["element_type"]
 
-_HANDLED = (DataType.BFloat16, DataType.Half, DataType.Float)
+_HANDLED = (
+    DataType.BFloat16, DataType.Half, DataType.Float, DataType.Float8_e4m3fn, DataType.Float8_e5m2,
+    DataType.Int8, DataType.UInt8, DataType.Int32,
+)  # fmt: skip
 
 
 def element_type(dtype: DataType) -> DType:

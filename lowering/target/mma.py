@@ -20,6 +20,8 @@ class MmaForm:
         columns: ... and in words.
         scales: the instruction has immediates that negate A and B.
         transposes: A and B in shared memory may be MN-major, as immediates say.
+        promotion: K after which sums should go to a second accumulator, because the instruction
+            adds with fewer bits than the accumulator has; 0 where it does not.
     """
 
     operands: tuple[DType, ...]
@@ -28,6 +30,7 @@ class MmaForm:
     columns: str
     scales: bool = True
     transposes: bool = False
+    promotion: int = 0
 
     @property
     def types(self) -> str:
@@ -65,6 +68,17 @@ class MmaFamily:
         """The form with these operands, summed in ``acc``; None if there is none."""
         legal = (f for f in self.forms if acc in f.accumulators)
         return next((f for f in legal if a in f.operands and b in f.operands), None)
+
+    def accumulator(self, a: DType, b: DType) -> DType | None:
+        """What products of these are summed in unless something else is asked for; None if no
+        instruction multiplies them.
+        """
+        found = self.multiplying(a, b)
+        return None if found is None else found.accumulators[0]
+
+    def multiplying(self, a: DType, b: DType) -> MmaForm | None:
+        """The form with these operands; None if no instruction multiplies them."""
+        return next((f for f in self.forms if a in f.operands and b in f.operands), None)
 
     def transposes(self, dtype: DType) -> bool:
         """Whether an operand of a type may be MN-major in shared memory."""

@@ -57,7 +57,8 @@ def _least(
 
 def _cycles(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[float, float]:
     """Least cycles of a step, and of what comes once: start and an epilogue."""
-    flops, instructions = 2 * tile.m * tile.n * tile.k, tile.m // 64 * tile.k // 16
+    wide = tile.k * problem.operand.bytes // 2
+    flops, instructions = 2 * tile.m * tile.n * wide, tile.m // 64 * wide // 16
     wgmma = max(flops / cost_model.FLOPS_PER_CYCLE, instructions * cost_model.WGMMA)
     busy = problem.products * wgmma + cost_model.STEP
     rate = max(cost_model.FILL_BYTES.values())

@@ -123,19 +123,20 @@ def _lines(
     problem: Problem, tile: Extents, cluster: ClusterDims
 ) -> tuple[tuple[float, int], tuple[float, int]]:
     """Lines of A and of B in a stage: those for which a CTA asks itself, and all."""
-    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major)
-    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major)
+    size = problem.operand.bytes
+    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major, size)
+    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major, size)
     return (a / cluster.n, a), (b / cluster.m, b)
 
 
-def _of_tile(size: int, of: int, k: int, outer: bool) -> int:
-    """Lines of ``size`` rows by ``k``: along K, or along M or N where K is the ``outer`` dimension.
+def _of_tile(rows: int, of: int, k: int, outer: bool, size: int) -> int:
+    """Lines of ``rows`` by ``k`` elements of ``size`` bytes: along K, or along M or N where K is the ``outer`` dimension.
 
     Rows beyond those ``of`` the operand are not copied; a box is whole spans wide.
     """
     if outer:
-        return k * -(-2 * stored_columns(size, 2) // LINE)
-    return min(size, of) * -(-2 * k // LINE)
+        return k * -(-size * stored_columns(rows, size) // LINE)
+    return min(rows, of) * -(-size * k // LINE)
 
 
 def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
@@ -147,6 +148,6 @@ def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
 
 def _across(problem: Problem, tile: Extents, cluster: ClusterDims) -> float:
     """What rows of aligned boxes of B cost because they lie across two lines."""
-    row = 2 * tile.n
+    row = problem.operand.bytes * tile.n
     cut = problem.n_major and cluster.m == 1 and row > LINE and row % LINE
     return ACROSS_LINES if cut else 1.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowering.target.ptx import stored_columns
+from lowering.target.ptx import WARPGROUP, stored_columns
 from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
@@ -44,7 +44,7 @@ REDUCED = 3
 """Instructions of a reduction for an element: to mask it at an edge, and to add it."""
 
 FLOPS_PER_CYCLE = 4096
-"""Of the tensor cores of an SM, 16-bit operands (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
+"""Of the tensor cores of an SM, 16-bit operands; of others in proportion to their bytes (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
 MHz with 132 SMs)."""
 
 WGMMA, WGMMA_N, STEP, SHARED_STEP = 30, 16, 21, 72
@@ -56,6 +56,9 @@ SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 """Bytes in a cycle: shared memory read by wgmma and filled; loaded from the L2, by whether the
 kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
 lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
+
+PROMOTED = 60
+"""Cycles of a wait for all wgmmas, and of the first one behind it: not fitted."""
 
 LATENCY = 911
 """Cycles of a copy from the L2 into shared memory."""
@@ -234,15 +237,19 @@ def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
     """Cycles of a step of the k loop, and what takes them."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
     blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
-    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * tile.k
-    one = max(flops / FLOPS_PER_CYCLE, blocks * tile.k / 16 * WGMMA)
+    size = problem.operand.bytes
+    wide = tile.k * size / 2  # columns of 16-bit operands that take as long
+    flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * wide
+    one = max(flops / FLOPS_PER_CYCLE, blocks * wide / 16 * WGMMA)
     tensor = problem.products * one
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
-    n = stored_columns(tile.n, 2) if problem.n_major else tile.n
-    stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * 2
-    smem = ((64 + problem.products * columns) * tile.k * 2 * blocks + stage) / SMEM_BYTES
+    n = stored_columns(tile.n, size) if problem.n_major else tile.n
+    stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * size
+    smem = ((64 + problem.products * columns) * tile.k * size * blocks + stage) / SMEM_BYTES
     busy = max(tensor, smem)
+    if problem.promotion:
+        busy += _promoted(problem, params)
     rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
     fill = fill_cycles(problem, tile, params.cluster_dims, params.l2_promotions, rate)
     latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
@@ -258,6 +265,17 @@ def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
         limits["threads that load"] = thread_cycles(problem, params)
     slowest = max(limits, key=lambda name: limits[name])
     return limits[slowest], slowest
+
+
+def _promoted(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of a step in which no wgmma runs, because its sums are added to those of all steps:
+    where several warpgroups share a step one adds under the wgmmas of the others.
+    """
+    warp = params.tile_sizes.warp_tile
+    spans = max(1.0, warp.k / problem.promotion)
+    alone = params.ping_pong or params.warpgroups == 1
+    adds = problem.products * spans * warp.m * warp.n / WARPGROUP
+    return PROMOTED + adds if alone else adds / params.warpgroups
 
 
 def _epilogue(problem: Problem, params: MatmulParams) -> float:
@@ -289,6 +307,7 @@ def energy_of(problem: Problem, moved: float) -> float:
     rows and columns beyond the edges, take next to none.
     """
     flops = problem.products * problem.batch * problem.m * problem.n * problem.k
+    flops *= problem.operand.bytes / 2
     return FLOP_ENERGY * flops + BYTE_ENERGY * moved
 
 

@@ -103,6 +103,7 @@ class Problem:
         thread_a: bytes that a thread can copy at once of A as it lies in memory, where TMA cannot
             read it; 0 where it can, or where columns lie apart.
         thread_b: the same of B.
+        promotion: of the product (:class:`wsched.fusion.MmaOp`).
     """
 
     m: int
@@ -134,6 +135,7 @@ class Problem:
     k_entries: tuple[int, ...] = ()
     thread_a: int = 0
     thread_b: int = 0
+    promotion: int = 0
 
     @classmethod
     def of(
@@ -194,6 +196,7 @@ class Problem:
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
+            promotion=product.mma.promotion,
             **asdict(Reductions.of(fusion)),
         )
 
@@ -361,6 +364,7 @@ def demands(problem: Problem) -> Demands:
         (problem.a_count, problem.b_count),
         problem.target,
         problem.reductions,
+        problem.promotion,
     )
 
 

@@ -20,7 +20,7 @@ class Tile:
         n: columns.
         warpgroups: that compute.
         ping_pong: whether each has tiles of its own.
-        k: columns of a step.
+        k: columns of a step; in the lists below of 16-bit operands.
         across: warpgroups that lie side by side along N.
         exchanged: whether it is a tile of the transposed product, whose M is the problem's N.
     """
@@ -91,7 +91,10 @@ def splits(clusters: int, places: int, steps: int) -> tuple[int, ...]:
 
 def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     """The tiles that are candidates for a problem where they are legal."""
-    return TILES + exchanged_tiles(problem)
+    found = TILES + exchanged_tiles(problem)
+    if problem.operand.bytes == 2:
+        return found
+    return tuple(replace(t, k=t.k * 2 // problem.operand.bytes) for t in found)
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:

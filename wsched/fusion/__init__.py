@@ -49,7 +49,15 @@ from wsched.fusion.text import (
     nest_text,
     type_text,
 )
-from wsched.fusion.types import BOX, DataType, IterType, LoadStoreOpType, MemoryType, ParallelType
+from wsched.fusion.types import (
+    BOX,
+    DataType,
+    IterType,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    type_of,
+)
 from wsched.fusion.unknown import Unknown
 
 __all__ = [
@@ -98,6 +106,7 @@ __all__ = [
     "split_extents",
     "the_matmul",
     "the_products",
+    "type_of",
     "type_text",
     "unmerge_index",
 ]

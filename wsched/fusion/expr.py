@@ -34,14 +34,20 @@ class BroadcastOp:
 
 @dataclass(frozen=True, slots=True)
 class MmaOp:
-    """``output[m, n] = sum over k of a[m, 1, k] * b[1, n, k]``, accumulated in fp32."""
+    """``output[m, n] = sum over k of a[m, 1, k] * b[1, n, k]``, in the output's type.
+
+    ``promotion`` is the K after which what the instruction has summed is added to a second
+    accumulator, for types that it adds with fewer bits than the output has; 0 for never.
+    """
 
     output: str
     a: str
     b: str
+    promotion: int = 0
 
     def __str__(self) -> str:
-        return f"mma({self.a}, {self.b})"
+        promotion = f", promotion = {self.promotion}" if self.promotion else ""
+        return f"mma({self.a}, {self.b}{promotion})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from enum import Enum
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["BOX", "DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType"]
+__all__ = ["BOX", "DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType", "type_of"]
 
 
 class _Named(Enum):
@@ -24,7 +24,8 @@ class DataType(_Named):
     """Element type; the value is (text in a tensor's name, the same type in memory).
 
     All of nvFuser's have a name, so that any definition can be read; those without a type in memory
-    are not computed with.
+    are not computed with. ``Int8`` and ``UInt8`` are wsched's own: nvFuser has no integers of 8
+    bits.
     """
 
     BFloat16 = ("__bfloat", DType.BF16)
@@ -35,6 +36,8 @@ class DataType(_Named):
     Float8_e5m2 = ("__e5m2", DType.E5M2)
     Int = ("int64_t", DType.S64)
     Int32 = ("int", DType.S32)
+    Int8 = ("int8_t", DType.S8)
+    UInt8 = ("uint8_t", DType.U8)
     Index = ("nvfuser_index_t", DType.S64)
     Bool = ("bool", DType.BOOL)
     Float8_e8m0fnu = ("__e8m0", None)
@@ -71,6 +74,20 @@ class DataType(_Named):
     def bytes(self) -> int:
         """Bytes of one element in memory; UnsupportedError as of ``element``."""
         return self.element.bytes
+
+
+def type_of(element: DType) -> DataType:
+    """The type whose elements are of this one.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    found = (d for d in DataType if d.is_stored and d.element is element)
+    first = next(found, None)
+    if first is None:
+        names = ", ".join(d.element.value for d in DataType if d.is_stored)
+        raise UnsupportedError(f"a tensor of {element.value}", names)
+    return first
 
 
 class MemoryType(_Named):

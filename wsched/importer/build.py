@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import Fusion, TensorBinding
+from wsched.fusion import DataType, Fusion, TensorBinding, type_of
 from wsched.fusion.names import EXTENTS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion, needed
@@ -23,6 +23,7 @@ from wsched.importer.operands import (
     Pair,
     dtype_of,
     fixed_sizes,
+    form_of,
     operand_pair,
 )
 from wsched.importer.ops import MATMULS
@@ -84,7 +85,10 @@ def _build(definition: Definition, by_calls: bool = False) -> Fusion:
     a, b = pairs[0]
     dims = in_order({*a.axes, *b.axes} - {SUMMED})
     products = _products(matmuls, pairs)
-    epilogue = EpilogueImport(definition, products, a.dtype, dims)
+    form = form_of(f"fd.ops.{matmuls[0].op}", a, b)
+    summed = type_of(form.accumulators[0])
+    rounded = summed if summed is not DataType.Float or a.wide is not b.wide else a.wide
+    epilogue = EpilogueImport(definition, products, rounded, dims, summed=summed)
     made = [_output(definition, epilogue, name, dims) for name in definition.outputs]
     outputs, layouts = [step for step, _ in made], [layout for _, layout in made]
     if not by_calls:
@@ -101,7 +105,10 @@ def _build(definition: Definition, by_calls: bool = False) -> Fusion:
         for node, (left, right) in zip(matmuls, (p[::turn] for p in pairs), strict=True)
         if node.results[0] in products.values()
     }
-    emitted = emit_fusion(inputs, names, epilogue.steps, outputs, memory, mn_major, computed)
+    promotion = 0 if matmuls[0].get("use_fast_accum") else form.promotion
+    emitted = emit_fusion(
+        inputs, names, epilogue.steps, outputs, memory, mn_major, computed, promotion
+    )
     bound = tuple(
         TensorBinding(t.name, x.axes, tuple(1 if a == "1" else sizes[a] for a in x.axes), t.dtype)
         for t, x in zip(emitted.outputs, layouts, strict=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion.names import ROWS
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 
-__all__ = ["number", "same_size"]
+__all__ = ["exact", "number", "same_size", "squeezed", "values_of"]
 
 
 def number(definition: Definition, value: Value) -> float:
@@ -69,3 +71,19 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
         node = definition.node(inner.name) if isinstance(inner, Ref) else None
     shape = node.get("shape") if node is not None else None
     return size == -1 or (isinstance(shape, tuple) and size in shape)
+
+
+def values_of(node: Node) -> list[Value]:
+    """The operands of a pointwise operation, in order."""
+    return [*node.operands, *(v for _, v in node.kwargs)]
+
+
+def squeezed(node: Node) -> list[int]:
+    """The dimensions that a squeeze drops."""
+    dims = node.argument("dims", 1)
+    return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
+
+
+def exact(x: object) -> bool:
+    """Whether fp32 holds a number exactly, so that its type does not matter."""
+    return isinstance(x, float) and struct.unpack("f", struct.pack("f", x))[0] == x

@@ -46,6 +46,7 @@ def emit_fusion(
     memory: tuple[str, ...] = (ROWS, COLS),
     mn_major: Collection[str] = (),
     computed: Mapping[str, Sequence[Step]] | None = None,
+    promotion: int = 0,
 ) -> Emitted:
     """Number and connect everything: inputs, views of them, the mmas, then the epilogue.
 
@@ -59,6 +60,7 @@ def emit_fusion(
         memory: dimensions of the result in memory: rows and columns last, M and N or exchanged.
         mn_major: inputs that are operands whose K is not contiguous.
         computed: the steps of operands that are no inputs, each list in order, the operand last.
+        promotion: of the mmas.
     """
     e = _Emitter()
     computed = computed or {}
@@ -90,7 +92,7 @@ def emit_fusion(
         if s.op == "mma":
             e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
             left, right = operands[s.source]
-            e.exprs.append(MmaOp(e.made[s], views[left], views[right]))
+            e.exprs.append(MmaOp(e.made[s], views[left], views[right], promotion))
         elif s.op != "input":
             e.step(s, where, memory)
     return e.finish(outputs, memory)

@@ -10,7 +10,6 @@ demanded twice is made once.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,7 +17,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.fusion.names import COLS, ROWS
 from wsched.importer.composite import COMPOSITES
-from wsched.importer.constants import number, same_size
+from wsched.importer.constants import exact, number, same_size, squeezed, values_of
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
 from wsched.importer.reductions import Reduced
@@ -28,6 +27,7 @@ __all__ = ["EpilogueImport"]
 
 _FLOAT = DataType.Float
 _STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
+_NAMES = ", ".join(map(str, _STORED))
 _COMPUTED = (*_STORED, DataType.Bool)
 _POINTWISE = "the operations of design/pointwise-ops.md"
 
@@ -43,6 +43,7 @@ class EpilogueImport:
         rounded: their type.
         dims: their dimensions.
         where: the steps are, in texts of errors.
+        summed: type of the accumulator.
         steps: what has been made, in an order in which it can be computed.
     """
 
@@ -51,6 +52,7 @@ class EpilogueImport:
     rounded: DataType
     dims: Dims = (ROWS, COLS)
     where: str = "in an epilogue"
+    summed: DataType = DataType.Float
     steps: list[Step] = field(default_factory=list)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
@@ -76,10 +78,8 @@ class EpilogueImport:
                 "outputs that the matmul or a full matrix has a part in",
             )
         step = self.settled(step)
-        if step.dtype not in _STORED:
-            raise UnsupportedError(
-                f"the output {name} of type {step.dtype}", "BFloat16, Half, Float"
-            )
+        if step.dtype not in (*_STORED, self.summed):
+            raise UnsupportedError(f"the output {name} of type {step.dtype}", _NAMES)
         return step
 
     def reduction(self, found: Reduced) -> Step:
@@ -140,7 +140,15 @@ class EpilogueImport:
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
     def settled(self, x: Step) -> Step:
-        """``x`` itself, or the rounding of the matmul's result where its rounded value is read."""
+        """``x`` itself, or the rounding of the matmul's result where its rounded value is read.
+
+        Raises:
+            UnsupportedError: that is of a type that nothing is rounded to.
+        """
+        if x.op == "matmul" and x.dtype not in _STORED:
+            raise UnsupportedError(
+                f"a matmul's result rounded to {x.dtype}", "what is made of it cast to Float"
+            )
         return self.make("cast", x.dtype, *x.inputs) if x.op == "matmul" else x
 
     def pointwise(self, op: str, *operands: Operand) -> Operand:
@@ -156,7 +164,8 @@ class EpilogueImport:
                 args = [self.cast(x, DataType.Bool) for x in operands]
                 return self.make(op, DataType.Bool, *args)
             case Promotion.TEST:
-                own = (self.settled(x) if isinstance(x, Step) else x for x in operands)
+                own = [self.settled(x) if isinstance(x, Step) else x for x in operands]
+                self.require_computed(op, self.common(op, operands))
                 return self.make(op, DataType.Bool, *own)
             case Promotion.COMPARE:
                 if all(x.dtype is DataType.Bool for x in tensors) and op in ("eq", "ne"):
@@ -167,11 +176,17 @@ class EpilogueImport:
                 condition = [self.cast(x, DataType.Bool) for x in operands[: int(op == "where")]]
                 rest = operands[len(condition) :]
                 dtype = self.common(op, rest)
+                self.require_computed(op, dtype)
                 return self.make(op, dtype, *condition, *(self.cast(x, dtype) for x in rest))
-        common = self.common(op, operands)
-        if common not in _STORED:
-            raise UnsupportedError(f"fd.ops.{op} of {common}", "BFloat16, Half, Float")
+        self.require_computed(op, self.common(op, operands), _STORED)
         return self.make(op, _FLOAT, *(self.cast(x, _FLOAT) for x in operands))
+
+    def require_computed(
+        self, op: str, dtype: DataType, known: tuple[DataType, ...] = (*_COMPUTED, DataType.Double)
+    ) -> None:
+        """Refuse an operation on a type that it is not computed in."""
+        if dtype not in known:
+            raise UnsupportedError(f"fd.ops.{op} of {dtype}", _NAMES)
 
     def common(self, op: str, operands: tuple[Operand, ...]) -> DataType:
         """The type that tensors are promoted to: one that all have, else Float.
@@ -183,7 +198,7 @@ class EpilogueImport:
         strong = [x for x in tensors if not x.weak] or tensors
         kinds = {x.dtype for x in strong}
         if not kinds:
-            if all(_exact(x) for x in operands):
+            if all(exact(x) for x in operands):
                 return DataType.Double
             raise UnsupportedError(f"fd.ops.{op} of constants alone", "one tensor beside them")
         if DataType.Double in kinds:
@@ -242,7 +257,7 @@ class EpilogueImport:
         arity = arity_of(node.op)
         if arity is None:
             raise UnsupportedError(f"{call} {self.where}", _POINTWISE)
-        values = _values(node)
+        values = values_of(node)
         if len(values) != arity:
             raise UnsupportedError(f"{call} with {len(values)} operands", f"{arity} operands")
         operands = [self.operand(v, self.inner(v, dims)) for v in values]
@@ -265,15 +280,18 @@ class EpilogueImport:
         name = self.matmuls[matmul.results[0]]
         total = self._same.get(("mma", name))
         if total is None:
-            total = Step("mma", _FLOAT, (), frozenset(self.dims), source=name)
+            total = Step("mma", self.summed, (), frozenset(self.dims), source=name)
             self._same[("mma", name)] = total
             self.steps.append(total)
         bias = matmul.get("bias", (*matmul.operands[2:], None)[0])
         if bias is not None:
             if self.rank(bias) != 1:
                 raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
+            self.require_computed("linear with a bias", self.summed)
             row = self.cast(self.operand(bias, (COLS,)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
+        if self.rounded is self.summed:
+            return total
         # No computation: a mark that ``cast`` and ``settled`` resolve.
         return Step("matmul", self.rounded, (total,), total.spread)
 
@@ -285,7 +303,7 @@ class EpilogueImport:
         if not isinstance(shape, tuple) or not isinstance(dtype, DataType):
             raise UnsupportedError(f"{name} with shape {text_of(shape)}", "a list of sizes")
         if dtype not in _STORED:
-            raise UnsupportedError(f"the input {name} of type {dtype}", "BFloat16, Half, Float")
+            raise UnsupportedError(f"the input {name} of type {dtype}", _NAMES)
         if node.get("is_cpu", False):
             raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
         if len(shape) != len(dims):
@@ -339,10 +357,10 @@ class EpilogueImport:
                 shape = node.argument("shape", 2)
                 return len(shape) if isinstance(shape, tuple) else 0
             case "squeeze":
-                return self.rank(node.operands[0]) - len(_squeezed(node))
+                return self.rank(node.operands[0]) - len(squeezed(node))
             case "expand" | "cast" | "set" | "stride_order":
                 return self.rank(node.operands[0])
-        return max((self.rank(v) for v in _values(node)), default=0)
+        return max((self.rank(v) for v in values_of(node)), default=0)
 
     def inner(self, value: Value, dims: Dims) -> Dims:
         """Dimensions of an operand of lower rank: the last ones, as NumPy aligns shapes."""
@@ -350,7 +368,7 @@ class EpilogueImport:
 
     def reads_tensor(self, node: Node) -> bool:
         """Whether a node without dimensions depends on a tensor or a run-time scalar."""
-        for v in _values(node):
+        for v in values_of(node):
             source = self.definition.node(v.name) if isinstance(v, Ref) else None
             if source is None or source.op == "size":
                 continue
@@ -364,7 +382,7 @@ class EpilogueImport:
     def unsqueezed(self, node: Node, dims: Dims) -> Dims:
         """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
         rank = self.rank(node.operands[0])
-        gone = {p % rank for p in _squeezed(node)}
+        gone = {p % rank for p in squeezed(node)}
         left = iter(dims)
         return tuple("1" if p in gone else next(left) for p in range(rank))
 
@@ -381,18 +399,3 @@ class EpilogueImport:
                 raise UnsupportedError(
                     f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
                 )
-
-
-def _values(node: Node) -> list[Value]:
-    """The operands of a pointwise operation, in order."""
-    return [*node.operands, *(v for _, v in node.kwargs)]
-
-
-def _squeezed(node: Node) -> list[int]:
-    dims = node.argument("dims", 1)
-    return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
-
-
-def _exact(x: Operand) -> bool:
-    """Whether fp32 holds a number exactly, so that its type does not matter."""
-    return isinstance(x, float) and struct.unpack("f", struct.pack("f", x))[0] == x

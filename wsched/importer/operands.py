@@ -6,9 +6,12 @@ operation) is for schedules that are written call by call, which say who compute
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
+from lowering.target.mma import MmaForm
+from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType
 from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node, Ref
@@ -18,14 +21,17 @@ from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
 
-__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "operand_pair"]
+__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair"]
 
-_TYPES = (DataType.BFloat16, DataType.Half)
 _AXES: dict[str, tuple[Axes, Axes]] = {
     "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
     "matmul": ((ROWS, SUMMED), (SUMMED, COLS)),
 }
 """The axes of both operands of what multiplies matrices."""
+
+_FLOATS_OF_8_BITS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
+_HOLDS_8_BITS = (DataType.BFloat16, DataType.Half)
+"""Types of matmuls that have every value of those."""
 
 _BATCHES: dict[str, tuple[Axes, ...]] = {
     "linear": ((), (BATCH,)),
@@ -46,6 +52,8 @@ class ImportedOperand:
         axes: of the input in the caller's order.
         memory: the same in the order of memory, the contiguous one last.
         dtype: of the operand.
+        wide: the type to which the definition casts it first, which the kernel need not do: the
+            matrix instruction takes the operand as it is; else ``dtype``.
         steps: what computes it, in order, the operand last; none of an input as it is.
     """
 
@@ -54,6 +62,7 @@ class ImportedOperand:
     axes: Axes
     memory: Axes
     dtype: DataType
+    wide: DataType
     steps: tuple[Step, ...] = ()
 
     @property
@@ -89,24 +98,71 @@ def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
     own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
     own = own if matmul.op == "matmul" else [own[0], ()]
     whole = [(*outside, *axes) for outside, axes in zip(own, _AXES[matmul.op], strict=True)]
+    wide = None if computed else _widened(definition, named)
     a, b = (
-        _operand(definition, v, axes, call, computed) for v, axes in zip(named, whole, strict=True)
+        _operand(definition, v, axes, call, computed, wide)
+        for v, axes in zip(named, whole, strict=True)
     )
     _require_batch(call, a, b)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
-    if a.dtype is not b.dtype or a.dtype not in _TYPES:
-        types = f"{a.dtype} and {b.dtype}"
-        raise UnsupportedError(f"{call} of {types}", "BFloat16 and BFloat16, Half and Half")
+    form_of(call, a, b)
     return a, b
 
 
-def _operand(
-    definition: Definition, value: object, axes: Axes, call: str, computed: bool
-) -> ImportedOperand:
-    """An operand of these axes, through transpositions."""
+def form_of(call: str, a: ImportedOperand, b: ImportedOperand) -> MmaForm:
+    """How the matrix instruction multiplies them.
+
+    Raises:
+        UnsupportedError: it does not.
+    """
+    stored = a.dtype.is_stored and b.dtype.is_stored
+    found = DEFAULT.mma.multiplying(a.dtype.element, b.dtype.element) if stored else None
+    if found is None:
+        raise UnsupportedError(f"{call} of {a.dtype} and {b.dtype}", _products())
+    return found
+
+
+def _products() -> str:
+    """Which types are multiplied, in words."""
+    names = {d.element: d.name for d in DataType if d.is_stored}
+    sets = ([names[d] for d in f.operands if d in names] for f in DEFAULT.mma.forms)
+    return ", ".join(
+        f"{' or '.join(found)} and {' or '.join(found)}" for found in sets if found
+    )
+
+
+def _widened(definition: Definition, values: Sequence[object]) -> DataType | None:
+    """The type to which both operands are cast that could be multiplied as they are: the cast is
+    exact and so are its products, so that the kernel need not make it; None where they are not.
+    """
+    found = {_widens(definition, v) for v in values}
+    return found.pop() if len(found) == 1 else None
+
+
+def _widens(definition: Definition, value: object) -> DataType | None:
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    while node is not None and moves_no_data(node):
+    wide = None
+    while node is not None and (moves_no_data(node) or node.op == "cast"):
+        if node.op == "cast":
+            to = node.argument("dtype", 1)
+            wide = to if wide is None and to in _HOLDS_8_BITS else None
+            if wide is None:
+                return None
+        source = node.operands[0]
+        node = definition.node(source.name) if isinstance(source, Ref) else None
+    if node is None or node.op != "define_tensor" or dtype_of(node) not in _FLOATS_OF_8_BITS:
+        return None
+    return wide if isinstance(wide, DataType) else None
+
+
+def _operand(
+    definition: Definition, value: object, axes: Axes, call: str, computed: bool,
+    wide: DataType | None,
+) -> ImportedOperand:  # fmt: skip
+    """An operand of these axes, through transpositions; and through the cast to ``wide``."""
+    node = definition.node(value.name) if isinstance(value, Ref) else None
+    while node is not None and (moves_no_data(node) or (wide is not None and node.op == "cast")):
         axes = operand_axes(node, axes)
         source = node.operands[0]
         node = definition.node(source.name) if isinstance(source, Ref) else None
@@ -114,7 +170,8 @@ def _operand(
         raise UnsupportedError(f"an operand {value} of {call}", "a tensor")
     if node.op == "define_tensor":
         memory = in_memory(node, axes, call)
-        return ImportedOperand(node, node.results[0], axes, memory, dtype_of(node))
+        dtype = dtype_of(node)
+        return ImportedOperand(node, node.results[0], axes, memory, dtype, wide or dtype)
     if not computed or node.op in MATMULS:
         raise UnsupportedError(f"fd.ops.{node.op} on an operand of {call}", "an input as it is")
     return _computed(definition, node, axes, call)
@@ -139,7 +196,7 @@ def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> Impo
             f"of matrices of which {SUMMED} is",
         )
     steps = tuple(s for s in made.steps if s in needed(step))
-    return ImportedOperand(source, name, axes, memory, step.dtype, steps)
+    return ImportedOperand(source, name, axes, memory, step.dtype, step.dtype, steps)
 
 
 def _require_batch(call: str, *operands: ImportedOperand) -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from lowering.ground.expr import ONE, Expr, ceildiv
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from lowering.target.targets import DEFAULT
 from wsched.choose.copy_cost import Copy
 from wsched.choose.problem import ALIGNED, row_alignment
-from wsched.fusion import Fusion, TensorBinding
+from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.program.of_fusion import program_buffers
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "alone",
+    "any_order",
     "copied",
     "copies",
     "in_front",
@@ -81,7 +83,7 @@ def copies(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tupl
     """The operands that a kernel of ``fusion`` needs copies of."""
     found = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        if _is_operand(fusion, binding, tensor) and _needs(binding, tensor, widths):
+        if _is_operand(fusion, binding, tensor) and _needs(fusion, binding, tensor, widths):
             rows, cols = _order(fusion, binding)
             moved = 2 * tensor.numel() * tensor.element_size()
             reason = _obstacle(tensor, rows, cols)
@@ -96,7 +98,10 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> 
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
-    return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _needs(b, t, widths))
+    return tuple(
+        at for at, (b, t) in pairs
+        if _is_operand(fusion, b, t) and _needs(fusion, b, t, widths)
+    )  # fmt: skip
 
 
 def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -110,7 +115,7 @@ def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
             several = (d for d in range(tensor.dim()) if tensor.shape[d] > 1)
             steps = [step for d in several if (step := tensor.stride(d)) != 1]
             apart = [s * tensor.element_size() for s in (tensor.storage_offset(), *steps)]
-            rows = COPIED_ROWS if _unreadable(tensor) else row_alignment(*apart)
+            rows = COPIED_ROWS if _unreadable(fusion, binding, tensor) else row_alignment(*apart)
             found[binding.tensor] = min(rows, found.get(binding.tensor, rows))
     return found
 
@@ -121,7 +126,7 @@ def thread_widths(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
     """
     pairs = zip(fusion.inputs, inputs, strict=False)
     found = [(b, t) for b, t in pairs if b.entry is None]
-    odd = {b.tensor: t for b, t in found if _is_operand(fusion, b, t) and _unreadable(t)}
+    odd = {b.tensor: t for b, t in found if _is_operand(fusion, b, t) and _unreadable(fusion, b, t)}
     widths = ((name, thread_bytes(t), t.element_size()) for name, t in odd.items())
     return {name: width for name, width, size in widths if width >= size}
 
@@ -166,15 +171,24 @@ def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 
-def _unreadable(tensor: torch.Tensor) -> bool:
-    rows, cols = tensor.dim() - 2, tensor.dim() - 1
-    return not tma_reads(tensor, rows, cols) and not tma_reads(tensor, cols, rows)
+def any_order(dtype: DataType) -> bool:
+    """Whether the matrix instruction reads operands of a type whichever dimension is contiguous."""
+    return DEFAULT.mma.transposes(dtype.element)
 
 
-def _needs(binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
+def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> bool:
+    """Whether TMA can read it in no order that the matrix instruction takes."""
+    rows, cols = _order(fusion, binding)
+    other = any_order(binding.dtype) and tma_reads(tensor, cols, rows)
+    return not tma_reads(tensor, rows, cols) and not other
+
+
+def _needs(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
     """Whether a kernel cannot read an operand where it lies."""
     width = widths.get(binding.tensor, 0)
-    return width > thread_bytes(tensor) if width else _unreadable(tensor)
+    if width:
+        return width > thread_bytes(tensor)
+    return _unreadable(fusion, binding, tensor)
 
 
 def thread_bytes(tensor: torch.Tensor) -> int:

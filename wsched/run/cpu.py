@@ -56,11 +56,10 @@ def grid_on_cpu(kernel: Kernel, extents: Mapping[str, int]) -> int:
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """A NumPy view: raw bits for the 16-bit types, which NumPy does not all know."""
+    """A NumPy view: raw bits of floats below 32 bits, which NumPy does not all know."""
     import torch
 
-    return (
-        tensor.view(torch.int16).numpy().view("uint16")
-        if tensor.element_size() == 2
-        else tensor.numpy()
-    )
+    bits = {2: torch.int16, 1: torch.uint8}.get(tensor.element_size())
+    if bits is None or not tensor.dtype.is_floating_point:
+        return tensor.numpy()
+    return tensor.view(bits).numpy().view(f"uint{8 * tensor.element_size()}")

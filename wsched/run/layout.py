@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import Fusion, IterDomain, TensorBinding
-from wsched.run.copies import tma_reads
+from wsched.fusion import Fusion, IterDomain, Role, TensorBinding, products
+from wsched.run.copies import any_order, tma_reads
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     is decided by strides, and those of dimensions of size 1 or of empty tensors mean nothing. What
     is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
     refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
-    it has one.
+    it has one. So is one of a type that the matrix instruction takes only with what is summed over
+    contiguous, if it lies otherwise.
 
     Raises:
         UnsupportedError: operands that stand side by side lie in different orders.
@@ -34,17 +35,23 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     import torch
 
     orders = []
+    summed = {name for p in products(fusion) for name in p.names(Role.K)}
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
         named = isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
         if named and binding.tensor in fusion.operands:
-            order = _order(binding, tensor, declared)
+            order = _order(binding, tensor, declared, summed)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))
 
 
-def _order(binding: TensorBinding, tensor: torch.Tensor, declared: Order) -> Order:
-    candidates = (declared, (*declared[:-2], *declared[:-3:-1]))
+def _order(
+    binding: TensorBinding, tensor: torch.Tensor, declared: Order, summed: Container[str]
+) -> Order:
+    candidates: tuple[Order, ...] = (declared, (*declared[:-2], *declared[:-3:-1]))
+    if not any_order(binding.dtype):
+        candidates = tuple(x for x in candidates if x[-1] in summed)
+        declared = candidates[0]
     for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
         for order in candidates:
             *_, rows, cols = (binding.axes.index(name) for name in order)

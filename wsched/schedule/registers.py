@@ -55,6 +55,8 @@ def _require(made: Plan, sums: list[TensorView], most: int | None) -> None:
         (held, most or entry, BARE_REGISTERS), ([one], entry, SPARE_REGISTERS),
     ):  # fmt: skip
         number = sum(map(_elements, loops)) // ptx.WARPGROUP
+        if loops is held and any(e.promotion for e in made.fusion.mmas):
+            number *= 2
         if number + other > limit:
             what = "a thread" if loops is held else "one wgmma"
             why = (

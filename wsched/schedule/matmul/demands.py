@@ -29,6 +29,7 @@ class Demands:
             as of the other.
         target: the GPU that it is for.
         reductions: results that are reductions.
+        promotion: of the product (:class:`wsched.fusion.MmaOp`).
     """
 
     operand: DataType
@@ -40,6 +41,7 @@ class Demands:
     counts: tuple[int, int] = (1, 1)
     target: Target = DEFAULT
     reductions: Reductions = NO_REDUCTIONS
+    promotion: int = 0
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -60,12 +62,18 @@ class Demands:
             (len(left), len(right)),
             target,
             Reductions.of(fusion),
+            product.mma.promotion,
         )
 
     @property
     def products(self) -> int:
-        """Accumulators that a warpgroup has of its tile."""
+        """Products of a tile."""
         return max(self.counts)
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators that a warpgroup has of its tile."""
+        return self.products * (2 if self.promotion else 1)
 
     @property
     def exchanged(self) -> Demands:

@@ -50,7 +50,7 @@ def register_candidates(
     """
     pairs = _pairs(params, target)
     demands = Demands.of(fusion, target)
-    need = demands.products * _accumulators(params) + _other_registers(demands, params)
+    need = demands.accumulators * _accumulators(params) + _other_registers(demands, params)
     fitting = tuple(p for p in pairs if need <= _compute_registers(params, p, target))
     return fitting or pairs[-1:]
 
@@ -123,13 +123,14 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
         *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
     ]
+    reasons += _operand_reasons(demands, tile.k)
     narrowest = ptx.NARROWEST_SWIZZLE // size
     if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
         reasons.append(
             f"the tile's n {tile.n} is no multiple of {narrowest}: an N-major operand is stored in "
             f"swizzle spans of at least {ptx.NARROWEST_SWIZZLE} bytes"
         )
-    accumulators = demands.products * _accumulators(params)
+    accumulators = demands.accumulators * _accumulators(params)
     others = _other_registers(demands, params)
     target = demands.target
     compute = _compute_registers(params, _pairs(params, target)[-1], target)
@@ -158,6 +159,22 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
             reasons.append(
                 f"exchange_operands=True with use_smem_epilogue=True: stmatrix transposes 16-bit "
                 f"elements, a result is {wide}"
+            )
+    return reasons
+
+
+def _operand_reasons(demands: Demands, k: int) -> Reasons:
+    """Why the instruction does not take ``k`` columns of the operands as they lie in memory."""
+    mma, operand = demands.target.mma, demands.operand.element
+    reasons: Reasons = []
+    if k % mma.k(operand):
+        reasons.append(
+            f"the tile's k {k} is no multiple of {mma.name}'s {mma.k(operand)} for {demands.operand}"
+        )
+    for axis, major in (("M", demands.m_major), ("N", demands.n_major)):
+        if major and not mma.transposes(operand):
+            reasons.append(
+                f"{mma.name} reads {demands.operand} with K contiguous, an operand has {axis}"
             )
     return reasons
 
@@ -344,7 +361,9 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
 
 
 def _of(demands: Demands) -> str:
-    return f" of {demands.products} products" if demands.products > 1 else ""
+    kinds = [f"of {demands.products} products"] if demands.products > 1 else []
+    kinds += ["with those that sums are promoted to"] if demands.promotion else []
+    return "".join(f" {kind}" for kind in kinds)
 
 
 def _accumulators(params: MatmulParams) -> int:

@@ -95,7 +95,10 @@ class MatMulTileOptions(Checked):
 
 @dataclass(frozen=True, slots=True)
 class MmaMacro(Checked):
-    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``."""
+    """The instruction ``wgmma.mma_async.m<m>n<n>k<k>``; nvFuser's ``Hopper_64_256_16``.
+
+    ``k`` is that of 16-bit operands; the same 32 bytes of narrower ones have more.
+    """
 
     m: int = 64
     n: int = 256
