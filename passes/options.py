@@ -18,6 +18,7 @@ class LoweringOptions:
             has ended, and lets the next one do the same.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
         l2_promotions: (tensor map, bytes) of those with one of their own.
+        promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
             stamps.
     """
@@ -26,4 +27,5 @@ class LoweringOptions:
     programmatic_dependent_launch: bool = True
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
+    promotion: int = 0
     trace_slots: int = 0

@@ -29,6 +29,7 @@ from passes.interleave_loads import interleave_loads
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
+from passes.promote_sums import promote_sums
 from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
 from passes.reduce_across_warps import reduce_across_warps
@@ -54,6 +55,7 @@ PASSES: tuple[Pass, ...] = (
     swizzle_shared,  # operand layouts, and TMA boxes that fit them
     clip_boxes,  # no box with more rows than its tensor, where nothing needs the zeros
     circular_buffer,  # stages, and acquire / wait / release around each load step
+    promote_sums,  # of types that wgmma adds with few bits, to a second accumulator
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops
     synchronize_partials,  # counters and barriers around parts of tiles, where CTAs share one

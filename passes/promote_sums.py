@@ -1,0 +1,182 @@
+"""Add what wgmma has summed over some of K to a second accumulator, in fp32.
+
+Of 8-bit floats the tensor core adds with fewer bits than fp32 has (design/0030-eight-bits.md).
+
+Requires: loops that carry the accumulators of their ``mma.tile``s, with nothing else that reads
+them.
+Guarantees: a product sums over at most ``options.promotion`` of K, beginning with zero, and a
+``frag.update add`` behind it puts that onto what the loop has summed. Accumulators of wgmmas live
+in the loop alone: those that were carried from tile to tile are gone.
+
+After ``circular_buffer``, so that a stage is released in front of the addition; before
+``synchronize_wgmma``, which then waits for each product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import FALSE, TRUE, Expr
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, FragUpdate, MmaTile, SmemRef, Stmt
+from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used, walk
+from passes.options import LoweringOptions
+
+__all__ = ["promote_sums"]
+
+
+def promote_sums(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Products of a loop go to an accumulator of their own, and from there to the loop's.
+
+    before::
+
+        for k in 0 .. n carry (acc: frag<f32, 64x128> = before -> total) {
+          wait_full ring, k
+          acc1: frag<f32, 64x128> = mma.tile acc, A_s[s, 0, 0], B_s[s, 0, 0], 128, 0 < k
+          release ring, k
+          yield acc1
+        }
+
+    after, with a promotion every 128 of K::
+
+        none: frag<f32, 64x128> = frag.fill 0.0
+        part: frag<f32, 64x128> = frag.fill 0.0
+        for k in 0 .. n carry (acc: frag<f32, 64x128> = none -> total,
+            part1: frag<f32, 64x128> = part -> rest) {
+          wait_full ring, k
+          sum: frag<f32, 64x128> = mma.tile part1, A_s[s, 0, 0], B_s[s, 0, 0], 128, false
+          release ring, k
+          acc1: frag<f32, 64x128> = frag.update add, acc, sum
+          yield acc1, sum
+        }
+
+    Raises:
+        UnsupportedError: a product of A in registers over more of K, or one that a step adds to
+            several times.
+    """
+    if not options.promotion:
+        return kernel
+    body = _body(kernel.body, Names(kernel), options.promotion)
+    while (fewer := _without_unread(body)) != body:
+        body = fewer
+    return replace(kernel, body=body)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """An accumulator of a loop on its way through a trip.
+
+    Args:
+        total: what the loop has summed.
+        part: what wgmmas add to.
+        depth: K that ``part`` has of this trip, by the first of the columns.
+    """
+
+    total: Frag
+    part: Frag
+    depth: dict[int, int] = field(default_factory=dict)
+
+
+def _body(body: Body, names: Names, span: int) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        stmt = map_bodies(stmt, lambda inner: _body(inner, names, span))
+        if isinstance(stmt, For):
+            begin, stmt = _promoted(stmt, names, span)
+            out += begin
+        out.append(stmt)
+    return tuple(out)
+
+
+def _promoted(loop: For, names: Names, span: int) -> tuple[Body, For]:
+    """A loop whose products are promoted, and the zeros in front of it."""
+    accs = {s.acc.name for s in loop.body if isinstance(s, MmaTile)}
+    begin: list[Stmt] = []
+    carries, sums = list[Carry](), dict[str, _Sum]()
+    for carry in loop.carries:
+        if not isinstance(carry.var, Frag) or carry.var.name not in accs:
+            carries.append(carry)
+            continue
+        none, first, part, rest = (
+            replace(carry.var, name=names.new(n)) for n in ("none", "part", "part", "rest")
+        )
+        begin += [FragFill(none, 0.0), FragFill(first, 0.0)]
+        carries += [replace(carry, init=none), Carry(part, first, rest)]
+        sums[carry.var.name] = _Sum(carry.var, part)
+    if not sums:
+        return (), loop
+    body = _trip(loop.body, names, span, sums)
+    yields: list[Expr | Frag] = []
+    for y in loop.yields:
+        found = sums.get(y.name) if isinstance(y, Frag) else None
+        yields += [y] if found is None else [found.total, found.part]
+    return tuple(begin), replace(loop, body=body, carries=tuple(carries), yields=tuple(yields))
+
+
+def _trip(body: Body, names: Names, span: int, sums: dict[str, _Sum]) -> Body:
+    """The body of the loop; ``sums`` are those of its accumulators, by what they are now."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, MmaTile) and stmt.acc.name in sums:
+            found = sums[stmt.out.name] = sums.pop(stmt.acc.name)
+            out += _products(stmt, names, span, found)
+        else:
+            out.append(stmt)
+    for found in sums.values():
+        out.append(_added(names, found))
+    return tuple(out)
+
+
+def _products(p: MmaTile, names: Names, span: int, found: _Sum) -> Iterator[Stmt]:
+    """A product over at most ``span`` of K at a time, all but the last of them added."""
+    before = found.depth.get(p.col, 0)
+    pieces = range(0, p.k, span)
+    alone = not found.depth and isinstance(p.a, SmemRef)
+    if before + p.k > span and not alone:
+        raise UnsupportedError(
+            f"products over {before + p.k} of K in a step, promoted every {span}",
+            f"one product of shared memory, or {span} of K in a step",
+        )
+    for k in pieces:
+        if k:
+            yield _added(names, found)
+        part = replace(found.part, name=names.new("sum"))
+        a = p.a if isinstance(p.a, Frag) else p.a.moved(0, k)
+        yield replace(
+            p, out=part, acc=found.part, a=a, b=p.b.moved(0, k), k=min(span, p.k - k),
+            accumulate=TRUE if before else FALSE,
+        )  # fmt: skip
+        found.part = part
+    found.depth[p.col] = before + p.k
+
+
+def _added(names: Names, found: _Sum) -> FragUpdate:
+    """What wgmmas have summed, put onto the sum of all."""
+    total = replace(found.total, name=names.new("promoted"))
+    made = FragUpdate(total, "add", found.total, (found.part,))
+    found.total = total
+    return made
+
+
+def _without_unread(body: Body) -> Body:
+    """Without accumulators that loops only carry, and what nobody reads that they begin with."""
+    read = {name for s in walk(body) for name in used(s)}
+
+    def one(stmt: Stmt) -> Body | None:
+        if isinstance(stmt, FragFill):
+            return None if stmt.out.name in read else ()
+        if not isinstance(stmt, For):
+            return None
+        inside = {n for s in walk(stmt.body) for n in used(s)}
+        pairs = zip(stmt.carries, stmt.yields, strict=True)
+        left = [
+            (c, y) for c, y in pairs
+            if not isinstance(c.var, Frag) or c.var.name in inside or c.result.name in read
+        ]  # fmt: skip
+        carries, yields = tuple(c for c, _ in left), tuple(y for _, y in left)
+        return (changed(stmt, {"carries": kept(stmt.carries, carries),
+                               "yields": kept(stmt.yields, yields)}),)  # fmt: skip
+
+    return rewrite(body, one)
