@@ -87,7 +87,7 @@ def test_only_for_schedules_by_calls() -> None:
         (
             (f"x = {X}", f"w = {W}", "d = fd.ops.linear(x, w)"),
             "fd.ops.linear of Float and BFloat16",
-            "BFloat16 and BFloat16, Half and Half",
+            "pairs of Half; of BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8",
         ),
         (
             (*CASTS[:3], "s = fd.ops.sum(a, dims=[1], keepdim=True)", "d = fd.ops.linear(s, w)"),

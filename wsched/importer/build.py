@@ -28,6 +28,7 @@ from wsched.importer.operands import (
 )
 from wsched.importer.ops import MATMULS
 from wsched.importer.reductions import reduced_result
+from wsched.importer.scaled import without_scaled
 from wsched.importer.steps import REDUCED, Step
 from wsched.importer.sums import summands
 from wsched.importer.text.signatures import known_ops
@@ -60,6 +61,7 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
         UnsupportedError: an operation, type, rank, layout or use that is not supported.
     """
     definition.check_complete()
+    definition = without_scaled(definition)
     if by_calls:
         return _build(definition, by_calls)
     apart = parts_of(definition, _matmuls(definition))

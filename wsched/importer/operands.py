@@ -127,9 +127,7 @@ def _products() -> str:
     """Which types are multiplied, in words."""
     names = {d.element: d.name for d in DataType if d.is_stored}
     sets = ([names[d] for d in f.operands if d in names] for f in DEFAULT.mma.forms)
-    return ", ".join(
-        f"{' or '.join(found)} and {' or '.join(found)}" for found in sets if found
-    )
+    return f"pairs of {'; of '.join(', '.join(found) for found in sets if found)}"
 
 
 def _widened(definition: Definition, values: Sequence[object]) -> DataType | None:

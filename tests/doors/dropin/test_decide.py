@@ -103,8 +103,8 @@ def aliased(fd: Any) -> None:
     ("build", "reason"),
     [
         (pointwise, "no linear or matmul"),
-        (fp32, "fd.ops.linear of Float and Float is not supported; supported: BFloat16 and "
-         "BFloat16, Half and Half"),
+        (fp32, "fd.ops.linear of Float and Float is not supported; supported: pairs of Half; of "
+         "BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"),
         (aliased, "line 8: the output tv4, which is written into tv0, is not supported; "
          "supported: outputs with memory of their own"),
     ],

@@ -109,8 +109,8 @@ def test_no_matmul_of_ours() -> None:
         fd.add_output(fd.ops.linear(matrix(fd, F32), matrix(fd, F32)))
 
     assert refusal(build) == (
-        "fd.ops.linear of Float and Float is not supported; supported: BFloat16 and BFloat16, "
-        "Half and Half"
+        "fd.ops.linear of Float and Float is not supported; supported: pairs of Half; of "
+        "BFloat16; of Float8_e4m3fn, Float8_e5m2; of Int8, UInt8"
     )
 
 

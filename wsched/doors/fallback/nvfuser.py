@@ -78,7 +78,10 @@ def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:
         if isinstance(v, Ref):
             return values[v.name]
         if isinstance(v, DataType):
-            return getattr(nvfuser.DataType, v.name)
+            found = getattr(nvfuser.DataType, v.name, None)
+            if found is None:
+                raise UnsupportedError(f"{v} by this nvFuser", "types that it has")
+            return found
         return [value(x) for x in v] if isinstance(v, tuple) else v
 
     operands, named = [*map(value, node.operands)], {k: value(v) for k, v in node.kwargs}

@@ -49,13 +49,14 @@ def canonical(source: Source, at: ast.Call, op: str, call: Call) -> Call:
         if not name.startswith("arg") or name not in named:
             break
         operands = (*operands, named.pop(name))
-    order = {name: position for position, name in enumerate(names)}
+    order = {name: position for position, name in enumerate((*names, *extra))}
     return operands, dict(sorted(named.items(), key=lambda item: order[item[0]]))
 
 
 _EXTRA = {
     "define_tensor": ("sizes", "strides", "static_sizes"),
     "add_output": ("stride_order",),
+    "scaled_mm": ("use_fast_accum",),
 }
 
 

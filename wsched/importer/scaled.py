@@ -1,0 +1,75 @@
+"""``fd.ops.scaled_mm`` as what it computes: a matmul, its scales, a bias and a cast.
+
+nvFuser hands it to torch, which computes ``scale1 * scale2 * (mat1 · mat2) + bias`` in fp32 and
+rounds once. As single operations it is a matmul with an epilogue, like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.text.signatures import parameters
+
+__all__ = ["without_scaled"]
+
+_OP = "scaled_mm"
+_FAST = "use_fast_accum"
+"""An argument of wsched's own: sums stay in the tensor core, which keeps fewer bits."""
+
+
+def without_scaled(definition: Definition) -> Definition:
+    """The definition with each ``scaled_mm`` taken apart.
+
+    Its scales are Float: single numbers, or [M, 1] of ``mat1`` and [1, N] of ``mat2``.
+
+    Raises:
+        UnsupportedError: one is scaled or quantized in another way.
+    """
+    if all(node.op != _OP for node in definition.nodes):
+        return definition
+    nodes: list[Node] = []
+    for node in definition.nodes:
+        nodes += _apart(definition, node) if node.op == _OP else [node]
+    return replace(definition, nodes=tuple(nodes))
+
+
+def _apart(definition: Definition, node: Node) -> Iterator[Node]:
+    given = _arguments(node)
+    used = {r for n in definition.nodes for r in n.refs} | {*definition.outputs}
+    more = [r for r in node.results[1:] if r in used]
+    asked = [n for n in ("alpha", "beta", "output_gamma") if given.get(n)]
+    asked += [n for n in ("output_block_scale_size",) if given.get(n)]
+    if more or asked:
+        what = ", ".join((*(f"{n}={text_of(given[n])}" for n in asked), *more))
+        raise UnsupportedError(f"fd.ops.{_OP} with {what}", "scales of its operands, and a bias")
+    scales = [given.get(n) for n in ("scale1", "scale2")]
+    if None in scales:
+        raise UnsupportedError(f"fd.ops.{_OP} with one scale or none", "scale1 and scale2")
+    name = node.results[0]
+    dtype = given.get("dtype") or DataType.BFloat16
+
+    def step(op: str, suffix: str, *operands: Value, **named: Value) -> Node:
+        result = f"{name}.{suffix}" if suffix else name
+        return Node(op, (result,), operands, tuple(named.items()), node.line)
+
+    fast = {_FAST: True} if given.get(_FAST) else {}
+    yield step("matmul", "sum", given["mat1"], given["mat2"], **fast)
+    yield step("cast", "wide", Ref(f"{name}.sum"), dtype=DataType.Float)
+    at = f"{name}.wide"
+    for n, scale in enumerate(scales, 1):
+        yield step("mul", f"scaled{n}", Ref(at), scale)
+        at = f"{name}.scaled{n}"
+    if given.get("bias") is not None:
+        yield step("add", "biased", Ref(at), given["bias"])
+        at = f"{name}.biased"
+    yield step("cast", "", Ref(at), dtype=dtype)
+
+
+def _arguments(node: Node) -> dict[str, Value]:
+    """By name; None of those that are not given."""
+    names = parameters(_OP) or ()
+    return dict(zip(names, node.operands, strict=False)) | dict(node.kwargs)
