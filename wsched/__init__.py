@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wsched.doors.dropin.report import report
     from wsched.front.api import compile, execute, explain
     from wsched.front.legal_tiles import legal_tiles
+    from wsched.front.scaled import int_mm, scaled_mm
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
@@ -89,8 +90,10 @@ __all__ = [
     "execute",
     "explain",
     "install",
+    "int_mm",
     "legal_tiles",
     "report",
+    "scaled_mm",
     "uninstall",
 ]
 
@@ -107,7 +110,9 @@ _HOME = {
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
+    "int_mm": "wsched.front.scaled",
     "legal_tiles": "wsched.front.legal_tiles",
+    "scaled_mm": "wsched.front.scaled",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",
     "report": "wsched.doors.dropin.report",

@@ -1,0 +1,222 @@
+"""Products of 8 bits without a definition: what ``torch._scaled_mm`` and ``torch._int_mm`` compute.
+
+Each call is a definition that wsched writes, so that kernels, schedules and errors are those of any
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.front.kernels import compile
+from wsched.fusion import DataType
+from wsched.program.classes import Key, class_key
+from wsched.run.compiled import CompiledFusion
+from wsched.run.input_error import InputError, no_tensor, wrong_type
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["int_mm", "scaled_mm", "scaled_mm_text"]
+
+_FLOATS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
+_INTEGERS = (DataType.Int8, DataType.UInt8)
+_RESULTS = (DataType.BFloat16, DataType.Half, DataType.Float)
+
+_CLASSES = 1024
+"""Classes of inputs for which the kernel is remembered."""
+
+_kernels: dict[tuple[str, Key], CompiledFusion] = {}
+
+
+def scaled_mm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> torch.Tensor:
+    """``scale_a * scale_b * (a · b) + bias``, rounded once; the meaning is ``torch._scaled_mm``'s.
+
+    Floats of 8 bits are summed in the tensor core over 128 of K, which then go to a second
+    accumulator in fp32; with ``use_fast_accum`` over all of K, which is faster and keeps fewer
+    bits. Sums of integers are exact.
+
+    Args:
+        a: [M, K] of ``float8_e4m3fn`` or ``float8_e5m2``; or of ``int8`` or ``uint8``.
+        b: [K, N] of the same kind. The matrix instruction reads K contiguous: a row-major ``a`` and
+            a column-major ``b`` (``w.t()`` of weights [N, K]) are read where they lie if rows are
+            multiples of 16 bytes apart; others are copied by every call.
+        scale_a: fp32, one number, or [M, 1].
+        scale_b: fp32, one number, or [1, N].
+        bias: [N], bf16, fp16 or fp32.
+        out_dtype: bf16 (where none is given), fp16 or fp32.
+        use_fast_accum: see above.
+
+    Returns:
+        [M, N], row-major. On CPU tensors the machine model computes it.
+
+    Raises:
+        InputError: shapes, types or devices that do not fit each other.
+        UnsupportedError: other types than these; scales of blocks.
+    """
+    _require_matrices(a, b, _FLOATS, _INTEGERS)
+    (m, _), (_, n) = a.shape, b.shape
+    left, by_row = _scale(scale_a, "scale_a", (m, 1))
+    right, by_column = _scale(scale_b, "scale_b", (1, n))
+    result = DataType.BFloat16 if out_dtype is None else _type(out_dtype)
+    if result not in _RESULTS:
+        raise UnsupportedError(f"scaled_mm into {out_dtype}", _torch_names(_RESULTS))
+    added = None if bias is None else _bias(bias, n)
+    text = scaled_mm_text(
+        _type(a.dtype), _type(b.dtype), by_row, by_column, added, result, bool(use_fast_accum)
+    )
+    return _run(text, [a, b, left, right] if bias is None else [a, b, left, right, bias])
+
+
+def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``a · b`` of 8-bit integers, exact modulo 2**32; the meaning is ``torch._int_mm``'s.
+
+    Args:
+        a: [M, K] of ``int8`` or ``uint8``.
+        b: [K, N] of ``int8`` or ``uint8``; layouts as for :func:`scaled_mm`, which multiplies such
+            products by scales.
+
+    Returns:
+        [M, N] of ``int32``, row-major. On CPU tensors the machine model computes it.
+
+    Raises:
+        InputError: shapes, types or devices that do not fit each other.
+        UnsupportedError: other types than these.
+    """
+    _require_matrices(a, b, _INTEGERS)
+    return _run(_int_mm_text(_type(a.dtype), _type(b.dtype)), [a, b])
+
+
+def _run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The one result of a definition, by its own kernel."""
+    key = class_key(inputs)
+    kernel = _kernels.get((text, key)) if key is not None else None
+    if kernel is None:
+        kernel = compile(text, inputs)
+        if key is not None:
+            if len(_kernels) >= _CLASSES:
+                _kernels.clear()
+            _kernels[text, key] = kernel
+    return kernel.call(inputs, key)[0]
+
+
+@lru_cache(maxsize=256)
+def scaled_mm_text(
+    a: DataType, b: DataType, by_row: bool, by_column: bool, bias: DataType | None,
+    result: DataType, fast: bool,
+) -> str:  # fmt: skip
+    """The definition that :func:`scaled_mm` runs.
+
+    Args:
+        a: type of the first operand.
+        b: type of the second.
+        by_row: whether the first has a scale for each row.
+        by_column: whether the second has one for each column.
+        bias: its type; None without.
+        result: type of the result.
+        fast: whether sums stay in the tensor core.
+    """
+    rows, columns = -1 if by_row else 1, -1 if by_column else 1
+    named = f"dtype={result!r}{', use_fast_accum=True' if fast else ''}"
+    lines = [
+        _tensor("a", (-1, -1), a),
+        _tensor("b", (-1, -1), b, ", stride_order=[0, 1]"),
+        _tensor("scale_a", (rows, 1), DataType.Float),
+        _tensor("scale_b", (1, columns), DataType.Float),
+    ]
+    if bias is not None:
+        lines.append(_tensor("bias", (-1,), bias))
+        named = f"bias=bias, {named}"
+    return _definition(
+        *lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})"
+    )
+
+
+@lru_cache(maxsize=8)
+def _int_mm_text(a: DataType, b: DataType) -> str:
+    lines = _tensor("a", (-1, -1), a), _tensor("b", (-1, -1), b, ", stride_order=[0, 1]")
+    return _definition(*lines, "d = fd.ops.matmul(a, b)")
+
+
+def _definition(*lines: str) -> str:
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
+    return "".join(f"{line}\n" for line in (head, *(f"    {x}" for x in lines),
+                                            "    fd.add_output(d)"))  # fmt: skip
+
+
+def _tensor(name: str, shape: tuple[int, ...], dtype: DataType, more: str = "") -> str:
+    contiguity = [None if n == 1 else True for n in shape]
+    return (
+        f"{name} = fd.define_tensor(shape={list(shape)}, contiguity={contiguity}, "
+        f"dtype={dtype!r}{more})"
+    )
+
+
+def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
+    """Two matrices whose sizes fit, of types of one kind."""
+    for name, x in (("a", a), ("b", b)):
+        if not hasattr(x, "data_ptr"):
+            raise no_tensor(name, x)
+        if x.dim() != 2:
+            found = str(list(x.shape))
+            raise InputError(f"{name} has shape {found}, not two dimensions", name, found, "[_, _]")
+    types = {_type(a.dtype), _type(b.dtype)}
+    if not any(types <= {*kind} for kind in kinds):
+        known = "; ".join(f"pairs of {_torch_names(kind)}" for kind in kinds)
+        raise UnsupportedError(f"a product of {a.dtype} and {b.dtype}", known)
+    if a.shape[1] != b.shape[0]:
+        text = f"a has {a.shape[1]} columns, b has {b.shape[0]} rows"
+        raise InputError(text, "b", f"{b.shape[0]} rows", f"{a.shape[1]} rows")
+
+
+def _scale(scale: Any, name: str, each: tuple[int, int]) -> tuple[torch.Tensor, bool]:
+    """A scale as the definition has it, and whether there is one for each row or column."""
+    import torch
+
+    if not hasattr(scale, "data_ptr"):
+        raise no_tensor(name, scale)
+    if scale.dtype != torch.float32:
+        raise wrong_type(name, scale.dtype, torch.float32)
+    if tuple(scale.shape) == each and scale.numel() != 1:
+        return scale, True
+    if scale.numel() == 1:
+        return scale.reshape(1, 1), False
+    found = str(list(scale.shape))
+    if scale.dim() == 2:
+        raise UnsupportedError(f"{name} of shape {found}", f"one number, or {list(each)}")
+    raise InputError(f"{name} has shape {found}", name, found, f"one number, or {list(each)}")
+
+
+def _bias(bias: Any, columns: int) -> DataType:
+    """The type of a bias that fits."""
+    if not hasattr(bias, "data_ptr"):
+        raise no_tensor("bias", bias)
+    dtype, found = _type(bias.dtype), str(list(bias.shape))
+    if dtype not in _RESULTS or dtype is None:
+        raise UnsupportedError(f"a bias of {bias.dtype}", _torch_names(_RESULTS))
+    if tuple(bias.shape) != (columns,):
+        raise InputError(f"bias has shape {found}", "bias", found, f"[{columns}]")
+    return dtype
+
+
+def _type(dtype: torch.dtype) -> Any:
+    """The type of such tensors in a definition; None where no door takes it."""
+    return _BY_NAME.get(str(dtype).removeprefix("torch."))
+
+
+_BY_NAME = {d.element.torch: d for d in (*_FLOATS, *_INTEGERS, *_RESULTS)}
+
+
+def _torch_names(types: Sequence[DataType]) -> str:
+    return ", ".join(d.element.torch for d in types)
