@@ -20,7 +20,17 @@ from dataclasses import dataclass, field, replace
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import FALSE, TRUE, Expr
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import Body, Carry, For, Frag, FragFill, FragUpdate, MmaTile, SmemRef, Stmt
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    For,
+    Frag,
+    FragFill,
+    FragUpdate,
+    MmaTile,
+    SmemRef,
+    Stmt,
+)
 from lowering.kernel.visit import Names, changed, kept, map_bodies, rewrite, used, walk
 from passes.options import LoweringOptions
 

@@ -23,7 +23,7 @@ LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.summary", "lowering.cud
 WAY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wsched.version", ()),
     ("wsched.fusion", (GROUND,)),
-    ("wsched.importer", (GROUND, "lowering.kernel.pointwise")),
+    ("wsched.importer", (GROUND, "lowering.kernel.pointwise", "lowering.target")),
     ("wsched.schedule", (GROUND, TARGET)),
     ("wsched.choose", (GROUND, TARGET)),
     ("wsched.figures", (GROUND,)),

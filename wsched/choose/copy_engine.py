@@ -130,7 +130,8 @@ def _lines(
 
 
 def _of_tile(rows: int, of: int, k: int, outer: bool, size: int) -> int:
-    """Lines of ``rows`` by ``k`` elements of ``size`` bytes: along K, or along M or N where K is the ``outer`` dimension.
+    """Lines of ``rows`` by ``k`` elements of ``size`` bytes: along K, or along M or N where K is
+    the ``outer`` dimension.
 
     Rows beyond those ``of`` the operand are not copied; a box is whole spans wide.
     """

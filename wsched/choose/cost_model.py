@@ -44,8 +44,8 @@ REDUCED = 3
 """Instructions of a reduction for an element: to mask it at an edge, and to add it."""
 
 FLOPS_PER_CYCLE = 4096
-"""Of the tensor cores of an SM, 16-bit operands; of others in proportion to their bytes (NVIDIA H100 white paper: 989.4 TFLOP/s at 1830
-MHz with 132 SMs)."""
+"""Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
+H100 white paper: 989.4 TFLOP/s at 1830 MHz with 132 SMs)."""
 
 WGMMA, WGMMA_N, STEP, SHARED_STEP = 30, 16, 21, 72
 """Cycles: least time of a wgmma; columns that it computes at once, so that 152 take as long as 160
@@ -306,8 +306,8 @@ def energy_of(problem: Problem, moved: float) -> float:
     """Microseconds at the power limit that so many bytes and the products take; those of zeros, of
     rows and columns beyond the edges, take next to none.
     """
-    flops = problem.products * problem.batch * problem.m * problem.n * problem.k
-    flops *= problem.operand.bytes / 2
+    wide = problem.k * problem.operand.bytes / 2
+    flops = problem.products * problem.batch * problem.m * problem.n * wide
     return FLOP_ENERGY * flops + BYTE_ENERGY * moved
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from math import gcd, prod
+from typing import Any
 
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
@@ -172,7 +173,6 @@ class Problem:
         product, (left, right) = made[0], operands_of(made)
         sizes = _sizes(product, extents)
         columns = _entries(fusion, (product.cols,), extents)
-        align_a, align_b = _aligned(made, sizes, aligned or {})
         return cls(
             *sizes[:3],
             operand=product.a.dtype,
@@ -190,8 +190,7 @@ class Problem:
             a_count=len(left),
             b_count=len(right),
             batch=sizes[3],
-            align_a=align_a,
-            align_b=align_b,
+            **_aligned(made, sizes, aligned or {}),
             target=target,
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,
@@ -289,13 +288,13 @@ class Problem:
 
 def _aligned(
     made: tuple[Product, ...], sizes: tuple[int, int, int, int], known: Mapping[str, int]
-) -> tuple[int, int]:
+) -> dict[str, Any]:
     """The least alignment of the rows of the As and of the Bs, for M, N, K and the batch."""
     left, right = (
         min(known.get(name, row_alignment(apart)) for name, apart in side.items())
         for side in _apart(made, sizes)
     )
-    return left, right
+    return {"align_a": left, "align_b": right}
 
 
 def dense_widths(fusion: Fusion, extents: Mapping[str, int]) -> dict[str, int]:

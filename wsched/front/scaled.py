@@ -20,7 +20,10 @@ from wsched.run.input_error import InputError, no_tensor, wrong_type
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["int_mm", "scaled_mm", "scaled_mm_text"]
+__all__ = ["int_mm", "int_mm_call", "scaled_mm", "scaled_mm_call"]
+
+Call = tuple[str, list["torch.Tensor"]]
+"""A definition and its inputs, for ``wsched.compile`` and ``wsched.explain``."""
 
 _FLOATS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
 _INTEGERS = (DataType.Int8, DataType.UInt8)
@@ -65,6 +68,19 @@ def scaled_mm(
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these; scales of blocks.
     """
+    return _run(*scaled_mm_call(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum))
+
+
+def scaled_mm_call(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Call:
+    """What :func:`scaled_mm` runs; arguments and errors as there."""
     _require_matrices(a, b, _FLOATS, _INTEGERS)
     (m, _), (_, n) = a.shape, b.shape
     left, by_row = _scale(scale_a, "scale_a", (m, 1))
@@ -73,10 +89,10 @@ def scaled_mm(
     if result not in _RESULTS:
         raise UnsupportedError(f"scaled_mm into {out_dtype}", _torch_names(_RESULTS))
     added = None if bias is None else _bias(bias, n)
-    text = scaled_mm_text(
+    text = _scaled_mm_text(
         _type(a.dtype), _type(b.dtype), by_row, by_column, added, result, bool(use_fast_accum)
     )
-    return _run(text, [a, b, left, right] if bias is None else [a, b, left, right, bias])
+    return text, [a, b, left, right] if bias is None else [a, b, left, right, bias]
 
 
 def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -94,8 +110,13 @@ def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
+    return _run(*int_mm_call(a, b))
+
+
+def int_mm_call(a: torch.Tensor, b: torch.Tensor) -> Call:
+    """What :func:`int_mm` runs; arguments and errors as there."""
     _require_matrices(a, b, _INTEGERS)
-    return _run(_int_mm_text(_type(a.dtype), _type(b.dtype)), [a, b])
+    return _int_mm_text(_type(a.dtype), _type(b.dtype)), [a, b]
 
 
 def _run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -112,7 +133,7 @@ def _run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 @lru_cache(maxsize=256)
-def scaled_mm_text(
+def _scaled_mm_text(
     a: DataType, b: DataType, by_row: bool, by_column: bool, bias: DataType | None,
     result: DataType, fast: bool,
 ) -> str:  # fmt: skip
@@ -138,9 +159,7 @@ def scaled_mm_text(
     if bias is not None:
         lines.append(_tensor("bias", (-1,), bias))
         named = f"bias=bias, {named}"
-    return _definition(
-        *lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})"
-    )
+    return _definition(*lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})")
 
 
 @lru_cache(maxsize=8)
@@ -202,17 +221,18 @@ def _bias(bias: Any, columns: int) -> DataType:
     """The type of a bias that fits."""
     if not hasattr(bias, "data_ptr"):
         raise no_tensor("bias", bias)
-    dtype, found = _type(bias.dtype), str(list(bias.shape))
-    if dtype not in _RESULTS or dtype is None:
+    dtype = _type(bias.dtype)
+    if dtype not in _RESULTS:
         raise UnsupportedError(f"a bias of {bias.dtype}", _torch_names(_RESULTS))
     if tuple(bias.shape) != (columns,):
+        found = str(list(bias.shape))
         raise InputError(f"bias has shape {found}", "bias", found, f"[{columns}]")
     return dtype
 
 
-def _type(dtype: torch.dtype) -> Any:
-    """The type of such tensors in a definition; None where no door takes it."""
-    return _BY_NAME.get(str(dtype).removeprefix("torch."))
+def _type(dtype: torch.dtype) -> DataType:
+    """The type of such tensors in a definition; ``Bool``, which no door takes, for all others."""
+    return _BY_NAME.get(str(dtype).removeprefix("torch."), DataType.Bool)
 
 
 _BY_NAME = {d.element.torch: d for d in (*_FLOATS, *_INTEGERS, *_RESULTS)}

@@ -7,7 +7,15 @@ from enum import Enum
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["BOX", "DataType", "IterType", "LoadStoreOpType", "MemoryType", "ParallelType", "type_of"]
+__all__ = [
+    "BOX",
+    "DataType",
+    "IterType",
+    "LoadStoreOpType",
+    "MemoryType",
+    "ParallelType",
+    "type_of",
+]
 
 
 class _Named(Enum):

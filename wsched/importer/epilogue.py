@@ -140,10 +140,8 @@ class EpilogueImport:
         return x if not isinstance(x, Step) or x.dtype is DataType.Bool else self.cast(x, _FLOAT)
 
     def settled(self, x: Step) -> Step:
-        """``x`` itself, or the rounding of the matmul's result where its rounded value is read.
-
-        Raises:
-            UnsupportedError: that is of a type that nothing is rounded to.
+        """``x`` itself, or the rounding of the matmul's result where its rounded value is read;
+        UnsupportedError if nothing is rounded to its type.
         """
         if x.op == "matmul" and x.dtype not in _STORED:
             raise UnsupportedError(

@@ -79,7 +79,7 @@ STRUCTURE = {
     "max": "as sum",
     "min": "as sum",
     "permute": "on an operand, dims=[1, 0]",
-    "scaled_mm": "a matmul times its scales, Float, single or [M, 1] and [1, N]; with a bias of [N]",
+    "scaled_mm": "a matmul times Float scales, single or [M, 1] and [1, N]; a bias of [N]",
     "set": "the same values",
     "size": "of a tensor, in the shape of an expand",
     "squeeze": "of dimensions of size 1",

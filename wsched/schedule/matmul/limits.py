@@ -169,7 +169,8 @@ def _operand_reasons(demands: Demands, k: int) -> Reasons:
     reasons: Reasons = []
     if k % mma.k(operand):
         reasons.append(
-            f"the tile's k {k} is no multiple of {mma.name}'s {mma.k(operand)} for {demands.operand}"
+            f"the tile's k {k} is no multiple of {mma.k(operand)}, {mma.name}'s of "
+            f"{demands.operand}"
         )
     for axis, major in (("M", demands.m_major), ("N", demands.n_major)):
         if major and not mma.transposes(operand):

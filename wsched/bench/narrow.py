@@ -1,0 +1,229 @@
+"""Products of 8 bits beside torch's: ``wsched.scaled_mm`` and ``torch._scaled_mm``, and of integers
+``wsched.int_mm`` and ``torch._int_mm``.
+
+``python -m wsched.bench.narrow`` measures the anchors of ``wsched bench gemm``, each with scales
+that are single numbers and with one for each row and column, with sums that stay in the tensor core
+(``fast``) and without. Both sides are captured in CUDA graphs whose launches rotate among sets of
+operands that together exceed the L2, and replayed in turn. A line has the median of the rounds'
+ratios, TFLOP/s of both, and of both the error against fp32: root of the mean square of the
+difference over that of the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.problem import ANCHORS, Shape, parse_shapes
+from wsched.bench.method.statistic import geometric_mean, orders
+from wsched.front.scaled import int_mm_call, scaled_mm_call
+
+__all__ = ["SETTINGS", "Setting", "compared", "main", "report", "summary"]
+
+_ROUNDS, _REPLAY_US, _CALLS = 10, 15000.0, 4
+"""Rounds, time of a replay, and calls from which its launches are reckoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is computed.
+
+    Args:
+        name: in the report.
+        dtype: of both operands, in torch.
+        rows: whether rows and columns have scales of their own.
+        fast: whether sums of floats stay in the tensor core.
+    """
+
+    name: str
+    dtype: str
+    rows: bool = False
+    fast: bool = False
+
+    @property
+    def integers(self) -> bool:
+        """Whether operands are integers, which have no scales here."""
+        return self.dtype == "int8"
+
+
+SETTINGS = (
+    Setting("scalar", "float8_e4m3fn"),
+    Setting("scalar fast", "float8_e4m3fn", fast=True),
+    Setting("rows", "float8_e4m3fn", rows=True),
+    Setting("rows fast", "float8_e4m3fn", rows=True, fast=True),
+    Setting("int8", "int8"),
+)
+
+Way = Callable[..., Any]
+
+
+def compared(
+    ways: dict[str, Callable[[], object]],
+    clock: Callable[[Callable[[], object]], float],
+    seed: str,
+) -> dict[str, list[float]]:
+    """Microseconds of each way in each round; they take turns in an order that is drawn.
+
+    Args:
+        ways: what runs, by name.
+        clock: microseconds of a call.
+        seed: of the orders.
+    """
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    for n, order in enumerate(orders(list(ways), _ROUNDS + 1, seed)):
+        for name in order:
+            us = clock(ways[name])
+            if n:  # the first round is not counted
+                seen[name].append(us)
+    return seen
+
+
+def report(found: dict[str, Any]) -> str:
+    """A line for a shape and a setting."""
+    head = f"{found['shape']:18} {found['setting']:12}"
+    if found.get("skipped"):
+        return f"{head} {found['skipped']}"
+    ours, theirs = found["tflops"]
+    errors = " ".join(f"{e:.2e}" for e in found["errors"])
+    return (
+        f"{head} {found['ratio']:.3f} of torch  {ours:6.0f} and {theirs:6.0f} TFLOP/s  "
+        f"errors {errors}  {found['kernel']}"
+    )
+
+
+def summary(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A line for each setting: the geometric mean and the least of its ratios."""
+    for setting in dict.fromkeys(x["setting"] for x in found):
+        ratios = [x["ratio"] for x in found if x["setting"] == setting and "ratio" in x]
+        if ratios:
+            mean = geometric_mean(ratios)
+            yield f"{setting:12} {mean:.3f} in geometric mean of {len(ratios)}, {min(ratios):.3f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m wsched.bench.narrow", description=__doc__)
+    parser.add_argument("--shapes", help="MxNxK,...; by default the anchors")
+    parser.add_argument("--settings", help="names with commas between; by default all")
+    parser.add_argument("--json", help="file for all numbers, a line each")
+    options = parser.parse_args(arguments)
+    import torch
+
+    if not torch.cuda.is_available():
+        error = UnsupportedError("measuring products of 8 bits without a GPU", "a CUDA device")
+        parser.exit(2, f"{error}\n")
+    shapes = parse_shapes(options.shapes) if options.shapes else ANCHORS
+    names = options.settings.split(",") if options.settings else [s.name for s in SETTINGS]
+    found = []
+    for shape in shapes:
+        for setting in (s for s in SETTINGS if s.name in names):
+            found.append(_measured(shape, setting))
+            print(report(found[-1]), flush=True)
+            if options.json:
+                with open(options.json, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(found[-1]) + "\n")
+    print("\n".join(summary(found)))
+    return 0
+
+
+def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
+    """The times of a shape in a setting."""
+    import torch
+
+    beside = {"shape": str(shape), "setting": setting.name}
+    sets = _operands(torch, shape, setting)
+    ways: dict[str, Way] = {"wsched": _ours(setting), "torch": _theirs(torch, setting)}
+    try:
+        graphs = {name: _captured(torch, way, sets) for name, way in ways.items()}
+    except (RuntimeError, UnsupportedError) as e:
+        return beside | {"skipped": str(e).partition("\n")[0]}
+    launches = {name: count for name, (_, count) in graphs.items()}
+    replays = {name: graph.replay for name, (graph, _) in graphs.items()}
+    times = compared(replays, elapsed_us, str(shape))
+    us = {name: [t / launches[name] for t in ts] for name, ts in times.items()}
+    pairs = zip(us["torch"], us["wsched"], strict=True)
+    return beside | {
+        "ratio": median(b / a for b, a in pairs),
+        "tflops": [shape.tflops(median(us[name])) for name in ways],
+        "us": us,
+        "errors": [_error(torch, way, sets[0], setting) for way in ways.values()],
+        "kernel": _kernel(setting, sets[0]),
+    }
+
+
+def _operands(torch: Any, shape: Shape, setting: Setting) -> list[tuple[Any, ...]]:
+    """Sets of operands and scales, so many that they exceed twice the L2."""
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    size = shape.k * (shape.m + shape.n)
+    draw = torch.Generator("cuda").manual_seed(0)
+    return [_set(torch, draw, shape, setting) for _ in range(max(2, -(-2 * l2 // size)))]
+
+
+def _set(torch: Any, draw: Any, shape: Shape, setting: Setting) -> tuple[Any, ...]:
+    m, n, k = shape.m, shape.n, shape.k
+    dtype, cuda = getattr(torch, setting.dtype), {"device": "cuda", "generator": draw}
+    if setting.integers:
+        a, w = (torch.randint(-128, 128, (x, k), dtype=dtype, **cuda) for x in (m, n))
+        return a, w.t()
+    a, w = (torch.randn(x, k, dtype=torch.bfloat16, **cuda).to(dtype) for x in (m, n))
+    of_a, of_b = ((m, 1), (1, n)) if setting.rows else ((), ())
+    scales = (torch.rand(size, **cuda) + 0.5 for size in (of_a, of_b))
+    return a, w.t(), *scales
+
+
+def _ours(setting: Setting) -> Way:
+    if setting.integers:
+        return wsched.int_mm
+    return lambda a, b, x, y: wsched.scaled_mm(a, b, x, y, use_fast_accum=setting.fast)
+
+
+def _theirs(torch: Any, setting: Setting) -> Way:
+    if setting.integers:
+        found: Way = torch._int_mm
+        return found
+    more = {"out_dtype": torch.bfloat16, "use_fast_accum": setting.fast}
+    return lambda a, b, x, y: torch._scaled_mm(a, b, x, y, **more)
+
+
+def _captured(torch: Any, way: Way, sets: list[tuple[Any, ...]]) -> tuple[Any, int]:
+    """A graph of launches that takes about as long as a replay shall; how many."""
+    for x in sets:
+        way(*x)
+    us = elapsed_us(lambda: way(*sets[0]), _CALLS)
+    count = max(1, round(_REPLAY_US / us / len(sets))) * len(sets)
+    graph = torch.cuda.CUDAGraph()
+    results: list[Any] = [None] * len(sets)
+    with torch.cuda.graph(graph):
+        for i in range(count):
+            results[i % len(sets)] = way(*sets[i % len(sets)])
+    return graph, count
+
+
+def _error(torch: Any, way: Way, operands: tuple[Any, ...], setting: Setting) -> float:
+    """Distance of a result from fp32's, relative; of integers from fp64's."""
+    a, b, *scales = operands
+    wide = torch.float64 if setting.integers else torch.float32
+    wanted = a.to(wide) @ b.to(wide)
+    for scale in scales:
+        wanted = wanted * scale
+    off: float = ((way(*operands) - wanted).norm() / wanted.norm()).item()
+    return off
+
+
+def _kernel(setting: Setting, operands: tuple[Any, ...]) -> str:
+    """The name of wsched's kernel."""
+    if setting.integers:
+        return wsched.compile(*int_mm_call(*operands)).kernel.name
+    a, b, x, y = operands
+    return wsched.compile(*scaled_mm_call(a, b, x, y, use_fast_accum=setting.fast)).kernel.name
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
