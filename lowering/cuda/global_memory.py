@@ -86,6 +86,24 @@ __device__ __forceinline__ int ld_global_s32(const int* at, bool inside) {
 """A row's index, zero out of bounds."""
 
 
+_STORE_S32 = """\
+__device__ __forceinline__ void st_global_s32(int* at, int value, bool inside) {
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p st.global.s32 [%0], %1;\\n}" ::"l"(at),
+      "r"(value), "r"(int(inside))
+      : "memory");
+}
+
+__device__ __forceinline__ void st_global_v2_s32(int* at, int a, int b, bool inside) {
+  asm volatile(
+      "{\\n .reg .pred p;\\n setp.ne.b32 p, %3, 0;\\n"
+      " @p st.global.v2.s32 [%0], {%1, %2};\\n}" ::"l"(at),
+      "r"(a), "r"(b), "r"(int(inside))
+      : "memory");
+}"""
+
+
 class _Loads(Elements):
     """The loads of one group of 8 columns in one block of 64 rows."""
 
@@ -159,16 +177,19 @@ class _Stores(Elements):
     def group(self, block: int) -> None:
         """Two columns at once if the tensor allows it, else one element at a time."""
         rows, cols = self.value.type.group
-        wide = moved(self.value.type.dtype) == "f32"
+        form = moved(self.value.type.dtype)
+        wide = form != "b16"
+        if form == "s32":
+            self.e.functions["st_global_s32"], self.function = _STORE_S32, "st_global"
         for row in range(rows):
             places = [self.e.element(self.value, block, row, col) for col in range(cols)]
             if self.pairs:
                 values = [register for register, _ in places[: 2 if wide else 1]]
-                self.store("v2_f32" if wide else "b32", block, row, 0, *values)
+                self.store(f"v2_{form}" if wide else "b32", block, row, 0, *values)
                 continue
             for col, (register, half) in enumerate(places):
                 value = f"{register} >> 16" if half else register
-                self.store("f32" if wide else "b16", block, row, col, value)
+                self.store(form, block, row, col, value)
 
     def store(self, form: str, block: int, row: int, col: int, *values: str) -> None:
         where, inside = self.place(block, row, col)

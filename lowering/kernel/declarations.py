@@ -170,12 +170,14 @@ class Declarations(Lexer):
     def workspace(self) -> Workspace:
         """Take a workspace."""
         name = self.name()
-        self.expect(":", "f32", "[")
+        self.expect(":")
+        dtype = self.dtype((DType.F32, DType.S32))
+        self.expect("[")
         count = self.count()
         self.expect("]", "[")
         rows, cols = self.pair()
         self.expect("]")
-        return Workspace(name, rows, cols, count)
+        return Workspace(name, rows, cols, count, dtype)
 
 
 DECLARATIONS: dict[str, Callable[[Any], Storage]] = {

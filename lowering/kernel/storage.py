@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr
 from lowering.kernel.tensors import Declared, GlobalTensor, SharedBuffer, TensorMap
 from lowering.kernel.traits import PLACED, Filled
@@ -133,7 +134,7 @@ class CounterArray(Declared):
 
 @dataclass(frozen=True, slots=True)
 class Workspace(Declared):
-    """``count`` fp32 fragments of ``rows x cols`` in global memory, a pointer parameter.
+    """``count`` fragments of ``rows x cols``, fp32 or s32, in global memory, a pointer parameter.
 
     Partial results on their way from one CTA to another of the same grid. ``count`` is over the
     scalar parameters and ``ctas``, the CTAs along x. What it holds when the grid starts or ends
@@ -145,6 +146,7 @@ class Workspace(Declared):
     rows: int
     cols: int
     count: Expr
+    dtype: DType = DType.F32
 
 
 Storage = (

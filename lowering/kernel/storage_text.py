@@ -40,8 +40,8 @@ def print_storage(declared: Storage) -> str:
             return f"trace {name}[{slots}]({', '.join(events)})"
         case CounterArray(name, count):
             return f"counter {name}[{count}]"
-        case Workspace(name, rows, cols, count):
-            return f"workspace {name}: f32[{count}][{rows}x{cols}]"
+        case Workspace(name, rows, cols, count, dtype):
+            return f"workspace {name}: {dtype.value}[{count}][{rows}x{cols}]"
 
 
 def print_indices(indices: tuple[Expr, ...]) -> str:

@@ -11,7 +11,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, ScalarType, type_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor, Kernel
-from lowering.kernel.nodes import Frag, FragStoreGlobal, LdGlobalScalar, Stmt
+from lowering.kernel.nodes import Frag, LdGlobalScalar, Stmt
 from lowering.kernel.scalar_memory import LOAD_ORDERS, UNIFORM
 
 __all__ = ["LOADED", "memory_rules"]
@@ -34,8 +34,6 @@ def memory_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield f"{index.name} is {index.type}, an index of {tile.type.rows} rows is {wanted}"
     if getattr(stmt, "trans", False) and (limit is not None or index is not None):
         yield f"{stmt.OP}, transposed, of rows up to a limit or by index"
-    if isinstance(stmt, FragStoreGlobal) and stmt.value.type.dtype is DType.S32:
-        yield f"{stmt.value.name} is s32, threads store 16-bit types and f32"
 
 
 def _scalar(kernel: Kernel, stmt: LdGlobalScalar) -> Iterator[str]:

@@ -137,7 +137,7 @@ def _atom(stmt: Atom) -> Iterator[str]:
 def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
     """A slot takes fragments of its workspace's size."""
     w = kernel.find(Workspace, name)
-    kind = value.type if w is None else FragmentType(DType.F32, w.rows, w.cols)
+    kind = value.type if w is None else FragmentType(w.dtype, w.rows, w.cols)
     if value.type != kind:
         yield f"{value.name} is {value.type}, a slot of {name} takes {kind}"
 

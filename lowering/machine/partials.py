@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from lowering.kernel.nodes import FragAddPartial, FragStorePartial, PartialRef
 from lowering.machine.errors import FaultError
 from lowering.machine.program import Program, Run
@@ -60,7 +58,7 @@ def frag_add_partial(stmt: FragAddPartial, program: Program) -> Run:
             raise FaultError(f"{name}[{at}] is read, but nothing orders the load behind the store")
         total = warp.read(stmt.acc)
         registers = warp.take(stmt.acc)
-        registers.data = (total + data).astype(np.float32)
+        registers.data = total + data
         warp.define(stmt.out, registers)
         warp.record(stmt.OP, name, at)
 

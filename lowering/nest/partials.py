@@ -100,6 +100,7 @@ def partial_results(
         return None
     slots = substitute(relation.work.slots, {Special("nctaid.x"): Var("ctas")})
     pieces = relation.warpgroups.taking
-    workspace = Workspace(namer.new("parts"), fragment.rows, fragment.cols, slots * pieces)
+    rows, cols, dtype = fragment.rows, fragment.cols, fragment.dtype
+    workspace = Workspace(namer.new("parts"), rows, cols, slots * pieces, dtype)
     flags = CounterArray(namer.new("ready"), slots * pieces)
     return PartialResults(relation.work, workspace, flags, pieces)

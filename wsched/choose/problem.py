@@ -174,7 +174,7 @@ class Problem:
         sizes = _sizes(product, extents)
         columns = _entries(fusion, (product.cols,), extents)
         return cls(
-            *sizes[:3],
+            **dict(zip("mnk", sizes, strict=False)) | _aligned(made, sizes, aligned or {}),
             operand=product.a.dtype,
             results=tuple(b.dtype for b in fusion.matrices),
             sms=sms,
@@ -190,7 +190,6 @@ class Problem:
             a_count=len(left),
             b_count=len(right),
             batch=sizes[3],
-            **_aligned(made, sizes, aligned or {}),
             target=target,
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,

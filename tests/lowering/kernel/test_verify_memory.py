@@ -67,10 +67,6 @@ def test_good() -> None:
          "in: frag.store_global x[0, 0], t, limit=n, trans=true"),
         ("near: frag<s32, 64x1>", "near: frag<s32, 128x1>",
          "near is frag<s32, 128x1>, an index of 64 rows is frag<s32, 64x1>"),
-        ("frag.store_global x[0, 0], t, limit=n - 1, index=near",
-         "all: frag<s32, 64x64> = frag.load_global order[0, 0] "
-         "frag.store_global order[0, 0], all",
-         "all is s32, threads store 16-bit types and f32, in: frag.store_global order[0, 0], all"),
     ],
 )  # fmt: skip
 def test_broken(before: str, after: str, problem: str) -> None:
