@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from examples import (
     batched,
     drop_in,
+    eight_bits,
     epilogue,
     gated_mlp,
     linear,
@@ -42,6 +43,12 @@ def test_linear(capsys: pytest.CaptureFixture[str]) -> None:
     assert linear.main() < ROUNDED
     printed = capsys.readouterr().out
     assert "tile" in printed and "cta_tile" in printed and "0 + 0 bytes spilled" in printed
+
+
+def test_eight_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = eight_bits.main()
+    assert errors["torch.float8_e4m3fn"] < 5e-2 and errors["torch.int8"] < 2e-2
+    assert "int_mm: torch.int32 [200, 144]" in capsys.readouterr().out
 
 
 def test_epilogue(capsys: pytest.CaptureFixture[str]) -> None:

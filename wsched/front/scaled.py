@@ -15,7 +15,7 @@ from wsched.front.kernels import compile
 from wsched.fusion import DataType
 from wsched.program.classes import Key, class_key
 from wsched.run.compiled import CompiledFusion
-from wsched.run.input_error import InputError, no_tensor, wrong_type
+from wsched.run.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -206,7 +206,8 @@ def _scale(scale: Any, name: str, each: tuple[int, int]) -> tuple[torch.Tensor, 
     if not hasattr(scale, "data_ptr"):
         raise no_tensor(name, scale)
     if scale.dtype != torch.float32:
-        raise wrong_type(name, scale.dtype, torch.float32)
+        text = f"{name} is {scale.dtype}, not {torch.float32}"
+        raise InputError(text, name, str(scale.dtype), str(torch.float32))
     if tuple(scale.shape) == each and scale.numel() != 1:
         return scale, True
     if scale.numel() == 1:

@@ -124,6 +124,11 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
     ]
     reasons += _operand_reasons(demands, tile.k)
+    if params.batch_invariant and demands.promotion and tile.k % demands.promotion:
+        reasons.append(
+            f"the tile's k {tile.k} is no multiple of {demands.promotion}, after which sums are "
+            "promoted in every batch-invariant schedule"
+        )
     narrowest = ptx.NARROWEST_SWIZZLE // size
     if demands.n_major and tile.n % narrowest:  # M is a multiple of wgmma's 64 already
         reasons.append(

@@ -1,0 +1,180 @@
+"""``wsched.scaled_mm`` and ``wsched.int_mm`` on the machine, beside fp64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from wsched.front.scaled import int_mm_call, scaled_mm_call
+from wsched.run.input_error import InputError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+M, N, K = 130, 72, 272
+FLOATS = ("float8_e4m3fn", "float8_e5m2")
+INTEGERS = ("int8", "uint8")
+LIMITS = {"float32": 1e-6, "bfloat16": 4e-3, "float16": 6e-4}
+
+
+def drawn(rows: int, columns: int, dtype: str, seed: int = 0) -> Any:
+    generator, kind = torch.Generator().manual_seed(seed), getattr(torch, dtype)
+    if kind.is_floating_point:
+        return torch.randn(rows, columns, generator=generator).to(kind)
+    info = torch.iinfo(kind)
+    return torch.randint(info.min, info.max + 1, (rows, columns), dtype=kind, generator=generator)
+
+
+def operands(a: str, b: str) -> tuple[Any, Any, Any]:
+    """[M, K], [K, N] with K contiguous, and what they come to."""
+    left, right = drawn(M, K, a), drawn(N, K, b, 1).t()
+    return left, right, left.double() @ right.double()
+
+
+def scales(by_row: bool, by_column: bool) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(2)
+    left, right = (torch.rand(s, generator=generator) + 0.5 for s in ((M, 1), (1, N)))
+    return left if by_row else left[0, 0], right if by_column else right[0, :1]
+
+
+def error(found: Any, wanted: Any) -> float:
+    return float((found.double() - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    "pair", [(FLOATS[0], FLOATS[0]), FLOATS, ("int8", "int8"), ("uint8", "int8")]
+)
+def test_every_pair(pair: tuple[str, str], fast: bool) -> None:
+    a, b, product = operands(*pair)
+    x, y = scales(True, True)
+    found = wsched.scaled_mm(a, b, x, y, out_dtype=torch.float32, use_fast_accum=fast)
+    assert error(found, product * x * y) < LIMITS["float32"]
+    kernel = wsched.compile(*scaled_mm_call(a, b, x, y, None, torch.float32, fast))
+    promoted = kernel.fusion.mmas[0].promotion
+    assert promoted == (128 if pair[0] in FLOATS and not fast else 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "bias", "result"),
+    [
+        ((False, False), None, "float32"), ((True, False), "bfloat16", "float16"),
+        ((False, True), "float32", "bfloat16"), ((True, True), "float16", "float32"),
+    ],
+)  # fmt: skip
+def test_scales_and_bias(by: tuple[bool, bool], bias: str | None, result: str) -> None:
+    a, b, product = operands(FLOATS[0], FLOATS[0])
+    x, y = scales(*by)
+    added = None if bias is None else torch.linspace(-9, 9, N).to(getattr(torch, bias))
+    wanted = product * x * y + (0 if added is None else added.double())
+    found = wsched.scaled_mm(a, b, x, y, added, getattr(torch, result))
+    assert found.dtype is getattr(torch, result) and error(found, wanted) < LIMITS[result]
+
+
+def test_bf16_where_nothing_is_said() -> None:
+    a, b, _ = operands(FLOATS[0], FLOATS[0])
+    assert wsched.scaled_mm(a, b, *scales(False, False)).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "odd"])
+def test_other_layouts_are_copied(layout: str) -> None:
+    """K apart, which 16-bit operands may have; rows that TMA does not read."""
+    a, b = drawn(M, 77, FLOATS[0]), drawn(77, N, FLOATS[0], 1)
+    if layout != "odd":
+        a, b = (a.t().contiguous().t(), b) if layout == "columns" else (drawn(M, 96, FLOATS[0]),
+                                                                       drawn(96, N, FLOATS[0]))  # fmt: skip
+    found = wsched.scaled_mm(a, b, *scales(False, False), out_dtype=torch.float32)
+    x, y = scales(False, False)
+    assert error(found, a.double() @ b.double() * x * y) < LIMITS["float32"]
+
+
+@pytest.mark.parametrize("pair", [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
+@pytest.mark.parametrize("columns", [N, 71])
+def test_int_mm(pair: tuple[str, str], columns: int) -> None:
+    """Exact; rows of an odd number of results are stored by threads."""
+    a, b, product = operands(*pair)
+    found = wsched.int_mm(a, b[:, :columns])
+    assert found.dtype is torch.int32
+    assert torch.equal(found.double(), product[:, :columns])
+
+
+def test_parts_of_k_are_exact_too() -> None:
+    """Few tiles and much K: CTAs add up integers."""
+    a, b = drawn(64, 4096, "int8"), drawn(16, 4096, "int8", 1).t()
+    kernel = wsched.compile(*int_mm_call(a, b))
+    assert kernel.params.splitk_factor > 1
+    assert torch.equal(kernel(a, b)[0].double(), a.double() @ b.double())
+
+
+def test_no_k() -> None:
+    a, b = (torch.empty(s, dtype=torch.float8_e4m3fn) for s in ((32, 0), (0, 16)))
+    found = wsched.scaled_mm(a, b, torch.ones(()), torch.ones(()), torch.ones(16))
+    assert torch.equal(found, torch.ones(32, 16).bfloat16())
+
+
+A, B = (torch.zeros(s, dtype=torch.float8_e4m3fn) for s in ((32, 64), (64, 16)))
+ONE = torch.ones(())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((A, B[:32], ONE, ONE), "a has 64 columns, b has 32 rows"),
+        ((A[0], B, ONE, ONE), "a has shape [64], not two dimensions"),
+        ((A, None, ONE, ONE), "b is a NoneType, not a torch.Tensor"),
+        ((A, B, 1.0, ONE), "scale_a is a float, not a torch.Tensor"),
+        ((A, B, ONE.half(), ONE), "scale_a is torch.float16, not torch.float32"),
+        ((A, B, ONE, torch.ones(3)), "scale_b has shape [3]"),
+        ((A, B, ONE, ONE, torch.ones(3)), "bias has shape [3]"),
+    ],
+)
+def test_mistakes(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(InputError) as found:
+        wsched.scaled_mm(*arguments)
+    assert str(found.value) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "supported"),
+    [
+        (
+            (A.half(), B, ONE, ONE), "a product of torch.float16 and torch.float8_e4m3fn",
+            "pairs of float8_e4m3fn, float8_e5m2; pairs of int8, uint8",
+        ),
+        (
+            (A, B.to(torch.int8), ONE, ONE), "a product of torch.float8_e4m3fn and torch.int8",
+            "pairs of float8_e4m3fn, float8_e5m2; pairs of int8, uint8",
+        ),
+        (
+            (A, B, torch.ones(32, 4), ONE), "scale_a of shape [32, 4]", "one number, or [32, 1]",
+        ),
+        (
+            (A, B, ONE, ONE, None, torch.float8_e4m3fn), "scaled_mm into torch.float8_e4m3fn",
+            "bfloat16, float16, float32",
+        ),
+        (
+            (A, B, ONE, ONE, torch.ones(16).double()), "a bias of torch.float64",
+            "bfloat16, float16, float32",
+        ),
+    ],
+)  # fmt: skip
+def test_refused(arguments: tuple[Any, ...], what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as found:
+        wsched.scaled_mm(*arguments)
+    assert str(found.value) == f"{what} is not supported; supported: {supported}"
+
+
+def test_int_mm_takes_integers_alone() -> None:
+    with pytest.raises(UnsupportedError) as found:
+        wsched.int_mm(A, B)
+    assert str(found.value) == (
+        "a product of torch.float8_e4m3fn and torch.float8_e4m3fn is not supported; "
+        "supported: pairs of int8, uint8"
+    )
+
+
+def test_explained() -> None:
+    a, b, _ = operands("int8", "int8")
+    assert wsched.explain(*int_mm_call(a, b)).route == "wsched"

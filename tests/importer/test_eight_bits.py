@@ -1,0 +1,139 @@
+"""Operands of 8 bits: as they are, with casts around the matmul, and as ``scaled_mm``."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from tests.importer.test_operands import build as build_any
+from wsched.fusion import BroadcastOp, CastOp, DataType, Fusion, MmaOp, PointwiseOp
+
+X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float8_e4m3fn)"
+Y = X.replace("e4m3fn", "e5m2")
+I8, U8 = (X.replace("Float8_e4m3fn", name) for name in ("Int8", "UInt8"))
+WIDE, FLOAT = "dtype=DataType.BFloat16)", "dtype=DataType.Float)"
+SCALE = "fd.define_tensor(shape=[{}], contiguity=[{}], dtype=DataType.Float)"
+ROWS, COLUMNS = SCALE.format("-1, 1", "True, None"), SCALE.format("1, -1", "None, True")
+
+
+def build(*lines: str, out: str = "d") -> Fusion:
+    return build_any(*lines, by_calls=False, out=out)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "summed", "promotion"),
+    [(X, X, DataType.Float, 128), (X, Y, DataType.Float, 128), (I8, U8, DataType.Int32, 0)],
+)
+def test_the_target_says_what_is_summed_in_what(
+    x: str, w: str, summed: DataType, promotion: int
+) -> None:
+    f = build(f"x = {x}", f"w = {w}", "s = fd.ops.linear(x, w)", f"d = fd.ops.cast(s, {FLOAT}")
+    (mma,) = f.mmas
+    assert (f.tensor(mma.output).dtype, mma.promotion) == (summed, promotion)
+    assert f.outputs[0].dtype is DataType.Float
+
+
+def test_integers_are_their_own_result() -> None:
+    f = build(f"x = {I8}", f"w = {I8}", "d = fd.ops.linear(x, w)")
+    assert f.outputs[0].dtype is DataType.Int32
+    assert f.exprs[-1] == MmaOp(f.outputs[0].tensor, "T2", "T3")
+
+
+def test_casts_around_the_matmul() -> None:
+    """They are exact, so the kernel reads 8 bits; the result is rounded as bf16's would be."""
+    f = build(
+        f"x = {X}", f"w = {Y}", f"a = fd.ops.cast(x, {WIDE}",
+        f"b = fd.ops.permute(fd.ops.cast(w, {WIDE}, dims=[1, 0])", "s = fd.ops.matmul(a, b)",
+        "d = fd.ops.relu(s)",
+    )  # fmt: skip
+    assert [b.dtype for b in f.inputs] == [DataType.Float8_e4m3fn, DataType.Float8_e5m2]
+    assert f.exprs[2:] == (
+        MmaOp("T4", "T2", "T3", 128), CastOp("T5", "T4"), PointwiseOp("T6", "relu", ("T5",)),
+    )  # fmt: skip
+    assert f.outputs[0].dtype is DataType.BFloat16
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        ((f"b = {X.replace('Float8_e4m3fn', 'BFloat16')}",), "an operand that is no such cast"),
+        ((f"w = {X}", "b = fd.ops.cast(w, dtype=DataType.Half)"), "another type"),
+    ],
+)
+def test_casts_of_one_operand_stay(lines: tuple[str, ...], what: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(f"x = {X}", *lines, f"a = fd.ops.cast(x, {WIDE}", "d = fd.ops.linear(a, b)")
+    assert str(error.value) == (
+        "fd.ops.cast on an operand of fd.ops.linear is not supported; supported: an input as it is"
+    ), what
+
+
+SCALED = (f"x = {X}", f"w = {X.replace('dtype', 'stride_order=[0, 1], dtype')}",
+          f"p = {ROWS}", f"q = {COLUMNS}")  # fmt: skip
+
+
+def test_scaled_mm() -> None:
+    bias = SCALE.format("-1", "True").replace("Float)", "BFloat16)")
+    f = build(
+        *SCALED, f"c = {bias}",
+        "d, _, _ = fd.ops.scaled_mm(x, w, p, q, bias=c, dtype=DataType.Half)",
+    )  # fmt: skip
+    assert [b.axes for b in f.inputs] == [("M", "K"), ("K", "N"), ("M", "1"), ("1", "N"), ("N",)]
+    assert [str(e) for e in f.exprs if not isinstance(e, BroadcastOp)] == [
+        "mma(T5, T6, promotion = 128)", "T10 * T7", "T11 * T8", "cast(T9)", "T12 + T13", "cast(T14)"
+    ]  # fmt: skip
+    assert f.outputs[0].dtype is DataType.Half
+
+
+def test_scaled_mm_by_itself() -> None:
+    """bf16 where nothing else is said; sums stay in the tensor core where that is asked for."""
+    f = build(*SCALED, "d, _, _ = fd.ops.scaled_mm(x, w, p, q, use_fast_accum=True)")
+    assert (f.outputs[0].dtype, f.mmas[0].promotion) == (DataType.BFloat16, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "supported"),
+    [
+        (
+            "d, _, _ = fd.ops.scaled_mm(x, w, p)",
+            "fd.ops.scaled_mm with one scale or none", "scale1 and scale2",
+        ),
+        (
+            "d, _, _ = fd.ops.scaled_mm(x, w, p, q, alpha=p)",
+            "fd.ops.scaled_mm with alpha=p", "scales of its operands, and a bias",
+        ),
+        (
+            "e, d, _ = fd.ops.scaled_mm(x, w, p, q, output_block_scale_size=16)",
+            "fd.ops.scaled_mm with output_block_scale_size=16, d",
+            "scales of its operands, and a bias",
+        ),
+        (
+            "d = fd.ops.relu(fd.ops.matmul(x, w))",
+            "fd.ops.relu of Float8_e4m3fn", "BFloat16, Half, Float",
+        ),
+        (
+            "d = fd.ops.matmul(x, w)",
+            "a matmul's result rounded to Float8_e4m3fn", "what is made of it cast to Float",
+        ),
+    ],
+)  # fmt: skip
+def test_refused(call: str, what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(*SCALED, call)
+    assert str(error.value) == f"{what} is not supported; supported: {supported}"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("d = fd.ops.relu(s)", "fd.ops.relu of Int32"),
+        ("d = fd.ops.isnan(s)", "fd.ops.isnan of Int32"),
+        ("d = fd.ops.mul(s, 2.0)", "fd.ops.mul of Int32"),
+        ("b = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Float)\n"
+         "    d = fd.ops.linear(x, w, b)", "fd.ops.linear with a bias of Int32"),
+    ],
+)  # fmt: skip
+def test_integers_are_computed_with_as_float(line: str, what: str) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        build(f"x = {I8}", f"w = {I8}", "s = fd.ops.linear(x, w)", line)
+    assert str(error.value) == f"{what} is not supported; supported: BFloat16, Half, Float"

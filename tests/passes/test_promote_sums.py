@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.kernel.verify import verify
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
+from passes.promote_sums import promote_sums
+from tests.passes.products import machine_code_is_clean
+from tests.passes.products import text as product
+from tests.passes.texts import kernel
+
+HEAD = """
+param n: i32
+shared A_s: e4m3[4][64x256] swizzle 128
+shared B_s: e4m3[4][64x256] swizzle 128
+ring ring(A_s, B_s) stages 4 in_flight 1
+roles {
+  role compute warps 0 .. 4 {
+"""
+TAIL = "  }\n}\n"
+
+BEFORE = """
+    zero: frag<f32, 64x64> = frag.fill 0.0
+    for t in 0 .. n carry (before: frag<f32, 64x64> = zero -> last) {
+      for k in 0 .. n carry (acc: frag<f32, 64x64> = before -> total) {
+        wait_full ring, k
+        acc1: frag<f32, 64x64> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, 0 < k
+        release ring, k
+        yield acc1
+      }
+      half: frag<bf16, 64x64> = frag.cast total
+      yield total
+    }
+"""
+
+AFTER = """
+    for t in 0 .. n {
+      none: frag<f32, 64x64> = frag.fill 0.0
+      part: frag<f32, 64x64> = frag.fill 0.0
+      for k in 0 .. n carry (acc: frag<f32, 64x64> = none -> total,
+          part2: frag<f32, 64x64> = part -> rest) {
+        wait_full ring, k
+        sum: frag<f32, 64x64> = mma.tile part2, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, false
+        release ring, k
+        promoted: frag<f32, 64x64> = frag.update add, acc, sum
+        yield promoted, sum
+      }
+      half: frag<bf16, 64x64> = frag.cast total
+    }
+"""
+
+WIDE = BEFORE.replace("128, 0 < k", "256, 0 < k")
+
+WIDE_AFTER = AFTER.replace(
+    """128, false
+        release ring, k
+        promoted: frag<f32, 64x64> = frag.update add, acc, sum
+        yield promoted, sum
+""",
+    """128, false
+        promoted: frag<f32, 64x64> = frag.update add, acc, sum
+        sum2: frag<f32, 64x64> = mma.tile sum, A_s[k % 4, 0, 128], B_s[k % 4, 0, 128], 128, false
+        release ring, k
+        promoted2: frag<f32, 64x64> = frag.update add, promoted, sum2
+        yield promoted2, sum2
+""",
+)
+
+
+def promoted(body: str, span: int = 128) -> str:
+    made = promote_sums(kernel(HEAD + body + TAIL), LoweringOptions(promotion=span))
+    assert verify(made) == []
+    return print_kernel(made)
+
+
+@pytest.mark.parametrize(("before", "after"), [(BEFORE, AFTER), (WIDE, WIDE_AFTER)])
+def test_a_sum_of_each_step(before: str, after: str) -> None:
+    assert promoted(before) == print_kernel(kernel(HEAD + after + TAIL))
+
+
+def test_only_where_it_is_asked_for() -> None:
+    given = kernel(HEAD + BEFORE + TAIL)
+    assert promote_sums(given, LoweringOptions()) is given
+
+
+def test_two_products_of_a_step_in_one_sum() -> None:
+    """The second half of a slice goes on where the first has ended."""
+    first = "acc1: frag<f32, 64x64> = mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, 0 < k"
+    assert first in BEFORE
+    halves = first.replace("acc1", "acc0").replace("128, ", "64, ") + first.replace(
+        "mma.tile acc, A_s[k % 4, 0, 0], B_s[k % 4, 0, 0], 128, 0 < k",
+        "mma.tile acc0, A_s[k % 4, 0, 64], B_s[k % 4, 0, 64], 64, true",
+    ).replace("acc1", "\n        acc1")
+    found = promoted(BEFORE.replace(first, halves))
+    assert [line.rpartition(", ")[2] for line in found.splitlines() if "mma.tile" in line] == [
+        "false", "true"
+    ]  # fmt: skip
+    assert found.count("frag.update") == 1
+    with pytest.raises(UnsupportedError) as error:
+        promoted(BEFORE.replace(first, halves), 64)
+    assert str(error.value) == (
+        "products over 128 of K in a step, promoted every 64 is not supported; "
+        "supported: one product of shared memory, or 64 of K in a step"
+    )
+
+
+def test_what_is_made_of_a_whole_kernel() -> None:
+    """Steps of 128 of K, in loops over tiles and with a ring: nothing spills."""
+    source = product("typed").replace("s32", "f32").replace("s8", "e4m3").replace("u8", "e4m3")
+    made = run_passes(parse_kernel(source), LoweringOptions(promotion=128, store_buffers=1))
+    assert print_kernel(made).count("frag.update add") == 1
+    assert machine_code_is_clean(made)

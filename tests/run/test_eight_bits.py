@@ -1,0 +1,114 @@
+"""Schedules of every family with operands of 8 bits: on the machine, and to machine code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
+from lowering.ground.errors import ScheduleError
+from lowering.kernel.nodes import FragUpdate
+from lowering.kernel.visit import walk
+from tests.schedules import SCHEDULES
+from wsched.front.scaled import int_mm_call, scaled_mm_call
+from wsched.schedule.matmul.params import MatmulParams, MatMulTileOptions
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+FAMILIES = (
+    "coop_128x128", "coop_k128", "coop_in_flight_2", "coop_narrow", "tile_per_cta", "cluster_2x2",
+    "pingpong_64x128", "pipelined", "dynamic_1_group", "split_2", "stream_k", "across_pipelined",
+)  # fmt: skip
+ONE = torch.ones(())
+
+
+def narrow(params: MatmulParams) -> MatmulParams:
+    """The same bytes of K in a step."""
+    tiles = params.tile_sizes
+    cta, warp = (replace(t, k=2 * t.k) for t in (tiles.cta_tile, tiles.warp_tile))
+    return replace(params, tile_sizes=MatMulTileOptions(cta, warp))
+
+
+def operands(dtype: Any, m: int = 200, n: int = 144, k: int = 1088) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(3)
+    if dtype is torch.int8:
+        a, w = (torch.randint(-128, 128, (x, k), dtype=dtype, generator=generator) for x in (m, n))
+    else:
+        a, w = (torch.randn(x, k, generator=generator).to(dtype) for x in (m, n))
+    return a, w.t()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_floats(name: str) -> None:
+    a, b = operands(torch.float8_e4m3fn)
+    params = replace(narrow(SCHEDULES[name]), use_smem_epilogue=name != "coop_narrow")
+    call = scaled_mm_call(a, b, ONE, ONE, out_dtype=torch.bfloat16)
+    kernel = wsched.compile(*call, params=params)
+    assert any(isinstance(s, FragUpdate) for s in walk(kernel.kernel.body))
+    wanted = a.double() @ b.double()
+    assert (kernel(*call[1])[0] - wanted).norm() < 4e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_integers(name: str) -> None:
+    a, b = operands(torch.int8)
+    params = replace(narrow(SCHEDULES[name]), use_smem_epilogue=name != "coop_narrow")
+    kernel = wsched.compile(*int_mm_call(a, b), params=params)
+    assert torch.equal(kernel(a, b)[0].double(), a.double() @ b.double())
+
+
+@pytest.mark.parametrize("name", ["coop_128x128", "coop_k128", "pingpong_64x128", "split_2"])
+@pytest.mark.parametrize("integers", [False, True])
+def test_machine_code(name: str, integers: bool) -> None:
+    a, b = operands(torch.int8 if integers else torch.float8_e4m3fn)
+    call = int_mm_call(a, b) if integers else scaled_mm_call(a, b, ONE, ONE)
+    kernel = wsched.compile(*call, params=narrow(SCHEDULES[name]))
+    assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
+
+
+def refusal(params: MatmulParams, *, k_major: bool = True, **more: Any) -> str:
+    a, b = operands(torch.float8_e4m3fn)
+    text, inputs = scaled_mm_call(a, b, ONE, ONE)
+    if not k_major:
+        text = text.replace(", stride_order=[0, 1]", "")
+    with pytest.raises(ScheduleError) as error:
+        if k_major:
+            wsched.compile(text, inputs, params=params, **more)
+        else:
+            wsched.Schedule.of(text, params)
+    return error.value.why
+
+
+def test_the_second_accumulator_takes_registers() -> None:
+    """What the tensor core alone would have room for."""
+    assert refusal(narrow(SCHEDULES["coop_128x256"])) == (
+        "256 accumulators with those that sums are promoted to and 44 registers for this epilogue "
+        "a thread exceed 232"
+    )
+
+
+def test_k_is_counted_in_32s() -> None:
+    params = SCHEDULES["coop_128x128"]
+    tiles = params.tile_sizes
+    cta, warp = (replace(t, k=48) for t in (tiles.cta_tile, tiles.warp_tile))
+    assert "the tile's k 48 is no multiple of 32, wgmma's of Float8_e4m3fn" in refusal(
+        replace(params, tile_sizes=MatMulTileOptions(cta, warp))
+    )
+
+
+def test_k_is_contiguous() -> None:
+    """In a schedule that no tensors are given to; those of a call would be copied."""
+    assert refusal(narrow(SCHEDULES["coop_128x128"]), k_major=False) == (
+        "wgmma reads Float8_e4m3fn with K contiguous, an operand has N"
+    )
+
+
+def test_batch_invariant_schedules_promote_alike() -> None:
+    assert refusal(SCHEDULES["coop_128x128"], batch_invariant=True) == (
+        "the tile's k 64 is no multiple of 128, after which sums are promoted in every "
+        "batch-invariant schedule"
+    )
