@@ -15,7 +15,7 @@ from lowering.kernel.nodes import FragUpdate
 from lowering.kernel.visit import walk
 from tests.schedules import SCHEDULES
 from wsched.front.scaled import int_mm_call, scaled_mm_call
-from wsched.schedule.matmul.params import MatmulParams, MatMulTileOptions
+from wsched.schedule.matmul.params import GemmTile, MatmulParams, MatMulTileOptions, MmaMacro
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -89,6 +89,23 @@ def test_the_second_accumulator_takes_registers() -> None:
         "256 accumulators with those that sums are promoted to and 44 registers for this epilogue "
         "a thread exceed 232"
     )
+
+
+def test_columns_are_those_of_the_instruction() -> None:
+    """Of integers there are fewer than of floats."""
+    a, b = operands(torch.int8)
+    params = SCHEDULES["coop_128x128"]
+    cta, warp = GemmTile(128, 40, 128), GemmTile(64, 40, 128)
+    tiles = MatMulTileOptions(cta, warp)
+    params = replace(params, tile_sizes=tiles, mma_macro=MmaMacro(n=40), epilogue_stages=1)
+    with pytest.raises(ScheduleError) as error:
+        wsched.compile(*int_mm_call(a, b), params=params)
+    assert error.value.why == (
+        "N of a wgmma of s8 by s8 is 8, 24, or a multiple of 16 from 16 to 256, not 40"
+    )
+    floats = operands(torch.float8_e4m3fn)
+    kernel = wsched.compile(*scaled_mm_call(*floats, ONE, ONE), params=params)
+    assert kernel.params.mma_macro.n == 40
 
 
 def test_k_is_counted_in_32s() -> None:

@@ -28,10 +28,15 @@ from wsched.schedule.entries import with_sums
 
 __all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
 
-TOLERANCE = {DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5}
+TOLERANCE = {
+    DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5, DataType.Int32: 2e-5,
+}  # fmt: skip
 """Relative Frobenius error against fp32 that rounding to a type may cause."""
 
-LARGEST = {DataType.BFloat16: 3.3895e38, DataType.Half: 65504.0, DataType.Float: 3.4028e38}
+LARGEST = {
+    DataType.BFloat16: 3.3895e38, DataType.Half: 65504.0, DataType.Float: 3.4028e38,
+    DataType.Int32: 2.0**31 - 1,
+}  # fmt: skip
 """The largest finite value of a type."""
 
 
@@ -83,7 +88,7 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
     for binding in fusion.inputs:
         order = _stored(fusion, binding)
         own = dict(zip(binding.axes, binding.extents, strict=True))
-        values = generator.standard_normal([sizes[own[a]] for a in order], dtype=np.float32)
+        values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
         axes = [order.index(a) for a in binding.axes]
         if find_spec("torch") is None:
             found.append(_rounded(values, binding.dtype).transpose(axes))
@@ -95,6 +100,15 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
         tensor = torch.empty(values.shape, dtype=torch_dtype(binding.dtype))
         found.append(tensor.copy_(torch.from_numpy(values)).to(where).permute(axes))
     return found
+
+
+def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) -> Any:
+    """Values of a normal distribution in fp32; of integers all that the type has."""
+    try:
+        info = np.iinfo(dtype.element.numpy)
+    except (TypeError, ValueError):  # floats, which NumPy may not know
+        return generator.standard_normal(shape, dtype=np.float32)
+    return generator.integers(info.min, info.max + 1, shape).astype(np.float32)
 
 
 def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
@@ -299,13 +313,15 @@ def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
 
 
 def _rounded(values: Any, dtype: DataType) -> Any:
-    """``values`` in the NumPy type of ``dtype``; bfloat16 is that of ml_dtypes."""
-    if dtype is not DataType.BFloat16:
+    """``values`` in the NumPy type of ``dtype``, for some that of ml_dtypes."""
+    if hasattr(np, dtype.element.numpy):
         return values.astype(dtype.element.numpy)
     try:
         import ml_dtypes
     except ImportError as e:
         raise UnsupportedError(
-            "bfloat16 without torch and ml_dtypes", "either of them", "Install ml_dtypes"
+            f"{dtype.element.numpy} without torch and ml_dtypes",
+            "either of them",
+            "Install ml_dtypes",
         ) from e
-    return values.astype(ml_dtypes.bfloat16)
+    return values.astype(getattr(ml_dtypes, dtype.element.numpy))

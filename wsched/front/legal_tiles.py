@@ -9,7 +9,7 @@ from typing import Any
 from wsched.front.known import import_fusion
 from wsched.importer.linear import LINEAR
 from wsched.schedule.matmul.params import MatmulParams
-from wsched.schedule.matmul.tiles import TILE_K, TileChoice, tile_choices
+from wsched.schedule.matmul.tiles import TileChoice, tile_choices
 
 __all__ = ["legal_tiles", "tiles_table", "to_dict"]
 
@@ -54,14 +54,15 @@ def tiles_table(choices: Sequence[TileChoice], legal_only: bool) -> str:
         choices: of :func:`legal_tiles`.
         legal_only: leave out the reasons, and lines with nothing legal.
     """
-    rows = [("way", "groups", "M", *(f"N at K={k}" for k in TILE_K), "why not others")]
+    steps = sorted({c.tile.k for c in choices})
+    rows = [("way", "groups", "M", *(f"N at K={k}" for k in steps), "why not others")]
     merged: dict[tuple[str, ...], list[str]] = {}
     by_row = sorted(choices, key=_row)  # stable: N and K stay in order
     for (ping_pong, across, groups, m), of_row in groupby(by_row, key=_row):
         found = list(of_row)
         if legal_only and not any(c.legal for c in found):
             continue
-        cells = (_ranges([c.tile.n for c in found if c.tile.k == k and c.legal]) for k in TILE_K)
+        cells = (_ranges([c.tile.n for c in found if c.tile.k == k and c.legal]) for k in steps)
         why = "; ".join(_first_reasons(found))
         way = "ping-pong" if ping_pong else "cooperative"
         shown = f"{groups // across}x{across}" if across > 1 else str(groups)

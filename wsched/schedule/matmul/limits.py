@@ -123,7 +123,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
         *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
         *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
     ]
-    reasons += _operand_reasons(demands, tile.k)
+    reasons += _operand_reasons(demands, params.mma_macro.n, tile.k)
     if params.batch_invariant and demands.promotion and tile.k % demands.promotion:
         reasons.append(
             f"the tile's k {tile.k} is no multiple of {demands.promotion}, after which sums are "
@@ -168,10 +168,12 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     return reasons
 
 
-def _operand_reasons(demands: Demands, k: int) -> Reasons:
-    """Why the instruction does not take ``k`` columns of the operands as they lie in memory."""
+def _operand_reasons(demands: Demands, n: int, k: int) -> Reasons:
+    """Why an instruction of ``n`` columns does not take ``k`` of K of the operands as they lie."""
     mma, operand = demands.target.mma, demands.operand.element
-    reasons: Reasons = []
+    acc = mma.accumulator(operand, operand)
+    found = acc and mma.problem(operand, operand, acc, n)
+    reasons: Reasons = [found] if found else []
     if k % mma.k(operand):
         reasons.append(
             f"the tile's k {k} is no multiple of {mma.k(operand)}, {mma.name}'s of "

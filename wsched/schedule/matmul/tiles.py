@@ -9,7 +9,7 @@ from itertools import product
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType, Fusion
+from wsched.fusion import DataType, Fusion, the_products
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
@@ -36,7 +36,9 @@ __all__ = [
 
 TILE_M = (64, 128, 192, 256)
 TILE_N = tuple(range(8, 257, 8))
-TILE_K = (32, 64, 128)
+TILE_K = (64, 128, 256)
+"""Bytes of K in a step."""
+
 PARTITIONS = (
     (1, False, 1), (2, False, 1), (3, False, 1), (2, False, 2), (4, False, 2), (2, True, 1),
     (3, True, 1),
@@ -85,17 +87,17 @@ def tile_choices(
     fusion: Fusion, base: MatmulParams, target: Target = DEFAULT
 ) -> Iterator[TileChoice]:
     """Every tile of :data:`TILE_M` x :data:`TILE_N` x :data:`TILE_K` in every partition; N is that
-    of a warp tile.
+    of a warp tile, K in elements.
 
     Args:
         fusion: unscheduled; its types, layouts and epilogue decide what fits.
         base: what the tile does not decide: cluster, wgmmas in flight, order of tiles and so on.
         target: the GPU that they are for.
     """
+    size = the_products(fusion)[0].a.dtype.bytes
     for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
-        yield tile_choice(
-            fusion, base, GemmTile(m, n * partition[-1], k), *partition, target=target
-        )
+        tile = GemmTile(m, n * partition[-1], k // size)
+        yield tile_choice(fusion, base, tile, *partition, target=target)
 
 
 def tile_choice(
