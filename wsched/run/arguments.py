@@ -397,4 +397,7 @@ def in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """The caller's axes in the order of memory, contiguous one last."""
     if fusion.reduction(binding.tensor) is not None:
         return list(binding.axes)
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+    names = [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+    if fusion.ragged(binding.tensor):
+        names.remove(fusion.groups.axis)
+    return names
