@@ -182,6 +182,15 @@ class Fusion:
             return False
         return self.groups.rows in found[0].axes and self.groups.axis not in found[0].axes
 
+    def order(self, binding: TensorBinding) -> tuple[str, ...]:
+        """The axes of a caller's tensor in the order of memory, the contiguous one last."""
+        if self.reduction(binding.tensor) is not None:
+            return binding.axes
+        names = tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory)
+        if self.groups is not None and self.ragged(binding.tensor):
+            return tuple(n for n in names if n != self.groups.axis)
+        return names
+
     @property
     def result_axes(self) -> tuple[str, ...]:
         """Names of all extents of the results, in the fusion's order: rows and columns last."""

@@ -127,6 +127,8 @@ def input_matrix(
         return matrix(fusion, binding, tensor, what, align=align, rows=False)
     if binding.tensor in fusion.operands:
         return matrix(fusion, binding, tensor, what)
+    if fusion.groups is not None and binding.tensor == fusion.groups.ends:
+        return tensor
     if binding.tensor not in loaded:
         return epilogue_matrix(fusion, binding, tensor, what, vector)
     if not _rows_by_tma(fusion, tensor):
@@ -395,9 +397,4 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 def in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """The caller's axes in the order of memory, contiguous one last."""
-    if fusion.reduction(binding.tensor) is not None:
-        return list(binding.axes)
-    names = [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
-    if fusion.ragged(binding.tensor):
-        names.remove(fusion.groups.axis)
-    return names
+    return list(fusion.order(binding))
