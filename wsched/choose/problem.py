@@ -103,6 +103,8 @@ class Problem:
         thread_a: bytes that a thread can copy at once of A as it lies in memory, where TMA cannot
             read it; 0 where it can, or where columns lie apart.
         thread_b: the same of B.
+        grouped: whether the products are of groups of rows whose sizes only the device knows; then
+            ``m`` is the mean.
     """
 
     m: int
@@ -134,6 +136,7 @@ class Problem:
     k_entries: tuple[int, ...] = ()
     thread_a: int = 0
     thread_b: int = 0
+    grouped: bool = False
 
     @classmethod
     def of(
@@ -169,6 +172,9 @@ class Problem:
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
         sizes = _sizes(product, extents)
+        grouped = fusion.groups is not None
+        if grouped:
+            sizes = (-(-sizes[0] // max(sizes[3], 1)), *sizes[1:])
         columns = _entries(fusion, (product.cols,), extents)
         align_a, align_b = _aligned(made, sizes, aligned or {})
         return cls(
@@ -194,6 +200,7 @@ class Problem:
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
+            grouped=grouped,
             **asdict(Reductions.of(fusion)),
         )
 
@@ -209,7 +216,8 @@ class Problem:
         two dimensions, all are of the outer one.
         """
         product = the_products(fusion)[0]
-        sizes = {product.rows: self.m, product.cols: self.n}
+        rows = self.m * self.batch if self.grouped else self.m
+        sizes = {product.rows: rows, product.cols: self.n}
         sizes |= dict.fromkeys(product.of(Role.K), self.k)
         sizes |= dict(zip(product.outer, (self.batch, *(1 for _ in product.outer)), strict=False))
         found = {str(d.extent): sizes[d] for d in product.dims}
