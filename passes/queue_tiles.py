@@ -134,9 +134,8 @@ class _Queue:
 
     def around(self, word: int, first: Stmt, stmt: Stmt, last: Stmt) -> Body:
         """An access to a word, in the step that its entry is."""
-        return (
-            *((first,) if word == 0 else ()), stmt, *((last,) if word == len(self.ring.buffers) - 1 else ()),
-        )  # fmt: skip
+        begins, ends = word == 0, word == len(self.ring.buffers) - 1
+        return (*((first,) if begins else ()), stmt, *((last,) if ends else ()))
 
     def word(self, number: Expr, word: int = 0) -> SmemRef:
         """A word of an entry: each has a buffer."""

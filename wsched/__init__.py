@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wsched.doors.dropin.definition import FusionDefinition
     from wsched.doors.dropin.report import report
     from wsched.front.api import compile, execute, explain
+    from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
@@ -88,6 +89,7 @@ __all__ = [
     "enabled",
     "execute",
     "explain",
+    "grouped_mm",
     "install",
     "legal_tiles",
     "report",
@@ -107,6 +109,7 @@ _HOME = {
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
+    "grouped_mm": "wsched.front.grouped",
     "legal_tiles": "wsched.front.legal_tiles",
     "enabled": "wsched.doors.dropin",
     "install": "wsched.doors.dropin",

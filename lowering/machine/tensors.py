@@ -124,7 +124,9 @@ class MappedArray:
             tensor.append(run)
         return tuple(box), tuple(tensor)
 
-    def _clip_ragged(self, end: int, row: int, col: int) -> tuple[tuple[slice, ...], ...]:
+    def _clip_ragged(
+        self, end: int, row: int, col: int
+    ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """The same of a ragged map, whose rows end in front of row ``end`` of the tensor.
 
         Raises FaultError for rows in front of the tensor: nothing keeps TMA from them.

@@ -49,6 +49,7 @@ from wsched.schedule.proof.work_of_groups import OfGroups
 
 __all__ = ["LoopsOfGroups"]
 
+
 @dataclass(frozen=True, slots=True)
 class LoopsOfGroups:
     """Loops over a CTA's tiles that end behind the last group, all others as in turn.
@@ -205,9 +206,7 @@ class LoopsOfGroups:
     def _entry(self, number: Expr, words: tuple[Expr, ...] | list[Var]) -> Body:
         """An entry of the queue; what is not said is 0."""
         filled = (*words, *(ZERO for _ in range(len(self.words) - len(words))))
-        return tuple(
-            HandTile(self.queue.name, number, word, at) for at, word in enumerate(filled)
-        )
+        return tuple(HandTile(self.queue.name, number, word, at) for at, word in enumerate(filled))
 
 
 def _merged(graph: TransformGraph, g: Group) -> tuple[Group, ...]:

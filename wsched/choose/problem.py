@@ -171,10 +171,7 @@ class Problem:
         """
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
-        sizes = _sizes(product, extents)
-        grouped = fusion.groups is not None
-        if grouped:
-            sizes = (-(-sizes[0] // max(sizes[3], 1)), *sizes[1:])
+        sizes = _sizes(product, extents, fusion.groups is not None)
         columns = _entries(fusion, (product.cols,), extents)
         align_a, align_b = _aligned(made, sizes, aligned or {})
         return cls(
@@ -200,7 +197,7 @@ class Problem:
             m_entries=_entries(fusion, (product.rows,), extents),
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
-            grouped=grouped,
+            grouped=fusion.groups is not None,
             **asdict(Reductions.of(fusion)),
         )
 
@@ -331,11 +328,14 @@ def _apart(
     return left, right
 
 
-def _sizes(product: Product, extents: Mapping[str, int]) -> tuple[int, int, int, int]:
-    """M, N, K and the batch."""
+def _sizes(
+    product: Product, extents: Mapping[str, int], grouped: bool = False
+) -> tuple[int, int, int, int]:
+    """M, N, K and the batch; of groups that share M the mean of it."""
     size = {d: extents[str(d.extent)] for d in product.dims}
     k, batch = (prod(size[d] for d in dims) for dims in (product.of(Role.K), product.outer))
-    return size[product.rows], size[product.cols], k, batch
+    rows = size[product.rows]
+    return -(-rows // max(batch, 1)) if grouped else rows, size[product.cols], k, batch
 
 
 def _entries(

@@ -1,9 +1,10 @@
 """Matmuls of rows in groups: imported as one of matrices, and made a batch of groups behind that.
 
 ``fd.ops.grouped_mm`` of [M, K] and [G, K, N] multiplies the rows of each group with a matrix of its
-own; what follows it is written for [M, N]. So the definition is read as that of a matmul, and of
-the fusion every tensor gets a dimension that counts groups: rows have it in memory in one with M
-(:class:`~wsched.fusion.groups.Groups`), what is the same for all rows is the same for all groups.
+own, and adds a row of [G, N] to them where there is a bias; what follows it is written for [M, N].
+So the definition is read as that of a matmul, and of the fusion every tensor gets a dimension that
+counts groups: rows have it in memory in one with M (:class:`~wsched.fusion.groups.Groups`), what is
+the same for all rows is the same for all groups.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from wsched.fusion import (
 )
 from wsched.fusion.names import BATCH, COLS, ROWS
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
-from wsched.importer.ops import GROUPED
 from wsched.importer.operands import dtype_of, fixed_sizes
+from wsched.importer.ops import GROUPED
 
 __all__ = ["build_grouped", "grouped_matmuls"]
 
@@ -61,7 +62,9 @@ def build_grouped(definition: Definition, build: Callable[[Definition], Fusion])
         what = f"{_CALL} with the ends {' and '.join(sorted(ends))}"
         raise UnsupportedError(what, "the same ends for all")
     (name,) = ends
-    weights = frozenset(w for n in nodes for w in _rewritten(definition, n))
+    weights = frozenset(
+        w for n in nodes for w in (*_rewritten(definition, n), *_bias(definition, n))
+    )
     plain = Definition(tuple(_plain(definition, weights, name)), definition.outputs)
     node = definition.node(name)
     assert node is not None
@@ -96,11 +99,11 @@ def _agreed(
 
 def _ends(definition: Definition, node: Node) -> str:
     """Name of the ends, an input that nothing else reads."""
-    others = [(k, v) for k, v in node.kwargs if k not in _NAMES and v is not None]
+    others = [(k, v) for k, v in node.kwargs if k not in (*_NAMES, "bias") and v is not None]
     others += [(f"argument {p}", v) for p, v in enumerate(node.operands[3:], 3) if v is not None]
     if others:
         what = f"{_CALL} with {', '.join(f'{k}={text_of(v)}' for k, v in others)}"
-        raise UnsupportedError(what, "mat1, mat2 and offsets")
+        raise UnsupportedError(what, "mat1, mat2, offsets and bias")
     value = node.argument(_NAMES[2], 2)
     made = definition.node(value.name) if isinstance(value, Ref) else None
     shape = made.get("shape") if made is not None else None
@@ -116,6 +119,21 @@ def _ends(definition: Definition, node: Node) -> str:
 
 
 _NAMES = ("mat1", "mat2", "offsets")
+
+
+def _bias(definition: Definition, node: Node) -> tuple[str, ...]:
+    """Name of what is added to the rows of each group, if there is something."""
+    value = node.get("bias")
+    if value is None:
+        return ()
+    made = definition.node(value.name) if isinstance(value, Ref) else None
+    shape = made.get("shape") if made is not None and made.op == "define_tensor" else None
+    if made is None or not isinstance(shape, tuple) or len(shape) != 2:
+        raise UnsupportedError(f"{_CALL} with bias={text_of(value)}", "an input [G, N]")
+    name = made.results[0]
+    if any(name in n.refs and n.op != GROUPED for n in definition.nodes):
+        raise UnsupportedError(f"{name}, a bias of groups, read by something else", _FORM)
+    return (name,)
 
 
 def _rewritten(definition: Definition, node: Node) -> Iterator[str]:
@@ -153,8 +171,7 @@ def _plain(definition: Definition, weights: Collection[str], ends: str) -> Itera
         if name == ends:
             continue
         if node.op == GROUPED:
-            operands = tuple(node.argument(x, at) for at, x in enumerate(_NAMES[:2]))
-            yield replace(node, op="matmul", operands=operands, kwargs=())
+            yield from _matmul(node)
         elif name in weights and node.op == "permute":
             if node.argument("dims", 1) != (0, 2, 1):
                 what = f"fd.ops.permute with dims={text_of(node.argument('dims', 1))}"
@@ -166,13 +183,25 @@ def _plain(definition: Definition, weights: Collection[str], ends: str) -> Itera
             yield node
 
 
+def _matmul(node: Node) -> Iterator[Node]:
+    """The product of the rows of one group; with a bias a linear of the transposed matrix."""
+    rows, matrix = (node.argument(x, at) for at, x in enumerate(_NAMES[:2]))
+    bias = node.get("bias")
+    if bias is None:
+        yield replace(node, op="matmul", operands=(rows, matrix), kwargs=())
+        return
+    turned = f"{node.results[0]}@columns"
+    yield Node("permute", (turned,), (matrix,), (("dims", (1, 0)),), node.line)
+    yield replace(node, op="linear", operands=(rows, Ref(turned), bias), kwargs=())
+
+
 def _matrix(node: Node) -> Iterator[tuple[str, Value]]:
     """What a definition says of one matrix of a tensor of them."""
     for key, value in node.kwargs:
         if key == "stride_order" and isinstance(value, tuple):
-            if value[:1] != (2,):
+            if value[0] != len(value) - 1:
                 what = f"{node.results[0]} with stride_order={text_of(value)}"
-                raise UnsupportedError(what, "(2, 1, 0), (2, 0, 1)")
+                raise UnsupportedError(what, "groups one behind the other in memory")
             value = value[1:]
         elif key in ("shape", "contiguity") and isinstance(value, tuple):
             value = value[1:]
@@ -224,7 +253,9 @@ class _Lift:
         return found
 
     def _expr(self, e: FusionExpr, found: Mapping[str, IterType]) -> FusionExpr:
-        return replace(e, flags=(e.input not in found, *e.flags)) if isinstance(e, BroadcastOp) else e
+        return (
+            replace(e, flags=(e.input not in found, *e.flags)) if isinstance(e, BroadcastOp) else e
+        )
 
     def _require_rows(self) -> None:
         """What has rows is a matrix by rows.

@@ -12,8 +12,8 @@ from enum import Enum
 from lowering.kernel.pointwise import OPS
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",
-    "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "SCALAR", "STRUCTURE", "Promotion",
+    "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
 MATMULS = ("linear", "matmul")

@@ -81,7 +81,7 @@ def copies(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> tupl
     """The operands that a kernel of ``fusion`` needs copies of."""
     found = []
     for position, (binding, tensor) in enumerate(zip(fusion.inputs, inputs, strict=False)):
-        if _is_operand(fusion, binding, tensor) and _needs(binding, tensor, widths):
+        if _is_operand(fusion, binding, tensor) and _needs(fusion, binding, tensor, widths):
             rows, cols = _order(fusion, binding)
             moved = 2 * tensor.numel() * tensor.element_size()
             reason = _obstacle(tensor, rows, cols)
@@ -96,7 +96,8 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> 
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
-    return tuple(at for at, (b, t) in pairs if _is_operand(fusion, b, t) and _needs(b, t, widths))
+    given = ((at, b, t) for at, (b, t) in pairs if _is_operand(fusion, b, t))
+    return tuple(at for at, b, t in given if _needs(fusion, b, t, widths))
 
 
 def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -166,15 +167,18 @@ def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 
-def _unreadable(tensor: torch.Tensor) -> bool:
+def _unreadable(tensor: torch.Tensor, ragged: bool = False) -> bool:
+    """Whether TMA reads it in neither order; rows in groups are read by rows only."""
     rows, cols = tensor.dim() - 2, tensor.dim() - 1
-    return not tma_reads(tensor, rows, cols) and not tma_reads(tensor, cols, rows)
+    return not tma_reads(tensor, rows, cols) and (ragged or not tma_reads(tensor, cols, rows))
 
 
-def _needs(binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
+def _needs(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:
     """Whether a kernel cannot read an operand where it lies."""
     width = widths.get(binding.tensor, 0)
-    return width > thread_bytes(tensor) if width else _unreadable(tensor)
+    if width:
+        return width > thread_bytes(tensor)
+    return _unreadable(tensor, fusion.ragged(binding.tensor))
 
 
 def thread_bytes(tensor: torch.Tensor) -> int:
