@@ -169,8 +169,7 @@ class Problem:
         Raises:
             UnsupportedError: it has no matrix product, or several that share neither operand.
         """
-        made = the_products(fusion)
-        product, (left, right) = made[0], operands_of(made)
+        product, (left, right) = (made := the_products(fusion))[0], operands_of(made)
         sizes = _sizes(product, extents, fusion.groups is not None)
         columns = _entries(fusion, (product.cols,), extents)
         align_a, align_b = _aligned(made, sizes, aligned or {})
