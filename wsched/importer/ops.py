@@ -12,8 +12,8 @@ from enum import Enum
 from lowering.kernel.pointwise import OPS
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "SCALAR", "STRUCTURE", "Promotion",
-    "arity_of", "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "PRODUCTS", "SCALAR", "STRUCTURE",
+    "Promotion", "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
 MATMULS = ("linear", "matmul")
@@ -21,6 +21,9 @@ MATMULS = ("linear", "matmul")
 
 GROUPED = "grouped_mm"
 """A matmul for each group of rows."""
+
+PRODUCTS = (*MATMULS, GROUPED)
+"""All of these."""
 
 
 class Promotion(Enum):
