@@ -230,3 +230,10 @@ def test_an_epilogue() -> None:
 
 def test_what_it_is_called() -> None:
     assert "_grouped_" in kernel("cooperative").kernel.name
+
+
+def test_the_nests_say_where_tiles_come_from() -> None:
+    assert (
+        "tiles are dealt out at run time: each cta has every n-th of those that groups have, whose "
+        "ends are in T6, tile counts its own"
+    ) in kernel("cooperative").dump("loops").splitlines()
