@@ -1,9 +1,9 @@
 """``wsched bench moe``: the grouped matmuls of layers of experts, beside torch's.
 
-Of each layer gate and up with ``silu(g) * u``, and down, are computed by ``wsched.grouped_mm`` and by
-``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul. The
-rows are those that a routing of so many tokens gives to experts, from a seed. Ways take turns, calls
-are eager, and timed from a synchronization to the next one.
+Of each layer gate and up with ``silu(g) * u``, and down, are computed by ``wsched.grouped_mm`` and
+by ``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul.
+The rows are those that a routing of so many tokens gives to experts, from a seed. Ways take turns,
+calls are eager, and timed from a synchronization to the next one.
 """
 
 from __future__ import annotations

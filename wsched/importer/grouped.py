@@ -139,8 +139,8 @@ def _bias(definition: Definition, node: Node) -> tuple[str, ...]:
 def _rewritten(definition: Definition, node: Node) -> Iterator[str]:
     """Names on the way of the second operand from its input, which lose the groups."""
     first, second = (node.argument(name, at) for at, name in enumerate(_NAMES[:2]))
-    for value, legal in ((first, ("define_tensor",)), (second, ("define_tensor", "permute"))):
-        given = definition.node(value.name) if isinstance(value, Ref) else None
+    for operand, legal in ((first, ("define_tensor",)), (second, ("define_tensor", "permute"))):
+        given = definition.node(operand.name) if isinstance(operand, Ref) else None
         if given is not None and given.op not in legal:
             supported = "an input" + (", or its transpose" if legal[1:] else " as it is")
             raise UnsupportedError(f"fd.ops.{given.op} on an operand of {_CALL}", supported)
