@@ -118,7 +118,8 @@ def _drained(body: Body, enter: BarSync) -> Body:
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Break):
-            out += (If(s.out.eq(s.tiles), (enter,)) for s in out if isinstance(s, NextTile))
+            asked = [s for s in out if isinstance(s, NextTile) and s.word == 0]
+            out += (If(s.out.eq(s.tiles), (enter,)) for s in asked)
         out.append(stmt)
     return tuple(out)
 

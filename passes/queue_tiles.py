@@ -1,10 +1,10 @@
 """Hand tiles out at run time: an atomic takes the next one, a queue takes it to all who need it.
 
-Requires: roles; one ``fetch.tiles`` by one thread of each CTA, ``next.tile`` by whole warps; the
-queue is a ring of words.
-Guarantees: a counter in global memory that says how many tiles have been asked for, and is 0 again
-when the grid ends; the queue's entries are steps of its ring, which ``allocate_mbarriers`` lowers
-like any other's.
+Requires: roles; one ``fetch.tiles`` by one thread of each CTA, or ``hand.tile`` by one that finds
+out itself which tile is next; ``next.tile`` by whole warps; the queue is a ring of words.
+Guarantees: for what is fetched a counter in global memory that says how many tiles have been asked
+for, and is 0 again when the grid ends; the queue's entries are steps of its ring, which
+``allocate_mbarriers`` lowers like any other's.
 
 *Who takes a tile.* One thread of the first CTA of each cluster, with ``atom.inc``. ``T`` tiles and
 ``C`` clusters make exactly ``T + C`` requests, because each cluster stops at the first answer that
@@ -37,6 +37,7 @@ from lowering.kernel.nodes import (
     CounterRef,
     FetchTiles,
     For,
+    HandTile,
     If,
     LdWord,
     Let,
@@ -83,11 +84,15 @@ def queue_tiles(kernel: Kernel, options: LoweringOptions) -> Kernel:
               break n <= taken
             }
           }
+
+    What a thread hands over itself needs no counter: ``hand.tile`` stores a word of an entry,
+    between the ``acquire`` in front of the first and the ``commit`` behind the last.
     """
     fetched = {s.ring for s in walk(kernel.body) if isinstance(s, FetchTiles)}
+    handed = {s.ring for s in walk(kernel.body) if isinstance(s, HandTile)}
     for ring in kernel.rings:
-        if ring.name in fetched:
-            kernel = _Queue.of(kernel, ring).placed(kernel)
+        if ring.name in fetched | handed:
+            kernel = _Queue.of(kernel, ring).placed(kernel, ring.name in fetched)
     return kernel
 
 
@@ -106,9 +111,12 @@ class _Queue:
         ctas = kernel.cluster if ring.remote else 1
         return _Queue(ring, names, ctas, CounterArray(names.new("next"), ONE))
 
-    def placed(self, kernel: Kernel) -> Kernel:
-        """The kernel with the counter, and the queue's statements as steps of the ring."""
-        return replace(kernel.declare(self.counter), body=rewrite(kernel.body, self.lowered))
+    def placed(self, kernel: Kernel, fetched: bool) -> Kernel:
+        """The kernel with the queue's statements as steps of the ring, and with the counter that
+        tiles are ``fetched`` with.
+        """
+        declared = kernel.declare(self.counter) if fetched else kernel
+        return replace(declared, body=rewrite(kernel.body, self.lowered))
 
     def lowered(self, stmt: Stmt) -> Body | None:
         """A statement of the queue as steps of its ring."""
@@ -116,15 +124,22 @@ class _Queue:
             case FetchTiles(name, tiles) if name == self.ring.name:
                 loop = self.fetch(tiles)
                 return (loop if self.ctas == 1 else If(Special("cluster.ctarank").eq(0), (loop,)),)
-            case NextTile(out, name, number) if name == self.ring.name:
-                word = LdWord(out, self.word(number))
-                return WaitFull(name, number), word, Release(name, number)
+            case HandTile(name, number, value, word) if name == self.ring.name:
+                store = StWord(self.word(number, word), value)
+                return self.around(word, Acquire(name, number), store, Commit(name, number))
+            case NextTile(out, name, number, _, word) if name == self.ring.name:
+                load = LdWord(out, self.word(number, word))
+                return self.around(word, WaitFull(name, number), load, Release(name, number))
         return None
 
-    def word(self, number: Expr) -> SmemRef:
-        """The word of an entry."""
-        (buffer,) = self.ring.buffers
-        return SmemRef(buffer, stage_of(number, self.ring.stages), (ZERO,))
+    def around(self, word: int, first: Stmt, stmt: Stmt, last: Stmt) -> Body:
+        """An access to a word, in the step that its entry is."""
+        begins, ends = word == 0, word == len(self.ring.buffers) - 1
+        return (*((first,) if begins else ()), stmt, *((last,) if ends else ()))
+
+    def word(self, number: Expr, word: int = 0) -> SmemRef:
+        """A word of an entry: each has a buffer."""
+        return SmemRef(self.ring.buffers[word], stage_of(number, self.ring.stages), (ZERO,))
 
     def fetch(self, tiles: Expr) -> For:
         """The loop of the thread that takes tiles."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wsched.doors.dropin.definition import FusionDefinition
     from wsched.doors.dropin.report import report
     from wsched.front.api import compile, execute, explain
+    from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
     from wsched.front.scaled import int_mm, scaled_mm
     from wsched.front.schedule import Schedule
@@ -89,6 +90,7 @@ __all__ = [
     "enabled",
     "execute",
     "explain",
+    "grouped_mm",
     "install",
     "int_mm",
     "legal_tiles",
@@ -111,6 +113,7 @@ _HOME = {
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
     "int_mm": "wsched.front.scaled",
+    "grouped_mm": "wsched.front.grouped",
     "legal_tiles": "wsched.front.legal_tiles",
     "scaled_mm": "wsched.front.scaled",
     "enabled": "wsched.doors.dropin",

@@ -59,9 +59,10 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
             or strides of 2**40 bytes and more.
     """
     name, wanted = m.name, f"torch.{m.dtype.torch}"
-    if tensor.dim() != m.rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
+    rank = len(m.behind)
+    if tensor.dim() != rank or str(tensor.dtype) != wanted or not tensor.is_cuda:
         what = f"{tensor.dim()}-D {tensor.dtype} on {tensor.device}"
-        raise UnsupportedError(f"{name}: {what}", f"a {m.rank}-D CUDA tensor of {wanted}")
+        raise UnsupportedError(f"{name}: {what}", f"a {rank}-D CUDA tensor of {wanted}")
     sizes = tuple(tensor.shape)
     *outer, col = tensor.stride()
     require_extents(name, sizes)
@@ -75,7 +76,16 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
         raise UnsupportedError(
             f"{name}: a base address of {address:#x}", f"multiples of {TMA_STRIDE_ALIGN} bytes"
         )
-    return Layout(address, sizes, strides)
+    found = Layout(address, sizes, strides)
+    return _ragged(found) if m.ragged else found
+
+
+def _ragged(matrix: Layout) -> Layout:
+    """The layout of a ragged map over a matrix: both outer dimensions step from row to row, and
+    element [rows, 0, 0] is the matrix's first one. What lies in front of it is never addressed.
+    """
+    (rows, cols), (row,) = matrix.sizes, matrix.strides
+    return Layout(matrix.address - rows * row, (rows + 1, rows, cols), (row, row))
 
 
 def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[int, ...]:
@@ -84,12 +94,12 @@ def _strides(m: TensorMap, sizes: tuple[int, ...], strides: list[int]) -> tuple[
     """
     dense = max(sizes[-1], 1) * m.dtype.bytes
     found: list[int] = []
-    for d in reversed(range(m.rank - 1)):
+    for d in reversed(range(len(sizes) - 1)):
         stride = strides[d]
         if sizes[d] <= 1 or 0 in sizes:
             stride = -(-dense // TMA_STRIDE_ALIGN) * TMA_STRIDE_ALIGN
         elif stride % TMA_STRIDE_ALIGN or not 0 < stride < _STRIDE_END:
-            where = "from row to row" if d == m.rank - 2 else f"along dimension {d}"
+            where = "from row to row" if d == len(sizes) - 2 else f"along dimension {d}"
             legal = f"multiples of {TMA_STRIDE_ALIGN} bytes"
             if stride >= _STRIDE_END:
                 legal += " below 2**40"

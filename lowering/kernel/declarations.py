@@ -64,7 +64,7 @@ class Declarations(Lexer):
             count = self.expr()
             self.expect("]")
             self.scope[ENTRY.name] = ENTRY
-        device = self.accept("device")
+        device, ragged = self.accept("device"), self.accept("ragged")
         tensor = name, *self.sizes()
         self.scope = outer
         box = self.shape() if self.accept("box") else ()
@@ -74,7 +74,7 @@ class Declarations(Lexer):
             if self.peek not in map(str, PROMOTIONS):
                 raise self.fail("a promotion: " + ", ".join(map(str, PROMOTIONS)))
             promotion = self.integer()
-        return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion)
+        return TensorMap(*tensor, box, swizzle, clipped, count, device, promotion, ragged)
 
     def global_tensor(self) -> GlobalTensor:
         """Take a plain tensor, or an array of them."""

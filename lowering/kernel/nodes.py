@@ -69,7 +69,7 @@ from lowering.kernel.operands import (
     Stmt,
 )
 from lowering.kernel.partial import Await, FragAddPartial, FragStorePartial, Publish
-from lowering.kernel.queue import FetchTiles, LdWord, NextTile, StWord
+from lowering.kernel.queue import FetchTiles, HandTile, LdWord, NextTile, StWord
 from lowering.kernel.random import FragRandom
 from lowering.kernel.reduction import (
     FragBelow,
@@ -156,6 +156,7 @@ __all__ = [
     "GmemRef",
     "GridDepLaunchDependents",
     "GridDepWait",
+    "HandTile",
     "If",
     "LdGlobalScalar",
     "LdMatrix",

@@ -9,7 +9,7 @@ from lowering.ground.expr import Expr, Var
 from lowering.kernel.operands import SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
-__all__ = ["FetchTiles", "LdWord", "NextTile", "StWord"]
+__all__ = ["FetchTiles", "HandTile", "LdWord", "NextTile", "StWord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,23 @@ class FetchTiles(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class HandTile(Stmt):
+    """``value`` is word ``word`` of entry ``number`` of a queue, for all readers of this CTA; one
+    thread, which hands over all words of an entry in order (tile level, until ``queue_tiles``).
+    """
+
+    OP: ClassVar[str] = "hand.tile"
+    TRAITS: ClassVar[Traits] = Traits(synchronizes=True, until="queue_tiles")
+    ring: str
+    number: Expr
+    value: Expr
+    word: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NextTile(Stmt):
     """``out`` is what entry ``number`` of a queue of ``tiles`` tiles holds, a ring of words (tile
-    level, until ``queue_tiles``).
+    level, until ``queue_tiles``); of entries of several words one of them, all read in order.
 
     Entries ``0, 1, ...`` hold tiles in growing order. The first entry behind them holds ``tiles``;
     where entries are dealt out to the compute warpgroups in turn, the next one holds ``tiles + 1``,
@@ -42,6 +56,7 @@ class NextTile(Stmt):
     ring: str
     number: Expr
     tiles: Expr
+    word: int = 0
 
 
 @dataclass(frozen=True, slots=True)

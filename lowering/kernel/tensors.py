@@ -75,6 +75,10 @@ class TensorMap(_InMemory):
     A ``clipped`` map's box, of one matrix, has no more rows than the tensor of a launch, so what
     lies behind them in shared memory stays as it was, in place of zero.
 
+    A ``ragged`` map of ``[rows + 1, rows, cols]`` is of a matrix of ``rows`` rows of which each run
+    is a matrix of its own: ``[end, row, col]`` is element ``[end - rows + row, col]``, so what ends
+    in front of row ``end`` of the tensor ends where the map's rows do, and no box reaches beyond.
+
     ``promotion`` is how many bytes the L2 fetches from memory at least where a copy misses it: 64,
     128 or 256 aligned ones, 0 for the sectors that it asks for.
     """
@@ -88,11 +92,17 @@ class TensorMap(_InMemory):
     count: Expr | None = None
     device: bool = False
     promotion: int = WIDEST_PROMOTION
+    ragged: bool = False
+
+    @property
+    def behind(self) -> tuple[Expr, ...]:
+        """The sizes of the tensor behind it."""
+        return self.sizes[1:] if self.ragged else self.sizes
 
     def arguments(self, count: int) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         """What the tensor behind each of ``count`` descriptors is called, and its sizes."""
         if self.count is None:
-            yield self.name, self.sizes
+            yield self.name, self.behind
             return
         for i in range(count):
             sizes = (substitute(size, {ENTRY: Const(i)}) for size in self.sizes)

@@ -38,6 +38,10 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
             yield f"{m.count} maps as a parameter, whose number is a constant from 1 on{where}"
         if m.clipped and (m.device or m.count is not None):
             yield f"a clipped box is that of one tensor, known at the launch{where}"
+        if m.ragged and (m.rank != 3 or m.device or m.count is not None):
+            yield f"a ragged map is of one matrix, known at the launch, in three dimensions{where}"
+        elif m.ragged and m.sizes[0] != m.sizes[1] + 1:
+            yield f"ends of a ragged map are 0 to {m.sizes[1]}, not below {m.sizes[0]}{where}"
         if m.promotion not in PROMOTIONS:
             known = ", ".join(map(str, PROMOTIONS))
             yield f"the L2 promotes to {m.promotion} bytes, not to one of {known}{where}"

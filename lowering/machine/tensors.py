@@ -48,7 +48,7 @@ class MappedArray:
     Args:
         map: the tensor map.
         array: elements of the map's type or their raw bits; written in place by stores.
-        sizes: the extents that the map gives to the array.
+        sizes: the extents that the map gives to the array, of a ragged one without the first.
 
     Raises:
         UnsupportedError: the array is none that TMA can address as the map says.
@@ -57,9 +57,9 @@ class MappedArray:
     def __init__(self, map: TensorMap, array: Array, sizes: Sequence[int]) -> None:
         self.map = map
         legal = (map.dtype.numpy, map.dtype.raw)
-        if array.ndim != map.rank or array.dtype.name not in legal:
+        if array.ndim != len(map.behind) or array.dtype.name not in legal:
             found = f"tensor {map.name} of {array.dtype.name} and {array.ndim} dimensions"
-            raise UnsupportedError(found, f"{map.rank}-D arrays of {' or '.join(legal)}")
+            raise UnsupportedError(found, f"{len(map.behind)}-D arrays of {' or '.join(legal)}")
         if array.shape != tuple(sizes):
             found = f"tensor {map.name} of shape {_by(array.shape)}"
             raise UnsupportedError(found, f"{_by(sizes)}, as the parameters say")
@@ -72,7 +72,7 @@ class MappedArray:
             raise UnsupportedError(found, f"rows a multiple of {TMA_STRIDE_ALIGN} bytes apart")
         self.raw: Array = array.view(map.dtype.raw)
         self._check_extents()
-        self.box = map.box_of(sizes)
+        self.box = map.box_of((0, *sizes) if map.ragged else sizes)
         self.lines, self.line = prod(self.box[:-1]), self.box[-1] * size
         self._check_line()
 
@@ -115,17 +115,42 @@ class MappedArray:
         if at[-1] % unit:
             name = self.map.name
             raise FaultError(f"column {at[-1]} of {name} is no multiple of {unit}, 16 bytes")
+        if self.map.ragged:
+            return self._clip_ragged(*at)
         box, tensor = [], []
         for first, extent, size in zip(at, self.box, self.raw.shape, strict=True):
-            low, high = max(first, 0), min(first + extent, size)
-            high = max(low, high)
-            box.append(slice(low - first, high - first))
-            tensor.append(slice(low, high))
+            inside, run = _overlap(first, extent, size)
+            box.append(inside)
+            tensor.append(run)
         return tuple(box), tuple(tensor)
+
+    def _clip_ragged(
+        self, end: int, row: int, col: int
+    ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """The same of a ragged map, whose rows end in front of row ``end`` of the tensor.
+
+        Raises FaultError for rows in front of the tensor: nothing keeps TMA from them.
+        """
+        (rows, cols), (_, high, wide) = self.raw.shape, self.box
+        inside, run = _overlap(row, high, rows if 0 <= end <= rows else 0)
+        across, columns = _overlap(col, wide, cols)
+        first = run.start + end - rows
+        if run.start == run.stop:
+            return (slice(1), inside, across), (slice(0), columns)
+        if first < 0:
+            raise FaultError(f"row {first} of {self.map.name} lies in front of it")
+        return (slice(1), inside, across), (slice(first, run.stop + end - rows), columns)
 
     def chunks(self, address: int) -> Array:
         """``box_chunks`` of this map's box at a shared address."""
         return box_chunks(address, self.lines, self.line, self.map.swizzle)
+
+
+def _overlap(first: int, extent: int, size: int) -> tuple[slice, slice]:
+    """Where ``extent`` elements from ``first`` on lie in bounds: among themselves, and there."""
+    low, high = max(first, 0), min(first + extent, size)
+    high = max(low, high)
+    return slice(low - first, high - first), slice(low, high)
 
 
 def _by(extents: Sequence[int]) -> str:

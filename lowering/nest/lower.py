@@ -21,6 +21,7 @@ from lowering.nest.entries import labels
 from lowering.nest.load import load_section
 from lowering.nest.loops_from_queue import LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
+from lowering.nest.loops_of_groups import LoopsOfGroups
 from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.partials import PartialResults, partial_results
 from lowering.nest.refusal import refused
@@ -35,6 +36,7 @@ from wsched.schedule.plan import Plan
 from wsched.schedule.proof.grid import cluster_size, counts_ctas
 from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.work import FromQueue, OfInterval
+from wsched.schedule.proof.work_of_groups import OfGroups
 
 __all__ = ["LOAD_WARPS", "lower"]
 
@@ -114,6 +116,8 @@ def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
             return LoopsOfInterval.of(shared, counted, plan, interval)
         case FromQueue(group=tiles):
             return LoopsFromQueue.of(LoopsInTurn(shared, counted), plan.operands, tiles)
+        case OfGroups() as work:
+            return LoopsOfGroups.of(LoopsInTurn(shared, counted), plan, work)
     return LoopsInTurn(shared, counted)
 
 

@@ -18,7 +18,7 @@ from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer, Scopes
 from lowering.nest.tile import Tile
-from lowering.nest.work_loops import WorkLoops
+from lowering.nest.work_loops import END, FIRST, WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
 from wsched.schedule.nest import BOX
 from wsched.schedule.plan import Plan
@@ -149,6 +149,8 @@ class Place:
         """
         dims = tuple(dims)
         at, axis = self.coordinates(dims), axis_of(self.fusion, name)
+        if self.fusion.ragged(name):
+            return GmemRef(name, self._in_group(dims, at))
         if not axis:
             return GmemRef(name, tuple(at))
         (along,) = (p for p, d in enumerate(dims) if str(d.extent) == axis)
@@ -156,6 +158,18 @@ class Place:
         entry, begin = entry_at(self.fusion, axis, at[along])
         at[along] -= self.scopes.bind("begin", begin)
         return GmemRef(name, tuple(at), self.scopes.bind("entry", entry))
+
+    def _in_group(self, dims: tuple[IterDomain, ...], at: list[Expr]) -> tuple[Expr, ...]:
+        """The coordinates of a ragged map: where the group ends, and the row of a matrix whose rows
+        all end there.
+        """
+        groups = self.fusion.groups
+        names = [str(d.extent) for d in dims]
+        if groups is None or names[:2] != [groups.axis, groups.rows] or len(dims) != 3:
+            what = f"{self.tensor.name} = {self.expr} with dimensions {', '.join(names)} in memory"
+            raise self.refuse(what, "rows of groups by rows, of matrices")
+        _, row, col = at
+        return self.found[END], self.found[FIRST] + row, col
 
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""

@@ -20,7 +20,9 @@ __all__ = ["ring", "shared_buffer", "tensor_maps"]
 
 def tensor_maps(fusion: Fusion) -> tuple[TensorMap, ...]:
     """Of what TMA loads and stores, with dimensions in the order of memory."""
-    plain = thread_views(fusion)
+    plain = set(thread_views(fusion))
+    if fusion.groups is not None:
+        plain.add(fusion.groups.ends)
     names = (b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor not in plain)
     return tuple(_tensor_map(fusion, n) for n in dict.fromkeys(names))
 
@@ -29,6 +31,9 @@ def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
     t = fusion.tensor(name)
     dtype, several = element_type(t.dtype), entries(fusion, name)
     count = None if several is None else Const(several)
+    if fusion.ragged(name):
+        _, rows, cols = (d.extent for d in t.in_memory)
+        return TensorMap(name, dtype, (rows + 1, rows, cols), ragged=True)
     return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 
 

@@ -10,6 +10,7 @@ from lowering.kernel.kernel import GlobalTensor
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.entries import entries, entry_sizes
+from lowering.nest.refusal import refused
 from wsched.fusion import (
     BroadcastOp,
     Fusion,
@@ -76,6 +77,9 @@ def global_tensors(
     """
     declared = []
     for name, read in thread_views(fusion).items():
+        if fusion.ragged(name):
+            what = f"{name}, whose rows are in groups, accessed by threads"
+            raise refused(fusion.tensor(name), what, "TMA loads and stores of them")
         own = entry_sizes(fusion, name, read.dims)
         dims = zip(read.dims, own, strict=True)
         sizes = tuple(Const(1) if repeats(d) else size for d, size in dims)

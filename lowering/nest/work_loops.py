@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lowering.ground.expr import Expr, Var
+from lowering.ground.expr import ONE, Expr, Var
 from lowering.kernel.kernel import Storage
 from lowering.kernel.nodes import Body, Carry, Section
 from lowering.nest.counter import Counter
@@ -20,7 +20,13 @@ from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadRelation
 
-__all__ = ["Head", "LoadNest", "WorkLoops"]
+__all__ = ["END", "FIRST", "Head", "LoadNest", "WorkLoops"]
+
+END = Group(-1, "end", ONE)
+"""Stands for the row of the caller's tensors at which the group ends."""
+
+FIRST = Group(-2, "first", ONE)
+"""Stands for the row of the batch's matrix at which the group begins, all of them ending there."""
 
 
 @dataclass(frozen=True, slots=True)

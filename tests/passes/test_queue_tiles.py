@@ -88,3 +88,39 @@ def test_arrivals() -> None:
         orders = {s.order for s in walk(new.body) if isinstance(s, MBarrierArrive | MBarrierWait)}
         scope = "cta" if cluster == 1 else "cluster"
         assert orders == {f"acquire.{scope}", f"release.{scope}"}
+
+
+HANDED = """
+param n: i32
+shared queue_group: s32[2][1]
+shared queue_tile: s32[2][1]
+ring queue(queue_group, queue_tile) stages 2
+roles {
+  role compute warps 0 .. 4 {
+    for t in 0 .. n + 1 {
+      group: i32 = next.tile queue, t, n
+      tile: i32 = next.tile queue, t, n, word=1
+      break n <= group
+      fence.proxy.async
+    }
+  }
+  role load warps 4 .. 8 {
+    on %warpgroup.warp 1 {
+      for i in 0 .. n + 1 {
+        elect {
+          hand.tile queue, i, i
+          hand.tile queue, i, i * 2, word=1
+        }
+      }
+    }
+  }
+}
+cta.sync
+"""
+
+
+def test_entries_that_a_thread_hands_over(golden: object) -> None:
+    """A step is begun in front of its first word and ends behind its last, on both sides; nobody
+    counts.
+    """
+    assert lowered(queue_tiles, HANDED) == golden

@@ -25,6 +25,7 @@ from wsched.bench.method.problem import DTYPES, LAYOUTS, parse_shapes
 from wsched.bench.method.watch import Job, run_process
 from wsched.bench.mlp import mlp
 from wsched.bench.models.command import models
+from wsched.bench.moe import moe
 from wsched.bench.peers.systems import PEERS, parse_peers
 from wsched.bench.pingpong.command import pingpong
 from wsched.bench.schedules.command import schedules
@@ -241,6 +242,7 @@ def _say(text: str) -> None:
 app.command()(_told()(gate))
 app.command()(_told()(mlp))
 app.command()(_told()(models))
+app.command()(_told()(moe))
 app.command()(_told()(pingpong))
 app.command()(_told()(random))
 app.command()(_told()(rows))

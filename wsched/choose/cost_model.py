@@ -14,6 +14,7 @@ The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from lowering.target.ptx import WARPGROUP, stored_columns
 from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
@@ -92,6 +93,9 @@ STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
 meet at fewer operands in the L2. 12 shapes, same run."""
 
+UNEVEN = 0.5
+"""Tiles of a group that its last rows leave empty, on average over sizes."""
+
 SHARP, MEMORY_SHARP = 8, 5
 """How sharply the larger of two limits wins, the exponent of their norm: of those of the SMs and
 the L2, and between them and memory, whose bytes come to some CTAs later than to others."""
@@ -165,7 +169,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     problem = problem.exchanged if params.exchange_operands else problem
     tile, cluster = params.output_tile, params.cluster_dims
     ctas = cluster.m * cluster.n
-    clusters = problem.batch * -(-tiles_m // cluster.m) * -(-tiles_n // cluster.n)
+    clusters = _clusters(problem, params, tiles_m, tiles_n)
     steps = problem.steps(tile.k)
     work = _share(params, clusters, steps, places(problem.sms, ctas))
     rounds = work.rounds
@@ -199,6 +203,19 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
         rounds=rounds,
         step=limit,
     )
+
+
+def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
+    """Clusters of tiles; of groups whose sizes are any, half a one more for each than rows fill."""
+    tile, cluster = params.output_tile, params.cluster_dims
+    across_m, across_n = -(-tiles_m // cluster.m), -(-tiles_n // cluster.n)
+    if not problem.grouped:
+        return problem.batch * across_m * across_n
+    if params.exchange_operands:
+        filled, others = problem.n / (tile.n * cluster.n), across_m
+    else:
+        filled, others = problem.m / (tile.m * cluster.m), across_n
+    return ceil(problem.batch * (filled + UNEVEN)) * others
 
 
 def places(sms: int, ctas: int) -> int:

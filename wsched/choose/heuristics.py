@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
+from typing import Any
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
@@ -28,6 +29,8 @@ from wsched.schedule.matmul.params import (
     MatmulParams,
     SupportedVectorization,
     ThreadLoads,
+    TileRasterizationOrder,
+    TilingStrategy,
 )
 from wsched.schedule.matmul.tiles import fit_stages, with_tile
 
@@ -61,6 +64,8 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
         problem: what to plan for.
         tuned: whether to look into the tables; ``WSCHED_TUNED=0`` in the environment says no, too.
     """
+    if problem.grouped:
+        return _grouped(problem)
     hit = lookup(problem) if tuned else None
     if hit is not None:
         return hit.entry.params
@@ -82,6 +87,22 @@ def thread_loaded(problem: Problem) -> Candidate | None:
               for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
     best, us = min(priced, key=lambda x: x[1], default=(None, inf))
     return best if us * SURE <= found[0].cost.us + copied_us(problem) else None
+
+
+def _grouped(problem: Problem) -> MatmulParams:
+    """The schedule for groups of rows with the smallest predicted time.
+
+    Raises:
+        UnsupportedError: TMA cannot store the results, or shared memory has no room for a tile.
+    """
+    if (odd := problem.unaligned) is not None or not problem.smem_epilogue:
+        what = f"rows in groups whose results are stored by threads ({odd or problem.results[0]})"
+        raise UnsupportedError(what, "results whose rows are multiples of 16 bytes")
+    found = candidates(problem)
+    if not found:
+        what = f"rows in groups with {len(problem.matrices)} matrices in the epilogue"
+        raise UnsupportedError(what, "as many as shared memory holds beside a tile")
+    return found[0].params
 
 
 def _of_problem(params: MatmulParams) -> ThreadLoads:
@@ -144,7 +165,7 @@ def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidat
     if kept != CachePolicies():
         ways = tuple(replace(way, cache_policies=kept) for way in ways)
     whole = _fastest(problem, ways)
-    parts = () if problem.batch_invariant else _parted(problem, whole)
+    parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
 
 
@@ -201,7 +222,7 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     Where shared memory has no room for the operands beside the epilogue, threads read its matrices
     themselves; where that is not enough, they store the results, too.
     """
-    if tile.exchanged:
+    if tile.exchanged or problem.grouped:
         return _params(problem, tile)
     by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
     ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
@@ -221,6 +242,8 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         l2_promotions=promotions(computed),
         exchange_operands=tile.exchanged,
     )
+    if problem.grouped:
+        base = replace(base, **_dealt(tile))
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )
@@ -230,6 +253,18 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         target=problem.target, counts=(computed.a_count, computed.b_count),
         reductions=problem.reductions,
     )  # fmt: skip
+
+
+def _dealt(tile: Tile) -> dict[str, Any]:
+    """How tiles of groups are dealt out: those of one strip of a group's matrix after each other,
+    so that it is read while the L2 has it.
+    """
+    order = TileRasterizationOrder
+    return {
+        "tiling_strategy": TilingStrategy.DistributeTilesDynamically,
+        "cta_order": order.RowMajor if tile.exchanged else order.ColumnMajor,
+        "grid_traversal_factor": (1, 1),
+    }
 
 
 def _spans(problem: Problem, tile: Tile, cluster: ClusterDims) -> bool:

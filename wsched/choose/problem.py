@@ -105,6 +105,8 @@ class Problem:
             read it; 0 where it can, or where columns lie apart.
         thread_b: the same of B.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
+        grouped: whether the products are of groups of rows whose sizes only the device knows; then
+            ``m`` is the mean.
     """
 
     m: int
@@ -137,6 +139,7 @@ class Problem:
     thread_a: int = 0
     thread_b: int = 0
     promotion: int = 0
+    grouped: bool = False
 
     @classmethod
     def of(
@@ -169,9 +172,8 @@ class Problem:
         Raises:
             UnsupportedError: it has no matrix product, or several that share neither operand.
         """
-        made = the_products(fusion)
-        product, (left, right) = made[0], operands_of(made)
-        sizes = _sizes(product, extents)
+        product, (left, right) = (made := the_products(fusion))[0], operands_of(made)
+        sizes = _sizes(product, extents, fusion.groups is not None)
         columns = _entries(fusion, (product.cols,), extents)
         return cls(
             **dict(zip("mnk", sizes, strict=False)) | _aligned(made, sizes, aligned or {}),
@@ -195,6 +197,7 @@ class Problem:
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
             promotion=product.mma.promotion,
+            grouped=fusion.groups is not None,
             **asdict(Reductions.of(fusion)),
         )
 
@@ -210,7 +213,8 @@ class Problem:
         two dimensions, all are of the outer one.
         """
         product = the_products(fusion)[0]
-        sizes = {product.rows: self.m, product.cols: self.n}
+        rows = self.m * self.batch if self.grouped else self.m
+        sizes = {product.rows: rows, product.cols: self.n}
         sizes |= dict.fromkeys(product.of(Role.K), self.k)
         sizes |= dict(zip(product.outer, (self.batch, *(1 for _ in product.outer)), strict=False))
         found = {str(d.extent): sizes[d] for d in product.dims}
@@ -324,11 +328,14 @@ def _apart(
     return left, right
 
 
-def _sizes(product: Product, extents: Mapping[str, int]) -> tuple[int, int, int, int]:
-    """M, N, K and the batch."""
+def _sizes(
+    product: Product, extents: Mapping[str, int], grouped: bool = False
+) -> tuple[int, int, int, int]:
+    """M, N, K and the batch; of groups that share M the mean of it."""
     size = {d: extents[str(d.extent)] for d in product.dims}
     k, batch = (prod(size[d] for d in dims) for dims in (product.of(Role.K), product.outer))
-    return size[product.rows], size[product.cols], k, batch
+    rows = size[product.rows]
+    return -(-rows // max(batch, 1)) if grouped else rows, size[product.cols], k, batch
 
 
 def _entries(

@@ -23,6 +23,7 @@ from wsched.fusion.expr import (
     rewire,
 )
 from wsched.fusion.fusion import Entry, Fusion, TensorBinding
+from wsched.fusion.groups import Groups
 from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
     Product,
@@ -70,6 +71,7 @@ __all__ = [
     "Entry",
     "Fusion",
     "FusionExpr",
+    "Groups",
     "IterDomain",
     "IterType",
     "LoadStoreOp",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from lowering.ground.errors import InternalError
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
+from wsched.fusion.groups import Groups
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
@@ -79,6 +80,8 @@ class Fusion:
         history: the primitives applied so far.
         next_id: the first unused :class:`IterDomain` id.
         unknowns: what only the device knows and extents of loops may depend on.
+        groups: what says which rows are which matrix of the batch, where the caller's matrices
+            have them in one dimension.
     """
 
     inputs: tuple[TensorBinding, ...]
@@ -88,6 +91,7 @@ class Fusion:
     next_id: int
     history: tuple[PrimitiveCall, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
+    groups: Groups | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -170,6 +174,22 @@ class Fusion:
         """The bindings of a tensor: one, or those of a list in its order."""
         found = [b for b in (*self.inputs, *self.outputs) if b.tensor == name]
         return tuple(sorted(found, key=lambda b: 0 if b.entry is None else b.entry.index))
+
+    def ragged(self, name: str) -> bool:
+        """Whether the caller passes or receives a tensor with the rows of all groups in one."""
+        found = self.entries(name)
+        if self.groups is None or not found:
+            return False
+        return self.groups.rows in found[0].axes and self.groups.axis not in found[0].axes
+
+    def order(self, binding: TensorBinding) -> tuple[str, ...]:
+        """The axes of a caller's tensor in the order of memory, the contiguous one last."""
+        if self.reduction(binding.tensor) is not None:
+            return binding.axes
+        names = tuple(str(d.extent) for d in self.tensor(binding.tensor).in_memory)
+        if self.groups is not None and self.ragged(binding.tensor):
+            return tuple(n for n in names if n != self.groups.axis)
+        return names
 
     @property
     def result_axes(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from wsched.fusion.names import EXTENTS, SUMMED, in_order
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import emit_fusion, needed
 from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.grouped import build_grouped, grouped_matmuls
 from wsched.importer.layout import Axes, Result, moves_no_data, result_layout
 from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
@@ -62,6 +63,8 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     """
     definition.check_complete()
     definition = without_scaled(definition)
+    if grouped_matmuls(definition):
+        return build_grouped(definition, _build)
     if by_calls:
         return _build(definition, by_calls)
     apart = parts_of(definition, _matmuls(definition))

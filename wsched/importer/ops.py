@@ -12,12 +12,18 @@ from enum import Enum
 from lowering.kernel.pointwise import OPS
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "MATMULS", "MISSING", "SCALAR", "STRUCTURE", "Promotion", "arity_of",
-    "ops_text", "promotion",
+    "ALIASES", "COMPOSITE", "GROUPED", "MATMULS", "MISSING", "PRODUCTS", "SCALAR", "STRUCTURE",
+    "Promotion", "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
 MATMULS = ("linear", "matmul")
 """What kernels are made around."""
+
+GROUPED = "grouped_mm"
+"""A matmul for each group of rows."""
+
+PRODUCTS = (*MATMULS, GROUPED)
+"""All of these."""
 
 
 class Promotion(Enum):
@@ -74,6 +80,7 @@ STRUCTURE = {
     "broadcast_in_dim": "likewise",
     "cast": "to BFloat16, Half, Float and Bool",
     "expand": "to the sizes of the matmul",
+    "grouped_mm": "the matmul of groups of rows: [M, K], [G, K, N] and the ends [G]",
     "linear": "the matmul; with a bias of [N]",
     "matmul": "the matmul",
     "max": "as sum",
@@ -106,7 +113,7 @@ MISSING = {
     "cosh": _RARE, "cummax": _REDUCTION, "cummin": _REDUCTION, "cumprod": _REDUCTION,
     "cumsum": _REDUCTION, "cutlass_nvfp4_grouped_mm": _MATMUL, "embedding_fwd": _MOVES,
     "erfcinv": _RARE, "erfinv": _RARE, "fmod": _RARE, "full": _MAKES, "gather": _MOVES,
-    "gcd": _INTEGER, "grouped_mm": _MATMUL, "imag": _COMPLEX, "index_select": _MOVES,
+    "gcd": _INTEGER, "imag": _COMPLEX, "index_select": _MOVES,
     "iota": _MAKES, "isneginf": _RARE, "isposinf": _RARE, "isreal": _COMPLEX, "lgamma": _RARE,
     "logical_right_shift": _INTEGER, "mod": _RARE,
     "nextafter": _RARE, "normal": _RANDOM, "nv_block_quantize": _REDUCTION,

@@ -43,9 +43,7 @@ def _buffer(name: str, binding: TensorBinding, extents: dict[str, Expr]) -> Buff
 
 def _stored(fusion: Fusion, binding: TensorBinding, dense: Buffer) -> Buffer:
     """A result in memory as the fusion stores it."""
-    order = [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
-    if fusion.reduction(binding.tensor) is not None:
-        return dense
+    order = list(fusion.order(binding))
     if order == list(binding.axes):
         return dense
     places = [binding.axes.index(axis) for axis in order]

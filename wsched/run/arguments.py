@@ -127,6 +127,8 @@ def input_matrix(
         return matrix(fusion, binding, tensor, what, align=align, rows=False)
     if binding.tensor in fusion.operands:
         return matrix(fusion, binding, tensor, what)
+    if fusion.groups is not None and binding.tensor == fusion.groups.ends:
+        return tensor
     if binding.tensor not in loaded:
         return epilogue_matrix(fusion, binding, tensor, what, vector)
     if not _rows_by_tma(fusion, tensor):
@@ -140,7 +142,7 @@ def tma_inputs(fusion: Fusion, inputs: Sequence[Any]) -> tuple[DataType, ...] | 
     """Types of the epilogue's matrices; None if TMA cannot address all of them as they are."""
     names = matrix_inputs(fusion)
     read = [x for b, x in zip(fusion.inputs, inputs, strict=True) if b.tensor in names]
-    if not all(_rows_by_tma(fusion, x) for x in read):
+    if fusion.groups is None and not all(_rows_by_tma(fusion, x) for x in read):
         return None
     return tuple(fusion.tensor(name).dtype for name in names)
 
@@ -395,6 +397,4 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 def in_memory(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """The caller's axes in the order of memory, contiguous one last."""
-    if fusion.reduction(binding.tensor) is not None:
-        return list(binding.axes)
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+    return list(fusion.order(binding))

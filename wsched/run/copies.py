@@ -98,10 +98,8 @@ def unreadable(fusion: Fusion, inputs: Sequence[Any], widths: Widths = NONE) -> 
     :func:`wsched.run.arguments.bind` to refuse.
     """
     pairs = enumerate(zip(fusion.inputs, inputs, strict=False))
-    return tuple(
-        at for at, (b, t) in pairs
-        if _is_operand(fusion, b, t) and _needs(fusion, b, t, widths)
-    )  # fmt: skip
+    given = ((at, b, t) for at, (b, t) in pairs if _is_operand(fusion, b, t))
+    return tuple(at for at, b, t in given if _needs(fusion, b, t, widths))
 
 
 def operand_rows(fusion: Fusion, inputs: Sequence[Any]) -> dict[str, int]:
@@ -177,10 +175,12 @@ def any_order(dtype: DataType) -> bool:
 
 
 def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> bool:
-    """Whether TMA can read it in no order that the matrix instruction takes."""
+    """Whether TMA can read it in no order that the kernel takes; rows in groups go by rows only."""
     rows, cols = _order(fusion, binding)
-    other = any_order(binding.dtype) and tma_reads(tensor, cols, rows)
-    return not tma_reads(tensor, rows, cols) and not other
+    if tma_reads(tensor, rows, cols):
+        return False
+    either = any_order(binding.dtype) and not fusion.ragged(binding.tensor)
+    return not (either and tma_reads(tensor, cols, rows))
 
 
 def _needs(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor, widths: Widths) -> bool:

@@ -78,7 +78,7 @@ def _fusion_words(fusion: Fusion) -> list[str]:
     epilogue = any(isinstance(e, PointwiseOp) for e in fusion.exprs)
     layouts = dict.fromkeys(layout for _, layout in operands)
     words = [f"matmul{''.join(layouts)}", *(d.name.lower() for d in dtypes)]
-    words += ["epilogue"] * epilogue
+    words += ["epilogue"] * epilogue + ["grouped"] * (fusion.groups is not None)
     words += [f"list_{axis.lower()}{len(names)}" for axis, names in fusion.lists.items()]
     return words + [f"{_over(fusion, b.tensor)}_{e.op}" for b in fusion.outputs
                     if (e := fusion.reduction(b.tensor)) is not None]  # fmt: skip

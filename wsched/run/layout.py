@@ -38,7 +38,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     summed = {name for p in products(fusion) for name in p.names(Role.K)}
     for binding, tensor in zip(fusion.inputs, inputs, strict=False):
         order = declared = _names(fusion.tensor(binding.tensor).in_memory)
-        named = isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
+        fits = len(binding.axes) == len(declared)  # not of rows in groups, which are always by rows
+        named = fits and isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
         if named and binding.tensor in fusion.operands:
             order = _order(binding, tensor, declared, summed)
         orders.append(order)

@@ -34,7 +34,8 @@ def loops_text(fusion: Fusion) -> str:
     """
     parts, graph = find_parts(fusion), TransformGraph(fusion)
     words = _words(graph)
-    lines = [f"{word.name} = {extent}" for extent, word in words.items()] + _dealt(graph)
+    lines = [f"{word.name} = {extent}" for extent, word in words.items()]
+    lines += _dealt(fusion, graph)
     for title, part in zip(titles(fusion, parts, who=True), parts, strict=True):
         lines.append(title)
         for depth, node in _lines(nest(fusion, graph, part.tensors)):
@@ -81,7 +82,10 @@ def side_by_side(fusion: Fusion, width: int = 100) -> str:
             column.append("  " * depth + text)
     nests = _columns(*sides, width)
     return (
-        "\n".join([*nests, "", "extents", *_table(found), *_dealt(graph), *_assumed(fusion)]) + "\n"
+        "\n".join(
+            [*nests, "", "extents", *_table(found), *_dealt(fusion, graph), *_assumed(fusion)]
+        )
+        + "\n"
     )
 
 
@@ -111,11 +115,14 @@ def _table(found: _Extents) -> list[str]:
     return [f"  {label:{wide}} = {extent}" for label, extent in rows]
 
 
-def _dealt(graph: TransformGraph) -> list[str]:
+def _dealt(fusion: Fusion, graph: TransformGraph) -> list[str]:
     """A line for what is dealt out at run time: the extents are those of equal shares."""
+    groups, how = fusion.groups, "takes the next one"
+    if groups is not None:
+        how = f"has every n-th of those that groups have, whose ends are in {groups.ends}"
     return [
-        f"{step.inputs[0].label} are dealt out at run time: each {step.outputs[1].label} takes the "
-        f"next one, {step.outputs[0].label} counts its own"
+        f"{step.inputs[0].label} are dealt out at run time: each {step.outputs[1].label} {how}, "
+        f"{step.outputs[0].label} counts its own"
         for step in graph.steps
         if isinstance(step.transform, Split) and step.transform.dynamic
     ]

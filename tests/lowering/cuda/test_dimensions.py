@@ -17,9 +17,11 @@ from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.pointers import pointer_of
 from lowering.cuda.resources import read_resources
 from lowering.cuda.sass import disassemble
-from lowering.cuda.tensormap import layout_of
+from lowering.cuda.tensormap import Layout, layout_of
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
-from lowering.kernel.kernel import Kernel
+from lowering.ground.expr import Const
+from lowering.kernel.kernel import Kernel, TensorMap
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine.run import run_kernel
@@ -224,6 +226,22 @@ def test_tensor_that_tma_does_not_take(tensor: Tensor, text: str) -> None:
     with pytest.raises(UnsupportedError) as e:
         layout_of(batched_kernel().tensor_map("X"), tensor)  # type: ignore[arg-type]
     assert str(e.value) == text
+
+
+def test_a_ragged_map_begins_so_many_rows_in_front() -> None:
+    """Coordinates (end, rows - n + r, c) come to row end - n + r of the matrix."""
+    m = TensorMap("X", DType.BF16, (Const(101), Const(100), Const(24)), (1, 64, 64), ragged=True)
+    found = layout_of(m, Tensor((100, 24), (32, 1), 1 << 20))  # type: ignore[arg-type]
+    assert found == Layout((1 << 20) - 100 * 64, (101, 100, 24), (64, 64))
+    end, n, r = 70, 30, 7
+    row, between = found.strides
+    assert found.address + end * between + (100 - n + r) * row == (1 << 20) + (end - n + r) * 64
+    with pytest.raises(UnsupportedError) as e:
+        layout_of(m, Tensor((2, 4, 8), (32, 8, 1)))  # type: ignore[arg-type]
+    assert str(e.value) == (
+        "X: 3-D torch.bfloat16 on cuda is not supported; "
+        "supported: a 2-D CUDA tensor of torch.bfloat16"
+    )
 
 
 def test_tensor_that_threads_do_not_take() -> None:

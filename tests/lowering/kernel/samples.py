@@ -16,6 +16,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
   tensormap W[3]: bf16[select(entry < 1, M, M * 2), K] box 64x64 swizzle 128
   tensormap E[M] device: f32[M, M] box 8x8
   tensormap Z device: f32[M, M]
+  tensormap G ragged: bf16[M + 1, M, K] box 1x8x64 clipped promotion 128
   tensormap X: bf16[3, M, K] box 1x128x64 clipped
   tensormap Y: f32[2, M, 3, M, M * 2] box 1x2x1x4x32 swizzle 128
   global bias: bf16[1, M] align 16
@@ -62,6 +63,8 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       load.tile A_s[stage(m, 4), 0, 0], X[2, m * 128, %ctaid.x]
     }
     fetch.tiles queue, M
+    hand.tile queue, M, M - 1
+    hand.tile queue, M, 0, word=1
   }
   section compute groups 2 as g {
     for t in g .. M - -1 tile g * 2 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
@@ -69,6 +72,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       wait_full ring, t
       release ring, t
       entry: i32 = next.tile queue, t * 2 + g, M
+      second: i32 = next.tile queue, t * 2 + g, M, word=1
       break M <= entry
       yield s + 1, wide
     }

@@ -16,6 +16,7 @@ kernel good threads 128 cluster 1 grid 1 {
   tensormap A: bf16[M, M] box 64x64 swizzle 128
   tensormap W[3]: bf16[select(entry < 1, M, 64), M] box 64x64 swizzle 128
   tensormap E[M] device: f32[M, M] box 64x32
+  tensormap G ragged: bf16[M + 1, M, 64] box 1x64x64 swizzle 128
   global x: f32[M, M]
   global y: bf16[M]
   global z[2]: bf16[M, select(entry < 1, M, 64)] align 4
@@ -38,11 +39,12 @@ kernel good threads 128 cluster 1 grid 1 {
 def test_good() -> None:
     k = parse_kernel(KERNEL)
     assert verify(k) == []
-    one, three, many = k.tensor_maps
+    one, three, many, ragged = k.tensor_maps
     assert (one.count, three.count, many.count) == (None, Const(3), Var("M"))
     assert (three.device, many.device) == (False, True)
     assert [(n, str(s[0])) for n, s in three.arguments(2)] == [("W[0]", "M"), ("W[1]", "64")]
     assert list(one.arguments(1)) == [("A", (Var("M"), Var("M")))]
+    assert list(ragged.arguments(1)) == [("G", (Var("M"), Const(64)))]
     first, second = k.global_tensor("z").entries
     assert (first.name, first.sizes, first.align) == ("z[0]", (Var("M"), Var("M")), 4)
     assert (second.strides, second.cols) == (("z[1]_stride",), Const(64))
@@ -56,6 +58,11 @@ def test_good() -> None:
         ("z[2]: bf16[M, select(entry < 1, M, 64)]", "z: bf16[M, 64]", "z is no array of tensors, "
          "in: a: frag<bf16, 64x64> = frag.load_global z[M % 2][0, 0]"),
         ("z[2]:", "z[0]:", "0 tensors, in: global z"),
+        ("G ragged: bf16[M + 1, M, 64] box 1x64x64", "G ragged: bf16[M, 64] box 64x64",
+         "a ragged map is of one matrix, known at the launch, in three dimensions, "
+         "in: tensormap G"),
+        ("G ragged: bf16[M + 1,", "G ragged: bf16[M,",
+         "ends of a ragged map are 0 to M, not below M, in: tensormap G"),
         ("W[3]:", "W[M]:",
          "M maps as a parameter, whose number is a constant from 1 on, in: tensormap W"),
         ("W[3]:", "W[0]:",
@@ -96,7 +103,7 @@ def test_broken(before: str, after: str, problem: str) -> None:
     [
         ("bf16[M, M]", "bf16[entry, M]", "line 4: found 'entry', expected a defined scalar"),
         ("W[M % 3][0, 64]", "W[0, 0][0, 64]",
-         "line 18: found '[', expected one entry of an array of tensor maps in front of it"),
+         "line 19: found '[', expected one entry of an array of tensor maps in front of it"),
     ],
 )  # fmt: skip
 def test_no_text(before: str, after: str, message: str) -> None:

@@ -157,3 +157,43 @@ def test_refusals_of_three_dimensions() -> None:
         "a box of 4x8 for tensor map a is not supported; "
         "supported: 1 to 256 elements in each dimension"
     )
+
+
+def ragged(array: np.ndarray, rows: int, cols: int) -> MappedArray:
+    """A map whose matrices end where the caller says."""
+    high, wide = array.shape
+    sizes = (Const(high + 1), Const(high), Const(wide))
+    map_ = TensorMap("a", DType.F16, sizes, (1, rows, cols), ragged=True)
+    return MappedArray(map_, array, array.shape)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 6), (1, 4), (3, 4), (2, 2), (5, 6), (0, 0)])
+def test_boxes_of_a_ragged_map_end_with_the_matrix(begin: int, end: int) -> None:
+    """Row r of a matrix of n rows is row (rows of the tensor) - n + r of the map."""
+    first = 6 - (end - begin)
+    for row in range(0, 8, 2):
+        array = numbers()
+        want = np.zeros((4, 16), np.float16)
+        mine = array[begin + row : max(end, begin + row)][:4]
+        want[: len(mine)] = mine
+        map_ = ragged(array, 4, 16)
+        found = map_.load((end, first + row, 0)).view(np.float16).reshape(4, 16)
+        assert np.array_equal(found, want)
+        written, box = numbers(), numbers(4, 16) + 100
+        ragged(written, 4, 16).store((end, first + row, 0), box.view(np.uint64).reshape(4, 2, 2))
+        array[begin + row : begin + row + len(mine)] = box[: len(mine)]
+        assert np.array_equal(written, array)
+
+
+@pytest.mark.parametrize("end", [-1, 7])
+def test_ends_that_no_tensor_has_are_out_of_bounds(end: int) -> None:
+    array = numbers()
+    assert not ragged(array, 4, 16).load((end, 0, 0)).any()
+    ragged(array, 4, 16).store((end, 0, 0), numbers(4, 16).view(np.uint64).reshape(4, 2, 2))
+    assert np.array_equal(array, numbers())
+
+
+def test_rows_in_front_of_a_ragged_tensor_are_a_fault() -> None:
+    with pytest.raises(FaultError) as e:
+        ragged(numbers(), 4, 16).load((2, 3, 0))
+    assert str(e.value) == "row -1 of a lies in front of it"

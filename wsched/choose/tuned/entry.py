@@ -114,9 +114,9 @@ def _word(data: dict[str, Any], name: str) -> str:
 
 
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
-    """Return a problem as JSON data: types and the target by name, lists where there are some."""
+    """Return a problem as JSON data: types and the target by name; what few have only of these."""
     data = {f.name: _plain(getattr(problem, f.name)) for f in fields(problem)}
-    return {n: v for n, v in data.items() if v or not n.endswith("_entries")}
+    return {n: v for n, v in data.items() if v or not (n.endswith("_entries") or n == "grouped")}
 
 
 def _plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ from wsched.front.cut.shares import Share, cut_shares, shares
 from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
-from wsched.importer.ops import MATMULS
+from wsched.importer.ops import PRODUCTS
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Known:
     def title(self) -> str:
         """A few words that tell it: its matmuls, and how much there is beside them."""
         ops = [n.op for n in self.definition.nodes if not n.op.startswith("define_")]
-        counts = Counter(op for op in ops if op in MATMULS)
+        counts = Counter(op for op in ops if op in PRODUCTS)
         told = [op if n == 1 else f"{n} {op}" for op, n in counts.items()]
         others = len(ops) - counts.total()
         return " + ".join([*told, *([f"{others} more"] if others else [])]) or "no matmul"
@@ -147,7 +147,7 @@ def known_of(fd: Any) -> Known:
     refuse_unfinished(fd)  # before nvFuser prints it, which would end the process
     try:
         text = repr(fd)
-        if not any(f"fd.ops.{op}(" in text for op in MATMULS):
+        if not any(f"fd.ops.{op}(" in text for op in PRODUCTS):
             return _NO_MATMUL
         definition = definition_of(fd)
     except (RuntimeError, InternalError, UnsupportedError, TypeError) as e:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
+from itertools import pairwise
 from typing import Any
 
 from wsched.fusion import DataType
@@ -58,6 +59,7 @@ def operations() -> dict[str, Callable[..., Any]]:
         "cumsum": lambda x, dim: torch.cumsum(x, dim),
         "cumprod": lambda x, dim: torch.cumprod(x, dim),
         "linear": lambda x, w, bias=None: functional.linear(x, w, bias),
+        "grouped_mm": grouped_mm,
         "mod": torch.fmod,
         "silu": functional.silu,
         "threshold": lambda x, limit, value: torch.where(x <= limit, value, x),
@@ -101,6 +103,20 @@ def div(x: Any, y: Any) -> Any:
         for v in (x, y)
     ]
     return torch.div(x, y) if any(floats) else torch.div(x, y, rounding_mode="trunc")
+
+
+def grouped_mm(mat1: Any, mat2: Any, offsets: Any, bias: Any = None) -> Any:
+    """The rows of each group by its matrix, and a row for each group added; on a CPU one by one."""
+    import torch
+
+    begins = [0, *offsets.tolist()] if mat1.device.type == "cpu" or bias is not None else []
+    if not begins:
+        return torch._grouped_mm(mat1, mat2, offs=offsets)
+    result = mat1.new_zeros(mat1.shape[0], mat2.shape[-1])
+    for g, (a, b) in enumerate(pairwise(begins)):
+        made = mat1[a:b].float() @ mat2[g].float()
+        result[a:b] = (made if bias is None else made + bias[g].float()).to(result.dtype)
+    return result
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any) -> Any:

@@ -17,6 +17,7 @@ from wsched.front.cut.scaled import narrow, written
 from wsched.front.cut.tensors import TensorType
 from wsched.fusion import DataType
 from wsched.importer import Definition, Ref
+from wsched.importer.ops import MATMULS
 
 __all__ = ["Commuted", "Moves", "commuted", "moves_of"]
 
@@ -62,7 +63,7 @@ def moves_of(graph: Graph) -> tuple[tuple[Moves, ...], dict[int, str]]:
         graph: of a definition.
     """
     found, why = dict[str, list[tuple[int, int, Product]]](), dict[int, str]()
-    for i in graph.matmuls:
+    for i in (i for i in graph.matmuls if graph.nodes[i].op in MATMULS):
         for side in (0, 1):
             product = product_of(graph, i, side)
             if product is None or not _is_worth_it(graph, i, product):

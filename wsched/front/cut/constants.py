@@ -8,7 +8,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.part import operations_of, part
 from wsched.front.cut.segments import Cut, Segment
-from wsched.importer.ops import MATMULS
+from wsched.importer.ops import PRODUCTS
 
 __all__ = ["with_kept"]
 
@@ -46,7 +46,7 @@ def _steady(graph: Graph, constants: frozenset[str], within: frozenset[int]) -> 
         if graph.is_given(i):
             steady = not node.is_input or node.results[0] in constants
         else:
-            made = i in within and node.op not in MATMULS and not graph.draws(node)
+            made = i in within and node.op not in PRODUCTS and not graph.draws(node)
             steady = made and not graph.is_output(i)
         if steady and found.issuperset(graph.operands(i)):
             found.add(i)

@@ -278,6 +278,17 @@ class Dimensions:
                 batch[at] = inner[at]
         return (*batch, *x[-2:-1], *(y[-1:] if len(y) > 1 else ()))
 
+    def _grouped(self, node: Node) -> tuple[int, ...] | None:
+        """Rows of groups, and columns of their matrices."""
+        a, b = self._operand(node), self._operand(node, 1)
+        if a is None or b is None or (len(a[1]), len(b[1])) != (2, 3):
+            return None
+        (rows, summed), (groups, along, columns) = a[1], b[1]
+        self._one((summed, along))
+        if (ends := self._operand(node, 2)) is not None:
+            self._one((groups, ends[1][0]))
+        return rows, columns
+
     def _attention(self, node: Node) -> list[tuple[int, ...] | None]:
         """Result and log-sum-exp: the query's but for the last dimension, which is the value's."""
         found = [self._found.get(name) for name in self._tensors(node)[:3]]
@@ -308,6 +319,7 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
     "broadcast": Dimensions._broadcast,
     "broadcast_in_dim": Dimensions._broadcast,
     "cat": Dimensions._cat,
+    "grouped_mm": Dimensions._grouped,
     "linear": Dimensions._product,
     "matmul": Dimensions._product,
     "permute": Dimensions._permute,

@@ -13,7 +13,7 @@ from wsched.front.cut.factors import why_no_product
 from wsched.front.cut.segments import Cutter
 from wsched.front.route import Fate
 from wsched.importer import Definition, Node
-from wsched.importer.ops import MATMULS
+from wsched.importer.ops import PRODUCTS
 
 __all__ = ["fates", "why_none"]
 
@@ -83,7 +83,7 @@ def why_none(definition: Definition) -> tuple[Fate, ...]:
     try:
         cutter = Cutter(definition)
     except UnsupportedError as e:
-        return tuple(_fate(n, str(e)) for n in definition.nodes if n.op in MATMULS)
+        return tuple(_fate(n, str(e)) for n in definition.nodes if n.op in PRODUCTS)
     try:
         cutter.all(Take.NONE)
         whole = "no cut of the definition can be run"

@@ -15,7 +15,7 @@ from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node
-from wsched.importer.ops import MATMULS, arity_of
+from wsched.importer.ops import PRODUCTS, arity_of
 
 __all__ = ["Graph", "is_elementwise"]
 
@@ -100,7 +100,7 @@ class Graph:
     @cached_property
     def matmuls(self) -> tuple[int, ...]:
         """Positions of the live matmuls."""
-        return tuple(i for i in sorted(self.live) if self.nodes[i].op in MATMULS)
+        return tuple(i for i in sorted(self.live) if self.nodes[i].op in PRODUCTS)
 
     @cached_property
     def partners(self) -> dict[int, int]:
@@ -113,7 +113,7 @@ class Graph:
         found: list[int] = []
         for i, node in enumerate(self.nodes):
             before = max((found[j] for j in self.operands(i)), default=-1)
-            found.append(i if node.op in MATMULS else before)
+            found.append(i if node.op in PRODUCTS else before)
         return tuple(found)
 
     def is_output(self, i: int) -> bool:

@@ -21,7 +21,7 @@ __all__ = ["Order", "Orders", "by_stride", "declared_order"]
 Order = tuple[int, ...]
 """Places of a shape, that of the largest stride first."""
 
-_SETTLED = frozenset(("linear", "matmul", "sdpfa_bwd", "sdpfa_fwd", "stride_order"))
+_SETTLED = frozenset(("grouped_mm", "linear", "matmul", "sdpfa_bwd", "sdpfa_fwd", "stride_order"))
 _LOOKS = frozenset((
     "broadcast", "expand", "permute", "reshape", "set", "slice", "squeeze", "stride_order",
 ))  # fmt: skip

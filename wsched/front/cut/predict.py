@@ -30,7 +30,7 @@ from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
-from wsched.importer.ops import MATMULS
+from wsched.importer.ops import PRODUCTS
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
@@ -234,13 +234,13 @@ def _rest(segment: Segment, call: Sizes) -> tuple[float, float, int]:
     """Microseconds of the matmuls and of the other kernels of a segment of nvFuser's; how many."""
     matmul_us, matmuls = 0.0, 0
     for node in segment.definition.nodes:
-        if node.op in MATMULS:
+        if node.op in PRODUCTS:
             result, left = call.shape(node.results[0]), call.shape(node.refs[0])
             matmuls += 1
             moved = call.bytes([*node.results, *node.refs])
             matmul_us += roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)
     moved = call.bytes([*segment.inputs, *segment.outputs])
-    alone = all(n.op in MATMULS or n.is_input for n in segment.definition.nodes)
+    alone = all(n.op in PRODUCTS or n.is_input for n in segment.definition.nodes)
     if alone:
         return matmul_us, 0.0, matmuls
     return matmul_us, pointwise_us(moved), matmuls + 1

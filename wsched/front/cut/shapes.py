@@ -213,6 +213,18 @@ def _matmul(sizes: Sizes, node: Node) -> Shapes:
     return [(*batch, *rows, *columns)]
 
 
+def _grouped(sizes: Sizes, node: Node) -> Shapes:
+    """Of rows in groups by matrices; of the other forms it is not known."""
+    a, b = sizes.dims(node.operands[0]), sizes.dims(node.argument("mat2", 1))
+    ends = sizes.dims(node.argument("offsets", 2))
+    if not a or not b or (len(a), len(b)) != (2, 3):
+        return [None]
+    sizes.same(a[1].extent, b[1].extent)
+    if ends:
+        sizes.same(b[0].extent, ends[0].extent)
+    return [(Dim(a[0].extent), Dim(b[2].extent))]
+
+
 def _reduction(sizes: Sizes, node: Node) -> Shapes:
     dims = sizes.dims(node.operands[0])
     if dims is None:
@@ -292,15 +304,15 @@ def _unknown(sizes: Sizes, node: Node) -> Shapes:
 
 SHAPES: dict[str, Rule] = {
     "broadcast": _broadcast, "broadcast_in_dim": _broadcast_in_dim, "cast": _same, "cat": _cat,
-    "embedding_fwd": _embedding, "expand": _expand, "full": _made, "index_select": _index,
-    "iota": _iota, "linear": _linear, "matmul": _matmul, "normal": _made, "pad": _pad,
-    "permute": _permute, "sdpfa_bwd": _attention_gradients, "sdpfa_fwd": _attention,
+    "embedding_fwd": _embedding, "expand": _expand, "full": _made, "grouped_mm": _grouped,
+    "index_select": _index, "iota": _iota, "linear": _linear, "matmul": _matmul, "normal": _made,
+    "pad": _pad, "permute": _permute, "sdpfa_bwd": _attention_gradients, "sdpfa_fwd": _attention,
     "reshape": _reshape, "select": _select, "set": _same, "slice": _slice,
     "squeeze": _squeeze, "stride_order": _stored, "topk": _topk, "uniform": _made,
     **dict.fromkeys(("argsort", "cummax", "cummin", "cumprod", "cumsum", "rand_like", "randn_like",
                      "scatter", "triu"), _stored),
     **dict.fromkeys(("max", "min", "prod", "sum", "var", "var_mean", "welford"), _reduction),
-    **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "gather", "grouped_mm", "nv_block_quantize",
+    **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "gather", "nv_block_quantize",
                      "nv_grouped_block_quantize", "preprocess_grouped_matmul_input_sf", "scaled_mm",
                      "take_along_axis"), _unknown),
 }  # fmt: skip

@@ -22,7 +22,8 @@ from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
 from wsched.schedule.proof.trim import Trimmed, find_tail
 from wsched.schedule.proof.warpgroups import Warpgroups
-from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Work
+from wsched.schedule.proof.work import FromQueue, InTurn, OfInterval, Tail, Work
+from wsched.schedule.proof.work_of_groups import OfGroups, batch_of_tiles
 
 __all__ = ["Counted", "Proved", "Share", "find_share"]
 
@@ -150,6 +151,8 @@ class _WholeTiles(Share):
         row = self.sides.loads[0].axis_on(ParallelType.BIDy)
         rows = ONE if row is None else row.extent
         ending = None if p.entry is not None else find_tail(p.nest, p.digits, p.above, p.below)
+        if ending is None or not ending[1].dynamic:
+            self._require_no_groups()
         if ending is None:
             stop: Expr = prod((n.stop for n in p.nest), start=ONE)
             return InTurn(stop, None, _items(p), splits, rows)
@@ -157,7 +160,33 @@ class _WholeTiles(Share):
         if not guard.dynamic:
             return InTurn(tail.load_stop, tail, _items(p), splits, rows)
         self._require_one_plane(guard.group)
-        return FromQueue(tail, guard.group)
+        return self._of_groups(tail, guard.group) or FromQueue(tail, guard.group)
+
+    def _require_no_groups(self) -> None:
+        """Which tiles groups have is known at run time only."""
+        groups = self.sides.fusion.groups
+        if groups is not None:
+            raise self.sides.refuse(
+                "load-bound",
+                f"rows of {groups.axis} groups, whose number only the device knows, in tiles that "
+                "CTAs know when they start",
+                ("split the tiles of all groups with dynamic=True, the inner part on CTAs",),
+            )
+
+    def _of_groups(self, tail: Tail, tiles: Group) -> OfGroups | None:
+        """Tiles of groups, where rows are in groups: of each group all, and then of the next."""
+        groups = self.sides.fusion.groups
+        if groups is None:
+            return None
+        found = batch_of_tiles(self.sides.graph, tiles, groups)
+        if found is None:
+            raise self.sides.refuse(
+                "load-bound",
+                f"{tiles.label} are dealt out at run time, but are not those of {groups.axis} "
+                "groups, one group behind the other",
+                (f"merge {groups.axis} with the tiles of one group, as the outer one",),
+            )
+        return OfGroups(tail, tiles, *found, groups)
 
     def _require_one_plane(self, tiles: Group) -> None:
         """Whoever asks the queue is the only one to compute that tile."""

@@ -1,7 +1,8 @@
 """Work: where a CTA's tiles come from, and what every part has to know of that.
 
-There are three kinds, with the same members. What they say holds for the producer and for the
-consumers of an edge alike; the loops that follow from it are made by ``lowering.nest``.
+There are four kinds, with the same members; that of groups of rows has a file of its own. What they
+say holds for the producer and for the consumers of an edge alike; the loops that follow from it are
+made by ``lowering.nest``.
 """
 
 from __future__ import annotations

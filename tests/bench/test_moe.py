@@ -1,0 +1,50 @@
+"""Layers of experts: how many rows each has, what is asked for and what is printed."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from wsched.bench.cli import app
+from wsched.bench.moe import LAYERS, ROUTINGS, Layer, Row, report, rows_of
+
+SMALL = Layer(6, 2, 64, 32)
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_every_token_has_as_many_rows(routing: str) -> None:
+    found = rows_of(routing, SMALL, 50, 3)
+    assert (len(found), sum(found), min(found) >= 0) == (6, 100, True)
+    assert routing == "one" or max(found) <= 50  # of an expert once for each token
+    assert found == rows_of(routing, SMALL, 50, 3)
+
+
+def test_routings() -> None:
+    layer = LAYERS["qwen3-235b"]
+    uniform, skewed, one = (rows_of(r, layer, 512, 0) for r in ROUTINGS)
+    assert max(uniform) < 3 * 512 * layer.chosen / layer.experts
+    assert skewed[0] > 4 * sum(skewed[64:]) / 64
+    assert one[:2] == [512 * layer.chosen, 0]
+
+
+def test_a_line() -> None:
+    row = Row("m", "one", "up", 8, 1, 2_000_000, {"torch": 3.0, "wsched": 2.0}, 0.5)
+    assert report(row) == (
+        "m one, 8 rows of 1 experts, up: torch      3.0 us    1  wsched      2.0 us    1 TFLOP/s, "
+        "1.500 as fast  WRONG: off by 5.0e-01"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--layers", "gpt"], "--layers gpt is not supported; supported: of mixtral-8x7b, "
+         "llama-4-scout, deepseek-v3, qwen3-235b"),
+        (["--routings", ","], "--routings , is not supported; supported: of uniform, skewed, one"),
+        ([], "measuring without a GPU is not supported; supported: a CUDA device"),
+    ],
+)  # fmt: skip
+def test_refused(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(app, ["moe", *arguments])
+    assert result.exit_code == 1
+    assert text in result.output.replace("\n", "")

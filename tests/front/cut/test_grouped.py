@@ -1,0 +1,74 @@
+"""Definitions with grouped matmuls and more: each is a kernel, what stands between them is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import wsched
+from tests.grouped import given, grouped, product
+
+_WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])"
+MLP = grouped(
+    f"u = {_WEIGHTS}", f"v = {_WEIGHTS}",
+    "g = fd.ops.grouped_mm(x, w, o)", "g = fd.ops.cast(g, dtype=DataType.Float)",
+    "h = fd.ops.grouped_mm(x, u, o)", "s = fd.ops.silu(g)", "f = fd.ops.mul(s, h)",
+    "m = fd.ops.cast(f, dtype=DataType.BFloat16)", "d = fd.ops.grouped_mm(m, v, o)",
+    "fd.add_output(d)",
+)  # fmt: skip
+"""Experts with a gate, as they stand in nvFuser's tests."""
+GATHERED = grouped(
+    "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+    "y = fd.ops.index_select(x, i, dim=0)",
+    "d = fd.ops.grouped_mm(y, w, o)",
+    "fd.add_output(d)",
+)  # fmt: skip
+
+
+def mlp() -> tuple[list[Any], Any]:
+    """Inputs of the experts, and what comes out."""
+    x, w, ends = given((5, 0, 70), 40, 32)
+    u, v = w.flip(0), torch.randint(-2, 3, (3, 24, 40)).bfloat16().mT
+    gate, up = product(x, w, ends), product(x, u, ends).bfloat16().float()
+    made = (torch.nn.functional.silu(gate) * up).bfloat16()
+    return [x, w, ends, u, v], product(made, v, ends)
+
+
+def test_experts_are_two_kernels() -> None:
+    """Gate and up in one, down in the other; nothing is left."""
+    inputs, wanted = mlp()
+    told = wsched.explain(MLP, inputs)
+    text = str(told)
+    assert "1. wsched: x, w, o, u -> m: 2 grouped_mm" in text
+    assert "2. wsched: o, v, m -> d: grouped_mm" in text
+    assert "3. " not in text.partition("\nmatmuls:")[0]
+    (d,) = wsched.execute(MLP, inputs)
+    assert torch.allclose(d.float(), wanted, atol=0.5, rtol=1e-2)
+
+
+def test_rows_by_index_are_taken_in_front() -> None:
+    x, w, ends = given((5, 0, 70), 40, 32)
+    index = torch.randperm(len(x))
+    told = str(wsched.explain(GATHERED, [x, w, ends, index]))
+    assert "wsched: w, o, y -> d: grouped_mm" in told
+    (d,) = wsched.execute(GATHERED, [x, w, ends, index])
+    assert torch.equal(d, product(x[index], w, ends).bfloat16())
+
+
+def test_a_live_definition() -> None:
+    nvfuser = pytest.importorskip("nvfuser_direct")
+    kinds = nvfuser.DataType
+    with nvfuser.FusionDefinition() as fd:
+        x, w = (
+            fd.define_tensor(shape=[-1] * n, contiguity=[True] * n, dtype=kinds.BFloat16)
+            for n in (2, 3)
+        )
+        ends = fd.define_tensor(shape=[-1], contiguity=[True], dtype=kinds.Int32)
+        product_ = fd.ops.grouped_mm(x, w, ends)
+        fd.add_output(fd.ops.cast(fd.ops.relu(product_), dtype=kinds.Float))
+    inputs = given((5, 0, 70), 40, 32, matrix="kn")
+    assert "_grouped_" in wsched.compile(fd, inputs).kernel.name
+    (d,) = wsched.execute(fd, inputs)
+    assert torch.equal(d, product(*inputs).bfloat16().float().relu())

@@ -1,0 +1,86 @@
+"""Grouped matmuls without a definition: torch's meaning, epilogues, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import wsched
+from tests.grouped import SIZES, given, grouped, product
+from wsched.front.grouped import Operations
+from wsched.run.input_error import InputError
+
+
+def gated(ops: Operations, gate: Any, up: Any) -> Any:
+    return ops.mul(ops.silu(gate), up)
+
+
+def relu(ops: Operations, d: Any) -> Any:
+    return ops.relu(d)
+
+
+@pytest.mark.parametrize("matrix", ["nk", "kn"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_as_torch_means_it(matrix: str, dtype: Any) -> None:
+    x, w, ends = given(SIZES["hard"], 72, 56, behind=4, matrix=matrix, dtype=dtype)
+    d = wsched.grouped_mm(x, w, ends)
+    assert (d.shape, d.dtype) == ((len(x), 72), dtype)
+    assert torch.equal(d[:-4], product(x, w, ends).to(dtype))
+
+
+def test_rows_of_columns_are_copied_in_front() -> None:
+    """TMA reads rows by rows only where they are in groups."""
+    x, w, ends = given((3, 0, 20), 24, 40)
+    columns = x.T.contiguous().T
+    made = wsched.compile(grouped(), [columns, w, ends])
+    for d in (wsched.grouped_mm(columns, w, ends), *made(columns, w, ends)):
+        assert torch.equal(d, product(x, w, ends).to(x.dtype))
+
+
+def test_gate_and_up() -> None:
+    x, w, ends = given((5, 0, 70), 40, 32)
+    u = w.flip(0)
+    d = wsched.grouped_mm(x, (w, u), ends, epilogue=gated)
+    g, h = (product(x, y, ends).bfloat16().float() for y in (w, u))
+    silu = torch.nn.functional.silu(g).bfloat16().float()
+    assert torch.equal(d, (silu * h).bfloat16())
+
+
+def test_a_bias_and_a_type() -> None:
+    x, w, ends = given((5, 9, 70), 40, 32)
+    bias = torch.randint(-3, 4, (3, 40)).float()
+    d = wsched.grouped_mm(x, w, ends, bias=bias, epilogue=relu, out_dtype=torch.float32)
+    group = torch.repeat_interleave(torch.arange(3), torch.tensor((5, 9, 70)))
+    assert d.dtype is torch.float32
+    assert torch.equal(d, (product(x, w, ends) + bias[group]).bfloat16().float().relu())
+
+
+X, W, ENDS = given((3, 4), 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((X, W, [3, 7]), "offsets is a list, not a torch.Tensor"),
+        ((X, W, ENDS.long()), "offsets is torch.int64, the definition says torch.int32"),
+        ((X, W, ENDS.flip(0)), "offsets are [7, 3], which do not rise from 0 to at most 7 rows"),
+        ((X, W, ENDS + 1), "offsets are [4, 8], which do not rise from 0 to at most 7 rows"),
+        ((X, (W, W), ENDS), "w has 2 tensors, whose products no epilogue takes"),
+        ((X.cfloat(), W, ENDS), "torch.complex64 is no type of a grouped matmul"),
+        ((X, W[0], ENDS), "input 2 has shape [32, 16], the definition has 3 dimensions"),
+        ((X, W[:1], ENDS), "B is 2 in dimension 0 of input 1 and 1 in dimension 0 of input 2"),
+        ((X[:, :8], W, ENDS), "K is 8 in dimension 1 of input 0 and 32 in dimension 1 of input 2"),
+    ],
+)  # fmt: skip
+def test_refused(arguments: Any, text: str) -> None:
+    with pytest.raises((InputError, wsched.UnsupportedError)) as e:
+        wsched.grouped_mm(*arguments)
+    assert str(e.value).startswith(text)
+
+
+def test_as_many_biases_as_matrices() -> None:
+    with pytest.raises(InputError) as e:
+        wsched.grouped_mm(X, W, ENDS, bias=[torch.zeros(2, 16)] * 2, epilogue=relu)
+    assert str(e.value) == "bias has 2 tensors, w has 1"

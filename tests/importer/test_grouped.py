@@ -1,0 +1,112 @@
+"""Grouped matmuls as batches of groups: what a definition becomes, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from tests.grouped import grouped
+from wsched.front.known import import_fusion
+from wsched.fusion import Groups, fusion_text
+
+MATRIX = "fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)"
+WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])"
+
+
+def test_rows_have_the_groups_in_one_dimension_with_m(golden: object) -> None:
+    fusion = import_fusion(grouped())
+    assert fusion.groups == Groups("T6", "B", "M")
+    assert [fusion.ragged(name) for name in fusion.names].count(True) == 2
+    assert fusion_text(fusion) == golden
+
+
+def test_an_epilogue(golden: object) -> None:
+    """A bias has a row for each group; what is the same for all rows is so for all groups."""
+    text = grouped(
+        "b = fd.define_tensor(shape=[-1, -1], dtype=DataType.Float)",
+        f"r = {MATRIX}",
+        "s = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+        "e = fd.ops.grouped_mm(x, w, o, bias=b)",
+        "v = fd.ops.broadcast(s, is_broadcast_dim=[True, False])",
+        "f = fd.ops.mul(e, v)",
+        "d = fd.ops.add(f, r)",
+        "fd.add_output(d)",
+    )
+    fusion = import_fusion(text)
+    assert [(b.tensor, b.axes) for b in fusion.inputs if fusion.ragged(b.tensor)] == [
+        ("T0", ("M", "K")), ("T3", ("M", "N")),
+    ]  # fmt: skip
+    assert fusion_text(fusion) == golden
+
+
+def test_two_of_the_same_rows() -> None:
+    text = grouped(
+        f"u = {WEIGHTS}", "g = fd.ops.grouped_mm(x, w, o)", "h = fd.ops.grouped_mm(x, u, o)",
+        "s = fd.ops.silu(g)", "d = fd.ops.mul(s, h)", "fd.add_output(d)",
+    )  # fmt: skip
+    fusion = import_fusion(text)
+    assert len(fusion.mmas) == 2
+    assert [b.axes for b in fusion.inputs] == [
+        ("M", "K"), ("B", "K", "N"), ("B",), ("B", "K", "N"),
+    ]  # fmt: skip
+
+
+def test_matrices_through_a_transposition() -> None:
+    turned = (
+        f"v = {WEIGHTS.replace(', stride_order=[2, 0, 1]', '')}",
+        "t = fd.ops.permute(v, dims=[0, 2, 1])",
+        "d = fd.ops.grouped_mm(x, t, o)",
+        "fd.add_output(d)",
+    )
+    text = grouped(*turned).replace("    w = ", "    w_ = ").replace("[-1, -1, -1]", "[4, 8, -1]")
+    text = "\n".join(line for line in text.splitlines() if " w_ = " not in line)
+    fusion = import_fusion(text)
+    weights, ends = fusion.inputs[2], fusion.inputs[1]
+    assert (weights.axes, weights.sizes) == (("B", "N", "K"), (None, 8, None))
+    assert ends.sizes == (4,)
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (("d = fd.ops.grouped_mm(w, x, o)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm of 3 and 2 dimensions",
+         "rows [M, K] by matrices [G, K, N], with the ends of G groups of rows"),
+        (("p = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
+          "c = fd.ops.grouped_mm(x, w, o)", "e = fd.ops.grouped_mm(x, w, p)",
+          "d = fd.ops.add(c, e)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with the ends o and p", "the same ends for all"),
+        (("p = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+          "d = fd.ops.grouped_mm(x, w, p)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with offsets of 1 dimensions, Int",
+         "the ends of the groups, [G] of Int32"),
+        (("d = fd.ops.grouped_mm(x, w, o, alpha=2.0)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with alpha=2.0", "mat1, mat2, offsets and bias"),
+        (("b = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+          "d = fd.ops.grouped_mm(x, w, o, bias=b)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with bias=b", "an input [G, N]"),
+        (("y = fd.ops.relu(x)", "d = fd.ops.grouped_mm(y, w, o)", "fd.add_output(d)"),
+         "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input as it is"),
+        (("y = fd.ops.relu(w)", "d = fd.ops.grouped_mm(x, y, o)", "fd.add_output(d)"),
+         "fd.ops.relu on an operand of fd.ops.grouped_mm", "an input, or its transpose"),
+        (("p = fd.ops.neg(o)", "d = fd.ops.grouped_mm(x, w, p)", "fd.add_output(d)"),
+         "fd.ops.grouped_mm with offsets p", "an input"),
+        (("e = fd.ops.grouped_mm(x, w, o)", "d = fd.ops.sum(e, dims=[0])", "fd.add_output(d)"),
+         "a reduction of fd.ops.grouped_mm", "results [M, N]"),
+        (("s = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+          "e = fd.ops.grouped_mm(x, w, o)",
+          "v = fd.ops.broadcast(s, is_broadcast_dim=[False, True])", "d = fd.ops.mul(e, v)",
+          "fd.add_output(d)"),
+         "fd.ops.grouped_mm beside [M] in memory", "matrices of whole rows, [M, N] say"),
+        (("t = fd.ops.permute(w, dims=[2, 1, 0])", "d = fd.ops.grouped_mm(x, t, o)",
+          "fd.add_output(d)"),
+         "fd.ops.permute with dims=[2, 1, 0]", "dims=[0, 2, 1]"),
+        (("e = fd.ops.grouped_mm(x, w, o)", "d = fd.ops.permute(e, dims=[1, 0])",
+          "fd.add_output(d)"),
+         "fd.ops.grouped_mm beside [N, M] in memory", "matrices of whole rows, [M, N] say"),
+    ],
+)  # fmt: skip
+def test_refused(lines: tuple[str, ...], what: str, supported: str) -> None:
+    with pytest.raises(UnsupportedError) as e:
+        import_fusion(grouped(*lines))
+    assert (e.value.what, e.value.supported) == (what, supported)

@@ -1,0 +1,239 @@
+"""Grouped matmuls on the machine: groups whose sizes only the kernel reads, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+import wsched
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.kernel.nodes import Body, MBarrierWait, Stmt, TmaLoad, TmaStore
+from lowering.kernel.visit import rewrite, walk
+from lowering.machine import MachineError
+from lowering.machine.scheduler import Adversary
+from tests.grouped import SIZES, given, grouped, product
+from tests.lowering.ground.expressions import budget
+from tests.schedules import cooperative, dynamic, exchanged, ping_pong
+from wsched.front.known import import_fusion
+from wsched.run.arguments import bind
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.cpu import run_on_cpu
+from wsched.run.results import add_outputs
+from wsched.schedule import Schedule
+from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
+from wsched.schedule.matmul.scheduler import plan_matmul
+from wsched.schedule.proof.work_of_groups import OfGroups
+
+_COLUMNS = TileRasterizationOrder.ColumnMajor
+SMALL: dict[str, MatmulParams] = {
+    "cooperative": cooperative(64, 16, 32, stages=2, groups=1, registers=None, order=_COLUMNS),
+    "two groups": cooperative(128, 16, 32, stages=3),
+    "ping-pong": ping_pong(64, 16, 32, stages=3),
+    "traversal": cooperative(64, 16, 32, stages=3, groups=1, registers=None, traversal=(3, 1)),
+    "cluster": cooperative(64, 16, 32, stages=3, groups=1, registers=None, cluster=(2, 1)),
+    "cluster of ping-pong": ping_pong(64, 16, 32, stages=2, cluster=(1, 2)),
+    "exchanged": exchanged(cooperative(64, 16, 32, stages=2, groups=1, registers=None)),
+    "exchanged cluster": exchanged(ping_pong(64, 16, 32, stages=2, cluster=(2, 1))),
+}  # fmt: skip
+
+
+def kernel(name: str, text: str = "") -> CompiledFusion:
+    x, w, ends = given((1,), 8, 8)
+    return wsched.compile(text or grouped(), [x, w, ends], params=dynamic(SMALL[name]))
+
+
+def run(
+    k: CompiledFusion, inputs: Sequence[Any], *, seed: int = 0, adversary: Adversary = "random"
+) -> Any:
+    """The result, NaN where nothing was written."""
+    arguments = bind(k.fusion, inputs, k.vector)
+    (binding,) = k.fusion.outputs
+    shape = [arguments.extents[a] for a in binding.extents]
+    d = torch.full(shape, float("nan"), dtype=inputs[0].dtype)
+    add_outputs(k.fusion, k.kernel, k.vector, arguments, [d], "")
+    run_on_cpu(k.kernel, arguments, seed=seed, adversary=adversary)
+    return d
+
+
+def check(k: CompiledFusion, inputs: tuple[Any, Any, Any], **options: Any) -> None:
+    """All rows of groups are right, and no others are written."""
+    d, wanted = run(k, inputs, **options), product(*inputs).to(inputs[0].dtype)
+    assert torch.equal(d[: len(wanted)], wanted)
+    assert d[len(wanted) :].isnan().all()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("name", SMALL)
+def test_sizes(name: str, sizes: str) -> None:
+    """Rows behind the last group are left alone."""
+    check(kernel(name), given(SIZES[sizes], 40, 48, behind=5))
+
+
+@pytest.mark.parametrize("adversary", ["eager", "lazy", "fair"])
+@pytest.mark.parametrize("name", SMALL)
+def test_adversaries(name: str, adversary: Adversary) -> None:
+    check(kernel(name), given((3, 0, 66, 16, 1), 24, 96), adversary=adversary)
+
+
+@drawn(
+    name=st.sampled_from(sorted(SMALL)),
+    sizes=st.lists(st.integers(0, 140), min_size=1, max_size=7),
+    n=st.integers(1, 6),
+    k=st.integers(1, 12),
+    behind=st.integers(0, 3),
+    matrix=st.sampled_from(["nk", "kn"]),
+    seed=st.integers(0, 1 << 16),
+)
+@budget(25)
+def test_drawn(
+    name: str, sizes: list[int], n: int, k: int, behind: int, matrix: str, seed: int
+) -> None:
+    """Any sizes, K and N that no tile divides, both orders of the matrices."""
+    inputs = given(sizes, 8 * n, 8 * k, behind=behind, matrix=matrix)
+    made = wsched.compile(grouped(matrix=matrix), inputs, params=dynamic(SMALL[name]))
+    check(made, inputs, seed=seed)
+
+
+def test_a_tile_reads_and_writes_rows_of_its_group_only() -> None:
+    """Every box is one of a ragged map, or of the group's own matrix."""
+    k = kernel("cooperative").kernel
+    maps = {m.name: m for m in k.tensor_maps}
+    refs = [s.src for s in walk(k.body) if isinstance(s, TmaLoad)]
+    refs += [s.dst for s in walk(k.body) if isinstance(s, TmaStore)]
+    assert [maps[r.map].ragged for r in refs] == [True, False, True]
+
+
+@pytest.mark.parametrize("ends", [(5, 3, 9), (-4, 2, 6), (4, 100, 9), (1 << 30, 0, -(1 << 30))])
+def test_ends_that_no_groups_have_write_nothing_outside(ends: tuple[int, ...]) -> None:
+    """An end that falls is that in front of it, one behind the matrix is its number of rows."""
+    x, w, _ = given((4, 4, 4), 16, 32)
+    d = run(kernel("cooperative"), (x, w, torch.tensor(ends, dtype=torch.int32)))
+    last, rising = 0, list[int]()
+    for end in ends:
+        last = min(max(end, last), 12)
+        rising.append(last)
+    wanted = product(x, w, torch.tensor(rising)).to(torch.bfloat16)
+    assert torch.equal(d[:last], wanted) and d[last:].isnan().all()
+
+
+def test_one_kernel_for_all_ends() -> None:
+    """What is captured once serves other sizes: nothing of a launch depends on them."""
+    k = kernel("ping-pong")
+    for sizes in ((10, 0, 90), (0, 100, 0), (33, 33, 34)):
+        check(k, given(sizes, 16, 32))
+
+
+@pytest.mark.parametrize("barrier", ["queue_empty", "queue_full"])
+def test_without_a_wait_it_goes_wrong(barrier: str) -> None:
+    """An entry is overwritten before it is read, or read before it is there."""
+    k = kernel("ping-pong")
+
+    def without(stmt: Stmt) -> Body | None:
+        return () if isinstance(stmt, MBarrierWait) and stmt.bar.array == barrier else None
+
+    broken = replace(k, kernel=replace(k.kernel, body=rewrite(k.kernel.body, without)))
+    with pytest.raises((AssertionError, MachineError)):
+        for seed in range(8):
+            check(broken, given((64, 200, 64), 64, 32), seed=seed)
+
+
+def test_work() -> None:
+    """There are no more tiles than those of all rows, and one row of them for each group."""
+    work = plan_matmul(import_fusion(grouped()), dynamic(SMALL["cooperative"])).work
+    assert isinstance(work, OfGroups)
+    assert str(work.most) == "ceildiv(N, 16) * ceildiv(M, 64) + ceildiv(N, 16) * B"
+    assert work.condition == "group[i64] < B"
+
+
+def test_tiles_in_turn_are_refused() -> None:
+    with pytest.raises(ScheduleError) as e:
+        plan_matmul(import_fusion(grouped()), SMALL["cooperative"])
+    assert e.value.rule == "load-bound"
+    assert e.value.why == (
+        "rows of B groups, whose number only the device knows, in tiles that CTAs know when they "
+        "start"
+    )
+    assert e.value.legal == (
+        "split the tiles of all groups with dynamic=True, the inner part on CTAs",
+    )
+
+
+def test_groups_inside_of_tiles_are_refused() -> None:
+    """The same calls with the groups innermost."""
+    fusion = import_fusion(grouped())
+    s, turned = Schedule(fusion), set[str]()
+    for call in plan_matmul(fusion, dynamic(SMALL["cooperative"])).fusion.history:
+        if call.op == "merge" and call.args[1] == 0 and call.args[0] not in turned:
+            turned.add(call.args[0])
+            s.reorder(call.args[0], {0: 1})
+        getattr(s, call.op)(*call.args, **dict(call.kwargs))
+    with pytest.raises(ScheduleError) as e:
+        s.plan()
+    assert (e.value.rule, e.value.why) == (
+        "load-bound",
+        "tiles are dealt out at run time, but are not those of B groups, one group behind the "
+        "other",
+    )
+    assert e.value.legal == ("merge B with the tiles of one group, as the outer one",)
+
+
+def test_threads_do_not_store_rows_of_groups() -> None:
+    params = replace(dynamic(SMALL["cooperative"]), use_smem_epilogue=False)
+    with pytest.raises(UnsupportedError) as e:
+        compile_fusion(import_fusion(grouped()), params)
+    assert e.value.what == "T5, whose rows are in groups, accessed by threads"
+    assert e.value.supported == "TMA loads and stores of them"
+
+
+GATE = grouped(
+    "u = fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])",
+    "g = fd.ops.grouped_mm(x, w, o)", "h = fd.ops.grouped_mm(x, u, o)", "s = fd.ops.silu(g)",
+    "f = fd.ops.mul(s, h)", "d = fd.ops.cast(f, dtype=DataType.BFloat16)", "fd.add_output(d)",
+)  # fmt: skip
+BIAS = grouped(
+    "b = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "r = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "s = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+    "e = fd.ops.grouped_mm(x, w, o, bias=b)",
+    "v = fd.ops.broadcast(s, is_broadcast_dim=[True, False])",
+    "f = fd.ops.mul(e, v)", "t = fd.ops.add(f, r)",
+    "d = fd.ops.cast(t, dtype=DataType.BFloat16)", "fd.add_output(d)",
+)  # fmt: skip
+
+
+def test_gate_and_up() -> None:
+    x, w, ends = given(SIZES["hard"], 72, 56)
+    u = w.flip(0)
+    (d,) = wsched.execute(GATE, [x, w, ends, u])
+    g, h = (product(x, y, ends).bfloat16().float() for y in (w, u))
+    gated = torch.nn.functional.silu(g).bfloat16().float()
+    assert torch.equal(d, (gated * h).bfloat16())
+
+
+def test_an_epilogue() -> None:
+    """A row of the bias for each group, rows of the residual, one scale for all."""
+    sizes = SIZES["hard"]
+    x, w, ends = given(sizes, 72, 56)
+    b, r = torch.randint(-3, 4, (len(sizes), 72)), torch.randint(-3, 4, (sum(sizes), 72))
+    s = torch.randint(1, 3, (72,)).float()
+    (d,) = wsched.execute(BIAS, [x, w, ends, b.bfloat16(), r.bfloat16(), s])
+    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    sums = (product(x, w, ends) + b[group]).bfloat16().float()
+    assert torch.equal(d, (sums * s + r).bfloat16())
+
+
+def test_what_it_is_called() -> None:
+    assert "_grouped_" in kernel("cooperative").kernel.name
+
+
+def test_the_nests_say_where_tiles_come_from() -> None:
+    assert (
+        "tiles are dealt out at run time: each cta has every n-th of those that groups have, whose "
+        "ends are in T6, tile counts its own"
+    ) in kernel("cooperative").dump("loops").splitlines()

@@ -1,0 +1,44 @@
+"""Kernels of grouped matmuls through NVRTC: what is chosen for layers of experts has no spills."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.target.targets import DEFAULT
+from tests.grouped import grouped
+from tests.run.test_grouped import BIAS, GATE
+from tests.schedules import SCHEDULES
+from wsched.choose.heuristics import choose_params
+from wsched.choose.problem import H200_SMS, Problem
+from wsched.front.known import import_fusion
+from wsched.fusion import DataType
+from wsched.run.compiled import compile_fusion
+from wsched.run.registers import compile_clean
+
+LAYERS = {
+    "8 experts": (8, 4096, 14336, 4096),
+    "16 experts": (16, 8192, 8192, 5120),
+    "64 experts": (64, 8192, 2048, 7168),
+    "128 experts": (128, 4096, 1536, 4096),
+    "a row each": (128, 128, 1536, 4096),
+}
+"""Groups, rows, N and K."""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("text", [grouped(), GATE, BIAS], ids=["bare", "gate", "epilogue"])
+def test_choice(layer: str, text: str) -> None:
+    fusion = import_fusion(text)
+    extents = dict(zip("BMNK", LAYERS[layer], strict=True))
+    inputs = (DataType.BFloat16,) if text == BIAS else ()
+    params = choose_params(Problem.of(fusion, extents, H200_SMS, inputs))
+    made = compile_clean(fusion, params, DEFAULT)
+    assert params.dynamic and params.splitk_factor == 1
+    assert made.resources.clean, made.resources
+
+
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if "dynamic" in n])
+def test_schedules(name: str) -> None:
+    """Every way to deal tiles out at run time, from groups."""
+    made = compile_fusion(import_fusion(grouped()), SCHEDULES[name])
+    assert made.resources.clean, made.resources

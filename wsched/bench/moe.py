@@ -1,0 +1,212 @@
+"""``wsched bench moe``: the grouped matmuls of layers of experts, beside torch's.
+
+Of each layer gate and up with ``silu(g) * u``, and down, are computed by ``wsched.grouped_mm`` and
+by ``torch._grouped_mm`` with torch's pointwise operations between; up alone shows the bare matmul.
+The rows are those that a routing of so many tokens gives to experts, from a seed. Ways take turns,
+calls are eager, and timed from a synchronization to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.gemm.results import check_path, save
+from wsched.bench.method.environment import environment
+from wsched.bench.mlp import times_of
+
+__all__ = ["LAYERS", "ROUTINGS", "Layer", "Row", "moe", "report", "rows_of"]
+
+TORCH, WSCHED = "torch", "wsched"
+
+TOLERANCE = 1e-2
+"""Largest relative Frobenius difference of bf16 results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The experts of a model.
+
+    Args:
+        experts: how many there are.
+        chosen: of them for each token.
+        width: columns of tokens.
+        hidden: columns between gate or up, and down.
+    """
+
+    experts: int
+    chosen: int
+    width: int
+    hidden: int
+
+
+LAYERS = {
+    "mixtral-8x7b": Layer(8, 2, 4096, 14336),
+    "llama-4-scout": Layer(16, 1, 5120, 8192),
+    "deepseek-v3": Layer(256, 8, 7168, 2048),
+    "qwen3-235b": Layer(128, 8, 4096, 1536),
+}
+"""By the name of the model: its published configuration."""
+
+ROUTINGS = ("uniform", "skewed", "one")
+"""Each expert is as likely; the i-th is 1/i as likely; all rows are one expert's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of a layer.
+
+    Args:
+        layer: its model.
+        routing: of the tokens.
+        part: ``up``, ``gate and up`` or ``down``.
+        rows: of all experts.
+        experts: that have rows.
+        flops: floating-point operations.
+        us: microseconds of a call of each way.
+        error: relative difference of the results.
+    """
+
+    layer: str
+    routing: str
+    part: str
+    rows: int
+    experts: int
+    flops: int
+    us: dict[str, float]
+    error: float
+
+    @property
+    def ratio(self) -> float:
+        """How much faster wsched is."""
+        return self.us[TORCH] / self.us[WSCHED]
+
+
+def rows_of(routing: str, layer: Layer, tokens: int, seed: int) -> list[int]:
+    """Rows of each expert: of so many tokens each is given to ``layer.chosen`` different ones."""
+    if routing == "one":
+        return [tokens * layer.chosen, *(0 for _ in range(layer.experts - 1))]
+    draw, places = Random(seed), range(layer.experts)
+    weights = [1.0 if routing == "uniform" else 1 / (i + 1) for i in places]
+    found = [0] * layer.experts
+    for _ in range(tokens):
+        # The largest of u ** (1 / w): so many different ones, with these weights.
+        keys = [draw.random() ** (1 / w) for w in weights]
+        for expert in sorted(places, key=keys.__getitem__)[-layer.chosen :]:
+            found[expert] += 1
+    return found
+
+
+def moe(
+    layers: str = typer.Option(",".join(LAYERS), help="Of " + ", ".join(LAYERS)),
+    routings: str = typer.Option(",".join(ROUTINGS), help="Of " + ", ".join(ROUTINGS)),
+    tokens: int = typer.Option(4096, min=1, help="Tokens; each has rows of several experts."),
+    rounds: int = typer.Option(10, min=1, help="Counted rounds."),
+    burst_ms: float = typer.Option(10.0, min=0.1, help="Time of a way in a round."),
+    seed: int = typer.Option(0, help="Of operands and routing."),
+    json_path: Path | None = typer.Option(None, "--json", help="Write what was measured."),
+) -> None:
+    """Compare grouped matmuls of layers of experts with torch's.
+
+    The exit status is 1 if a result is wrong.
+    """
+    names, kinds = _words(layers, LAYERS, "--layers"), _words(routings, ROUTINGS, "--routings")
+    if json_path is not None:
+        check_path(json_path)
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UnsupportedError("measuring without a GPU", "a CUDA device")
+    found: list[Row] = []
+    for name in names:
+        weights = _weights(LAYERS[name], seed)
+        for routing in kinds:
+            sizes = rows_of(routing, LAYERS[name], tokens, seed)
+            for row in _measured(name, routing, sizes, weights, rounds, burst_ms):
+                found.append(row)
+                Console().print(report(row), markup=False, highlight=False, soft_wrap=True)
+        if json_path is not None:
+            command = {"tokens": tokens, "rounds": rounds, "burst_ms": burst_ms, "seed": seed}
+            gpu = {"name": torch.cuda.get_device_name()}
+            data = {"environment": environment(gpu), "command": command}
+            save(json_path, data | {"rows": [asdict(r) | {"ratio": r.ratio} for r in found]})
+    if any(r.error > TOLERANCE for r in found):
+        raise typer.Exit(1)
+
+
+def _words(text: str, known: Sequence[str] | dict[str, Layer], option: str) -> list[str]:
+    words = [w.strip() for w in text.split(",") if w.strip()]
+    if not words or any(w not in known for w in words):
+        raise UnsupportedError(f"{option} {text}", "of " + ", ".join(known))
+    return words
+
+
+def _weights(layer: Layer, seed: int) -> list[Any]:
+    """Gate, up and down, such that products have about deviation 1."""
+    import torch
+
+    generator = torch.Generator("cuda").manual_seed(seed)
+    shapes = [(layer.hidden, layer.width)] * 2 + [(layer.width, layer.hidden)]
+    made = []
+    for n, k in shapes:
+        t = torch.empty(layer.experts, n, k, device="cuda", dtype=torch.bfloat16)
+        made.append(t.normal_(std=k**-0.5, generator=generator).mT)
+    return made
+
+
+def gated(ops: Any, gate: Any, up: Any) -> Any:
+    """What is computed of gate and up."""
+    return ops.mul(ops.silu(gate), up)
+
+
+def _measured(
+    name: str, routing: str, sizes: Sequence[int], weights: list[Any], rounds: int, burst_ms: float
+) -> list[Row]:
+    import torch
+
+    import wsched
+
+    gate, up, down = weights
+    ends = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
+    x = torch.randn(sum(sizes), up.shape[1], device="cuda", dtype=torch.bfloat16)
+    silu, theirs = torch.nn.functional.silu, torch._grouped_mm
+    h = silu(theirs(x, gate, offs=ends)) * theirs(x, up, offs=ends)
+    parts: dict[str, tuple[Any, int, dict[str, Callable[[], Any]]]] = {
+        "up": (x, 1, {TORCH: lambda: theirs(x, up, offs=ends),
+                      WSCHED: lambda: wsched.grouped_mm(x, up, ends)}),
+        "gate and up": (x, 2, {
+            TORCH: lambda: silu(theirs(x, gate, offs=ends)) * theirs(x, up, offs=ends),
+            WSCHED: lambda: wsched.grouped_mm(x, (gate, up), ends, epilogue=gated)}),
+        "down": (h, 1, {TORCH: lambda: theirs(h, down, offs=ends),
+                        WSCHED: lambda: wsched.grouped_mm(h, down, ends)}),
+    }  # fmt: skip
+    found = []
+    for part, (rows, products, ways) in parts.items():
+        error = _difference(*(way() for way in ways.values()))
+        us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
+        flops = 2 * products * len(rows) * up.shape[1] * up.shape[2]
+        times = {way: t for way, (t, _) in us.items()}
+        count = sum(n > 0 for n in sizes)
+        found.append(Row(name, routing, part, len(rows), count, flops, times, error))
+    return found
+
+
+def _difference(wanted: Any, found: Any) -> float:
+    """Relative, by Frobenius' norm."""
+    norm: float = ((found.float() - wanted.float()).norm() / wanted.float().norm()).item()
+    return norm
+
+
+def report(row: Row) -> str:
+    """A line for a part of a layer."""
+    wrong = f"  WRONG: off by {row.error:.1e}" if row.error > TOLERANCE else ""
+    rates = "  ".join(f"{w} {us:8.1f} us {row.flops / us / 1e6:4.0f}" for w, us in row.us.items())
+    where = f"{row.layer} {row.routing}, {row.rows} rows of {row.experts} experts, {row.part}"
+    return f"{where}: {rates} TFLOP/s, {row.ratio:.3f} as fast{wrong}"

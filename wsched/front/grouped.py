@@ -1,0 +1,160 @@
+"""Matmuls of rows in groups with torch's meaning, without a definition written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from wsched.front.api import execute
+from wsched.fusion.types import DataType
+from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
+from wsched.importer.ops import GROUPED
+from wsched.run.input_error import InputError, no_tensor, wrong_type
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Operations", "grouped_mm"]
+
+_DEFINITIONS = 256
+"""Texts that are kept; an epilogue that is made anew by each call makes a new one."""
+
+Epilogue = Callable[..., Any]
+"""Takes the operations and a product for each matrix, gives what is computed of them."""
+
+
+def grouped_mm(
+    x: torch.Tensor,
+    w: torch.Tensor | Sequence[torch.Tensor],
+    offsets: torch.Tensor,
+    *,
+    bias: torch.Tensor | Sequence[torch.Tensor] | None = None,
+    epilogue: Epilogue | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Multiply the rows of each group with a matrix of its own, as ``torch._grouped_mm`` does.
+
+    Group ``g`` are the rows ``offsets[g - 1]`` (0 of the first) to ``offsets[g]`` of ``x``, none
+    where these are equal. On a GPU the ends are read there: the host neither waits nor knows them,
+    so that a captured graph serves other ends. Of a result row behind the last end nothing is
+    known. Ends that fall, or lie behind the rows, are refused for tensors on the CPU; on a GPU no
+    memory but that of the result is written then.
+
+    Args:
+        x: [M, K], bf16 or fp16.
+        w: [G, K, N], of any order of the last two dimensions in memory; or several, whose products
+            the epilogue takes.
+        offsets: [G] of int32.
+        bias: [G, N], added to the rows of the groups in fp32; as many as there are of ``w``.
+        epilogue: what to compute of the product, from operations of nvFuser's by name:
+            ``lambda ops, d: ops.silu(d)``, of two products
+            ``lambda ops, gate, up: ops.mul(ops.silu(gate), up)``. Pass the same function each time:
+            kernels are kept by it.
+        out_dtype: of the result, by default that of ``x``.
+
+    Returns:
+        [M, N].
+
+    Raises:
+        InputError: the tensors do not fit each other.
+        UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
+    """
+    import torch
+
+    single = isinstance(w, torch.Tensor)
+    matrices = [w] if single else list(w)
+    added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
+    named = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
+    for name, tensor in (*named, *(("bias", t) for t in added)):
+        if not isinstance(tensor, torch.Tensor):
+            raise no_tensor(name, tensor)
+    _require(x, matrices, offsets, added, epilogue)
+    kinds = tuple(_dtype(t) for t in added)
+    text = _definition(_dtype(x), len(matrices), kinds, epilogue, _named(out_dtype or x.dtype))
+    return execute(text, [x, offsets, *matrices, *added])[0]
+
+
+def _require(
+    x: torch.Tensor, w: list[Any], offsets: torch.Tensor, bias: list[Any], epilogue: object
+) -> None:
+    """Refuse what a definition cannot say, and ends that are known to be none."""
+    import torch
+
+    if (len(w) != 1 and epilogue is None) or not w:
+        text = f"w has {len(w)} tensors, whose products no epilogue takes"
+        raise InputError(text, "w", str(len(w)), "one, or an epilogue")
+    if bias and len(bias) != len(w):
+        text = f"bias has {len(bias)} tensors, w has {len(w)}"
+        raise InputError(text, "bias", str(len(bias)), str(len(w)))
+    if offsets.dtype != torch.int32:
+        raise wrong_type("offsets", offsets.dtype, torch.int32)
+    if offsets.device.type == "cpu" and offsets.dim() == 1:
+        ends = [0, *offsets.tolist()]
+        if ends != sorted(ends) or ends[-1] > x.shape[0]:
+            text = f"offsets are {ends[1:]}, which do not rise from 0 to at most {x.shape[0]} rows"
+            raise InputError(text, "offsets", str(ends[1:]), f"0 to {x.shape[0]}, rising")
+
+
+def _dtype(t: torch.Tensor) -> DataType:
+    return _named(t.dtype)
+
+
+def _named(dtype: torch.dtype) -> DataType:
+    """The type of a torch type.
+
+    Raises:
+        InputError: wsched has no word for it.
+    """
+    found = (d for d in DataType if d.is_stored and f"torch.{d.element.torch}" == str(dtype))
+    for d in found:
+        return d
+    text = f"{dtype} is no type of a grouped matmul"
+    raise InputError(text, "dtype", str(dtype), "torch.bfloat16, torch.float16")
+
+
+class Operations:
+    """Operations below ``fd.ops`` that an epilogue calls, as they are written down.
+
+    Attributes:
+        nodes: what was called.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def __getattr__(self, op: str) -> Callable[..., Ref]:
+        def call(*operands: Value, **kwargs: Value) -> Ref:
+            return self.add(op, *operands, **kwargs)
+
+        return call
+
+    def add(self, op: str, *operands: Value, **kwargs: Value) -> Ref:
+        """Write a call down; what it gives."""
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(Node(op, (name,), operands, tuple(kwargs.items()), len(self.nodes) + 1))
+        return Ref(name)
+
+
+@lru_cache(_DEFINITIONS)
+def _definition(
+    dtype: DataType,
+    count: int,
+    bias: tuple[DataType, ...],
+    epilogue: Epilogue | None,
+    out: DataType,
+) -> str:
+    """The text of it: x, ends, matrices and their biases."""
+    ops = Operations()
+
+    def tensor(rank: int, dtype: DataType) -> Ref:
+        return ops.add("define_tensor", shape=(-1,) * rank, dtype=dtype)
+
+    x, ends = tensor(2, dtype), tensor(1, DataType.Int32)
+    matrices = [tensor(3, dtype) for _ in range(count)]
+    added = [tensor(2, d) for d in bias]
+    more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
+    products = [ops.add(GROUPED, x, m, ends, **b) for m, b in zip(matrices, more, strict=True)]
+    result = products[0] if epilogue is None else epilogue(ops, *products)
+    result = ops.add("cast", result, dtype=out)
+    return definition_text(Definition(tuple(ops.nodes), (result.name,)))

@@ -1,0 +1,107 @@
+"""Tiles of groups whose rows only the device knows.
+
+The schedule tiles a batch in which every matrix has as many rows as all groups together. Of those
+tiles a group has the ones in which it has rows. They are dealt out at run time, as a dynamic split
+says: to each CTA in growing order, each to one. Those that no group has rows in are dealt to
+nobody. So the relation between loads and consumers is that of the batch, for any sizes of groups:
+load step ``m`` of a CTA is step ``m % steps`` of its tile number ``m // steps``, whichever tile
+that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import ONE, Expr, Var, substitute
+from wsched.fusion import Groups, Merge
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.work import Slots, Tail
+
+__all__ = ["OfGroups", "batch_of_tiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroups:
+    """Tiles of groups, one group behind the other; each cluster has every n-th of them.
+
+    Args:
+        tail: what ends both sides if all groups had all rows. ``index`` grows with what a CTA gets
+            as well, so it ends early in the same way.
+        group: what is dealt out: the tiles of the batch.
+        batch: the matrices of the batch, of which ``group`` is made with ``tiles``.
+        tiles: the tiles of one matrix.
+        groups: what says how many rows each has.
+    """
+
+    tail: Tail
+    group: Group
+    batch: Group
+    tiles: Group
+    groups: Groups
+
+    splits = 1
+    at_run_time = True
+    ends_within_tiles = False
+    fetching_warps = 1
+    slots = None
+
+    def tiles_of(self, rows: Expr) -> Expr:
+        """How many tiles a group of so many rows has."""
+        return substitute(self.tiles.extent, {Var(self.groups.rows): rows})
+
+    @property
+    def most(self) -> Expr:
+        """There are no more tiles than this: those of all rows, and a beginning for each group."""
+        return self.tiles_of(Var(self.groups.rows)) + self.tiles_of(ONE) * self.batch.extent
+
+    @property
+    def load_stop(self) -> Expr:
+        """As if a CTA had all tiles."""
+        return self.most_steps
+
+    @property
+    def most_steps(self) -> Expr:
+        """One CTA may have all tiles."""
+        return self.most * self.tail.steps
+
+    @property
+    def most_clusters(self) -> Expr | None:
+        """As many as there can be tiles."""
+        return self.most
+
+    def slots_of(self, tile: Expr) -> Slots:
+        """InternalError: no tile is computed in parts."""
+        raise InternalError("plan", "tiles of groups are computed in parts")
+
+    @property
+    def names(self) -> tuple[tuple[str, Expr], ...]:
+        """The number of tiles that there can be."""
+        return (("tiles", self.most),)
+
+    @property
+    def condition(self) -> str:
+        """What holds of the tile that was handed over."""
+        return f"group[{self.tail.item}] < {self.batch.extent}"
+
+    def counted(self, loop: str) -> str:
+        """The load loop."""
+        return loop
+
+    def share(self, loop: str) -> tuple[str, ...]:
+        """Known at run time."""
+        return ()
+
+
+def batch_of_tiles(
+    graph: TransformGraph, tiles: Group, groups: Groups
+) -> tuple[Group, Group] | None:
+    """The batch and the tiles of one of its matrices that ``tiles`` counts, all of one matrix and
+    then of the next; None where it counts something else.
+    """
+    step = graph.producer(tiles)
+    if step is None or not isinstance(step.transform, Merge) or step.transform.traversal:
+        return None
+    batch, inner = step.inputs
+    whole = graph.producer(batch) is None and batch.extent == Var(groups.axis)
+    return (batch, inner) if whole else None
