@@ -96,7 +96,9 @@ def measure_each(
 
 
 def serve(
-    make_gpu: Callable[[int], CudaGpu], run: Run, variables: Mapping[str, str] = MappingProxyType({})
+    make_gpu: Callable[[int], CudaGpu],
+    run: Run,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Run the job from standard input.
 

@@ -39,11 +39,11 @@ TOLERANCE = 2e-2
 
 METHOD = (
     "Each way is called once and compared with fp32 (a module: the error may be twice that of the "
-    "eager mode) or with torch's eager mode (a definition), then the ways take turns, each round in a random order drawn from the seed: "
-    "{rounds} rounds of about {replay_ms:g} ms after one that is not counted. us: from call to "
-    "call, between two synchronizations; host_us: until the last call returns; graph_us: replays "
-    "of a CUDA graph of one call. Modules have the sizes of published models in bf16, definitions "
-    "their own."
+    "eager mode) or with torch's eager mode (a definition), then the ways take turns, each round "
+    "in a random order drawn from the seed: {rounds} rounds of about {replay_ms:g} ms after one "
+    "that is not counted. us: from call to call, between two synchronizations; host_us: until the "
+    "last call returns; graph_us: replays of a CUDA graph of one call. Modules have the sizes of "
+    "published models in bf16, definitions their own."
 )
 
 
@@ -135,9 +135,10 @@ def measure_case(
 
     Returns:
         ``{"systems": {way: record}, "told"}``. A record has ``status`` (``ok``, ``skipped``,
-        ``wrong``, ``failed``), ``reason`` if not ok, ``traceback`` if failed, ``error``, and lists ``us``, ``host_us`` and
-        ``graph_us`` with an entry for each round; ``told`` is what :meth:`Case.told` says, missing
-        where what was asked for does not fit into memory or cannot be read.
+        ``wrong``, ``failed``), ``reason`` if not ok, ``traceback`` if failed, ``error``, and lists
+        ``us``, ``host_us`` and ``graph_us`` with an entry for each round; ``told`` is what
+        :meth:`Case.told` says, missing where what was asked for does not fit into memory or cannot
+        be read.
 
     Raises:
         Broken: the CUDA context is lost.

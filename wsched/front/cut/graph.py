@@ -208,8 +208,12 @@ class Graph:
         return self.nodes[i].results[0] in self.types and (arity_of(op) is not None or op == "cast")
 
     def is_moved(self, i: int, group: frozenset[int]) -> bool:
-        """Whether a result of a group may lie otherwise than row by row when others make it."""
-        within = self.reached([i], group | self.free)
+        """Whether a result of a group may lie otherwise than row by row when others make it.
+
+        What a matmul makes does not, however its operands lie.
+        """
+        rows = {j for j in group if self.nodes[j].op in MATMULS}
+        within = self.reached([i], (group | self.free) - rows)
         return any(self.nodes[j].op in _MOVES for j in within)
 
     @cached_property
