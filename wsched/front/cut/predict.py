@@ -219,6 +219,8 @@ def segment_us(
         host += NUMBER_HOST_US * sum(not b.axes for b in p.fusion.inputs)
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
+    if segment.views:
+        return SegmentsCost(0.0, VIEW_HOST_US * len(segment.views))
     if segment.summary:
         moved = call.bytes([*segment.inputs, *segment.outputs])
         # What follows a kernel's reductions is in what puts their parts together.
@@ -251,6 +253,8 @@ def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
             gathered = _gathered_us(segment, planned, call)
             matmul += cublas_us(planned.problem, planned.copied) + sum(gathered)
             count += 1 + len(gathered)
+        elif segment.views:
+            count += 1  # nvFuser makes them, too, without a kernel
         else:
             matmul_us, kernels_us, kernels = _rest(segment, call, {})
             matmul, others, count = matmul + matmul_us, others + kernels_us, count + kernels
