@@ -66,6 +66,11 @@ class Graph:
         return {name: i for i, node in enumerate(self.nodes) for name in node.results}
 
     @cached_property
+    def tried(self) -> dict[frozenset[int], UnsupportedError | None]:
+        """What has been found out about groups as kernels: why one is none, None of one that is."""
+        return {}
+
+    @cached_property
     def live(self) -> frozenset[int]:
         """Positions of what the outputs depend on."""
         return self.reached(self.home[name] for name in self.definition.outputs)
