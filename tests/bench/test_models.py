@@ -99,6 +99,7 @@ def test_a_way_that_cannot_take_part(kind: str, status: str, reason: str) -> Non
     record = found["systems"][OWN]
     assert (record["status"], record["reason"]) == (status, reason)
     assert "us" not in record and not found["told"]
+    assert ("in way\n" in record.get("traceback", "")) is (status == "failed")
     assert found["systems"]["eager"]["status"] == "ok"
 
 

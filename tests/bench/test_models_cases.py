@@ -55,7 +55,8 @@ def test_a_module_in_eager_mode(name: str, small: None) -> None:
     assert result.shape == (2, 8, 96 if name == "lora" else 64)
     assert result.dtype is torch.bfloat16 and result.isfinite().all()
     assert len(gradients) == (4 if name == "mlp-training" else 0)
-    assert case.error([result, *gradients]) < (0.5 if name == "moe" else 2e-2)
+    error = case.error([result, *gradients])
+    assert 0 < error < case.limit() == 2 * error  # of experts it is far above that of a rounding
     assert not case.error([result * 2, *gradients]) < 0.5
     told = case.told(way)
     assert told["flops"] == 16 * MATMULS[name]

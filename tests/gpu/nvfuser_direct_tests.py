@@ -5,7 +5,8 @@ They are not part of this tree. With a checkout of NVIDIA/Fuser of the version t
     python -m tests.gpu.nvfuser_direct_tests Fuser/tests/python/direct --path Fuser/tests
 
 Each file runs in processes of its own, twice, several files at a time; one that crashes or takes
-too long has no outcomes, and is told. ``--without FILE`` keeps the outcomes without wsched in a
+too long has no outcomes, and is told. What is not known here goes to pytest: ``-n 1`` makes a crash
+the outcome of the test that crashed. ``--without FILE`` keeps the outcomes without wsched in a
 file, and takes them from there where it has them. The exit status is 1 if an outcome differs, 2 if
 no test ran.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,11 +50,15 @@ class Compared:
         return differences(self.without, self.with_wsched)
 
     def __str__(self) -> str:
-        passed = sum(outcome == "passed" for outcome in self.without.values())
-        told = f"{len(self.without)} tests, {passed} passed without wsched"
         if not self.without:
-            told = "no outcomes without wsched"
+            return f"{self.name}: no outcomes without wsched; {len(self.with_wsched)} with it"
+        told = f"{len(self.without)} tests, {_counts(self.without)} without wsched"
         return f"{self.name}: {told}; {len(self.different)} differ with it"
+
+
+def _counts(outcomes: Mapping[str, str]) -> str:
+    """How many of each outcome, the most first."""
+    return ", ".join(f"{n} {kind}" for kind, n in Counter(outcomes.values()).most_common())
 
 
 def files(places: Sequence[Path]) -> list[Path]:

@@ -43,9 +43,9 @@ def test_the_report() -> None:
         Compared("c.py", {}, {}),
     ]
     assert report(found).splitlines() == [
-        "a.py: 2 tests, 1 passed without wsched; 0 differ with it",
+        "a.py: 2 tests, 1 passed, 1 skipped without wsched; 0 differ with it",
         "b.py: 1 tests, 1 passed without wsched; 1 differ with it",
-        "c.py: no outcomes without wsched; 0 differ with it",
+        "c.py: no outcomes without wsched; 0 with it",
         "b.py: no outcomes with wsched",
         "3 files, 3 tests; 1 differ",
     ]
@@ -65,7 +65,7 @@ def test_a_run(
     assert main([str(tmp_path / "test_a.py"), str(tmp_path / "test_b.py"), *words]) == 0
     told = capsys.readouterr().out
     assert "test_a.py: 1 tests, 1 passed without wsched; 0 differ with it" in told
-    assert "test_b.py: no outcomes without wsched" in told
+    assert "test_b.py: no outcomes without wsched; 0 with it" in told
     assert json.loads(kept.read_text()) == {"test_a.py": {"test_a::test_one": "passed"}}
     assert main([str(tmp_path / "test_c.py"), *words, "--seconds", "3"]) == 2
     monkeypatch.setattr(nvfuser_direct_tests, "PLUGINS", ("no_such_plugin",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -86,11 +87,20 @@ def test_the_plugin() -> None:
     try:
         assert nvfuser.FusionDefinition.execute is not own
         execute.decide(Known("no reason"), [])
+        execute.decide(Known("no reason"), [], ())  # as a call does that may be taken
         lines: list[str] = []
         with_wsched.pytest_terminal_summary(
             SimpleNamespace(section=lines.append, write_line=lines.append)
         )
-        assert lines == ["wsched", "    1 no reason"]
+        assert lines == ["wsched", "    2 no reason"]
+        worker = SimpleNamespace(workeroutput=dict[str, Any]())
+        with_wsched.pytest_sessionfinish(SimpleNamespace(config=worker))
+        assert worker.workeroutput == {"wsched": {"no reason": 2}}
+        with_wsched.pytest_testnodedown(worker)
+        with_wsched.pytest_terminal_summary(
+            SimpleNamespace(section=lines.append, write_line=lines.append)
+        )
+        assert lines[-1] == "    4 no reason"
     finally:
         with_wsched.pytest_unconfigure(None)
     assert nvfuser.FusionDefinition.execute is own and execute.decide is decide

@@ -6,6 +6,7 @@ At the end it says how many classes of inputs wsched took, and why it did not ta
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ _decisions: Counter[str] = Counter()
 _decide = execute.decide
 
 
-def _listening(known: Any, inputs: Any) -> Decision:
-    decision = _decide(known, inputs)
+def _listening(known: Any, inputs: Any, constants: Sequence[int] = ()) -> Decision:
+    decision = _decide(known, inputs, constants)
     _decisions[decision.reason or "taken"] += 1
     return decision
 
@@ -33,6 +34,19 @@ def pytest_unconfigure(config: pytest.Config | None) -> None:
     """Put nvFuser's own function back."""
     wsched.uninstall()
     execute.decide = _decide
+    _decisions.clear()
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    """Tell the process that started this one, if it is a worker of pytest-xdist."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["wsched"] = dict(_decisions)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear what a worker was told."""
+    _decisions.update(getattr(node, "workeroutput", {}).get("wsched", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

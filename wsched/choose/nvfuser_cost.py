@@ -80,7 +80,7 @@ def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
     us = CUBLAS * ranked(bare)[0][0]
     flops = batch * 2 * m * n * k
     moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
-    if moved / READ_BYTES_PER_US > flops / CUBLAS_FLOPS_PER_US:
+    if batch == 1 and moved / READ_BYTES_PER_US > flops / CUBLAS_FLOPS_PER_US:
         return min(us, roofline_us(flops, moved))  # it splits K, as wsched does not
     return us
 

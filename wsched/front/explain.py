@@ -125,7 +125,7 @@ def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
-            runs = WSCHED if segment.summary else rest
+            runs = WSCHED if segment.own else rest
             found.append(Part(runs, segment.definition, kept=segment.kept))
     return tuple(found)
 

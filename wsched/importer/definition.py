@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 
 from lowering.ground.errors import UnsupportedError
@@ -37,7 +38,7 @@ class Open:
 Value = Ref | Open | DataType | bool | int | float | complex | str | None | tuple["Value", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """One operation.
 
@@ -71,7 +72,7 @@ class Node:
             return self.operands[:1] in ((), (None,))
         return self.op == "define_tensor"
 
-    @property
+    @cached_property
     def refs(self) -> tuple[str, ...]:
         """Names that it reads."""
         return tuple(v.name for v in self.values if isinstance(v, Ref))
@@ -85,7 +86,7 @@ class Node:
         return self.get(name, self.operands[position] if len(self.operands) > position else None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Definition:
     """Operations in topological order, and the names of the outputs.
 
@@ -101,14 +102,18 @@ class Definition:
     outputs: tuple[str, ...]
     marks: tuple[Node, ...] = ()
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Node, ...]:
         """What the caller passes: tensors and run-time scalars, in order."""
         return tuple(n for n in self.nodes if n.is_input)
 
     def node(self, name: str) -> Node | None:
         """The operation that defines ``name``."""
-        return next((n for n in self.nodes if name in n.results), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Node]:
+        return {name: n for n in reversed(self.nodes) for name in reversed(n.results)}
 
     def behind(self, names: Iterable[str]) -> dict[str, Node]:
         """The operations that define these names, and those that they depend on; each by the first

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from wsched.bench.method.clocks import ClockSampler
@@ -94,12 +95,18 @@ def measure_each(
         write({"event": "shape", "shape": shape, "result": result})
 
 
-def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:
+def serve(
+    make_gpu: Callable[[int], CudaGpu],
+    run: Run,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run the job from standard input.
 
     Args:
         make_gpu: the device from the seed.
         run: :func:`run_job` or one like it.
+        variables: set in this process before any system is loaded. They hold for all of them, so
+            only a worker whose systems all want them sets any.
     """
     events = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -109,7 +116,7 @@ def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:
         events.flush()
 
     job = json.load(sys.stdin)
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(variables)
     reason = no_gpu_reason()
     if reason:
         write({"event": "refused", "reason": reason})
@@ -121,7 +128,7 @@ def serve(make_gpu: Callable[[int], CudaGpu], run: Run) -> None:
 
 def main() -> None:
     """Compare the systems at each shape."""
-    serve(CudaGpu, run_job)
+    serve(CudaGpu, run_job, ENVIRONMENT)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ from wsched.bench.models.listed import Listed, read_listed
 from wsched.bench.models.measure import (
     COMPILE,
     EAGER,
+    FACTOR,
     NVFUSER,
     OWN,
     THUNDER,
     THUNDER_NVFUSER,
+    TOLERANCE,
     Case,
     Way,
 )
@@ -51,6 +53,7 @@ class ModuleCase:
         self._made = made
         wide = made.widened()
         self._wanted = wide.step(wide.module)()
+        self._limit = FACTOR * self.error(made.step(made.module)())
 
     def way(self, name: str) -> Way:
         """See :class:`~wsched.bench.models.measure.Case`."""
@@ -69,6 +72,10 @@ class ModuleCase:
     def error(self, results: Sequence[Any]) -> float:
         """Against the module in fp32."""
         return _error(results, self._wanted)
+
+    def limit(self) -> float:
+        """Relative to the error of the eager mode."""
+        return self._limit
 
     def told(self, way: Way) -> dict[str, Any]:
         """Beside what thunder leaves to torch, which the eager mode counts."""
@@ -108,6 +115,10 @@ class DefinitionCase:
         if self._wanted is None:
             self._wanted = list(results)
         return _error(results, self._wanted)
+
+    def limit(self) -> float:
+        """See :data:`~wsched.bench.models.measure.TOLERANCE`."""
+        return TOLERANCE
 
     def told(self, way: Way) -> dict[str, Any]:
         """Of the definition's own matmuls."""

@@ -1,7 +1,9 @@
 """nvFuser's matmul scheduler: its own choice, and its cooperative and ping-pong kernels.
 
-The scheduler is off by default; the worker's environment turns it on (:data:`ENVIRONMENT`), which
-works for ``compute_heuristics`` as well, where there is no option for it.
+The scheduler is off by default; the environment of the workers that have these peers turns it on
+(:data:`ENVIRONMENT`), which works for ``compute_heuristics`` as well, where there is no option for
+it. No other worker may: with it nvFuser looks at every definition with a matmul as one kernel, ends
+some with internal errors (a batch of one: ``mma_utils.cpp``), and wsched leaves them to it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from wsched.bench.peers.systems import Launch, Prepared, Skip
 __all__ = ["ENVIRONMENT", "linear", "prepare"]
 
 ENVIRONMENT = {"NVFUSER_ENABLE": "fuse_matmul", "NVFUSER_DISABLE": "matmul_expr_eval"}
+"""For :func:`wsched.bench.gemm.worker.serve`."""
 
 
 def prepare(name: str, problem: Problem, a: Any, b: Any) -> Prepared:

@@ -9,13 +9,14 @@ import sys
 
 from wsched.bench.fused.systems import FusedGpu
 from wsched.bench.gemm.worker import run_job, serve
+from wsched.bench.peers.nvfuser import ENVIRONMENT
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Compare the systems at each shape of the job."""
-    serve(lambda seed: FusedGpu(seed, sys.argv[1]), run_job)
+    serve(lambda seed: FusedGpu(seed, sys.argv[1]), run_job, ENVIRONMENT)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Var
 from wsched.front.cut.commute import Moves
 from wsched.front.cut.constants import with_kept
 from wsched.front.cut.epilogues import Kernel, Take
-from wsched.front.cut.predict import SegmentsCost, Sizes, segment_us, together
+from wsched.front.cut.predict import SegmentsCost, Sizes, matmuls_us, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
 
@@ -129,7 +130,7 @@ def least(cutter: Cutter, call: Sizes, may_leave: bool) -> Chosen:
     return best
 
 
-@dataclass(slots=True)
+@dataclass
 class _Search:
     """Prices of cuts, each segment's found once, and once what summaries a rest has."""
 
@@ -167,7 +168,18 @@ class _Search:
         )
         return LEAVING * self._segment(own).us
 
+    @cached_property
+    def _cublas(self) -> dict[str, float]:
+        """What the matmuls take that are left to others although they have kernels."""
+        if not self.may_leave:
+            return {}
+        try:
+            bare = self.cutter.all(Take.NONE)
+        except UnsupportedError:  # products with factors behind them, which no bare kernel has
+            return {}
+        return matmuls_us(bare.segments, self.call)
+
     def _segment(self, segment: Segment) -> SegmentsCost:
         if segment not in self._prices:
-            self._prices[segment] = segment_us(segment, self.call)
+            self._prices[segment] = segment_us(segment, self.call, self._cublas)
         return self._prices[segment]

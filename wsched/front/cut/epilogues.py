@@ -60,10 +60,8 @@ def kernel_of_matmul(
         if take is Take.NARROW:
             kernel = _narrowed(graph, kernel)
         kernel = _with_private(graph, together, kernel, taken)
-        try:
-            build_fusion(kernel_part(graph, kernel, _leaving(graph, kernel))[0])
-        except UnsupportedError as e:
-            plain = UnsupportedError(e.what, e.supported, e.hint)  # without frames
+        plain = _refusal(graph, kernel)
+        if plain is not None:
             if not followers and len(together) > 1:
                 return kernel_of_matmul(graph, matmul, taken, Take.ALL)
             if not followers:
@@ -71,6 +69,17 @@ def kernel_of_matmul(
             stop, why = graph.nodes[followers.pop()], plain
             continue
         return Kernel(kernel, stop, why)
+
+
+def _refusal(graph: Graph, kernel: frozenset[int]) -> UnsupportedError | None:
+    """Why the importer does not take operations as one kernel; found once."""
+    if kernel not in graph.tried:
+        graph.tried[kernel] = None
+        try:
+            build_fusion(kernel_part(graph, kernel, _leaving(graph, kernel))[0])
+        except UnsupportedError as e:
+            graph.tried[kernel] = UnsupportedError(e.what, e.supported, e.hint)  # without frames
+    return graph.tried[kernel]
 
 
 def _sharing(graph: Graph, matmul: int, taken: frozenset[int]) -> list[int]:

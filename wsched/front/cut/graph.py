@@ -66,6 +66,11 @@ class Graph:
         return {name: i for i, node in enumerate(self.nodes) for name in node.results}
 
     @cached_property
+    def tried(self) -> dict[frozenset[int], UnsupportedError | None]:
+        """What has been found out about groups as kernels: why one is none, None of one that is."""
+        return {}
+
+    @cached_property
     def live(self) -> frozenset[int]:
         """Positions of what the outputs depend on."""
         return self.reached(self.home[name] for name in self.definition.outputs)
@@ -208,8 +213,12 @@ class Graph:
         return self.nodes[i].results[0] in self.types and (arity_of(op) is not None or op == "cast")
 
     def is_moved(self, i: int, group: frozenset[int]) -> bool:
-        """Whether a result of a group may lie otherwise than row by row when others make it."""
-        within = self.reached([i], group | self.free)
+        """Whether a result of a group may lie otherwise than row by row when others make it.
+
+        What a matmul makes does not, however its operands lie.
+        """
+        rows = {j for j in group if self.nodes[j].op in MATMULS}
+        within = self.reached([i], (group | self.free) - rows)
         return any(self.nodes[j].op in _MOVES for j in within)
 
     @cached_property

@@ -9,14 +9,14 @@ from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.flatten import Seen, flattened
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
-from wsched.front.cut.looks import Look, Move, folded
+from wsched.front.cut.looks import Look, Move, folded, move_of
 from wsched.front.cut.order import Order, Orders, by_stride
 from wsched.front.cut.tensors import TensorType, dense_input
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
 
-__all__ = ["kernel_part", "operations_of", "part"]
+__all__ = ["kernel_part", "operations_of", "part", "views_of"]
 
 _AS_MADE = "@made"
 """Ends the name of what is put into an order in memory."""
@@ -83,6 +83,29 @@ def kernel_part(
         if moves:
             looks.append(Look(name, source, moves))
     return definition, tuple(looks), tuple(x for x in seen if x[0] in outputs)
+
+
+def views_of(graph: Graph, rest: Definition) -> tuple[Look, ...]:
+    """The results of a rest where each is a view of what another segment makes; else none.
+
+    Args:
+        graph: what it is of.
+        rest: of :func:`part`.
+    """
+    given = {n.results[0] for n in rest.inputs}
+    found: list[Look] = []
+    for name in rest.outputs:
+        source, moves = name, list[Move]()
+        while source not in given:
+            node = rest.node(source)
+            move = None if node is None else move_of(node, graph.types.types)
+            if node is None or move is None or not graph.orders.is_view(source):
+                return ()
+            source, moves = node.refs[0], [move, *moves]
+        if graph.is_given(graph.home[source]):  # a result that shares an input's memory
+            return ()
+        found.append(Look(name, source, tuple(moves)))
+    return tuple(found)
 
 
 def _unrounded(graph: Graph, made: Definition) -> Definition:

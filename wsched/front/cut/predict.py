@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.choose.copy_cost import (
     APART_HOST_US,
     CALL_HOST_US,
@@ -22,6 +24,7 @@ from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwis
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
+from wsched.front.cut.pieces import pieces
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import is_finish
 from wsched.front.cut.tensors import Tensors, sizes_of
@@ -30,14 +33,16 @@ from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
-from wsched.importer.ops import PRODUCTS
+from wsched.fusion.product import the_products
+from wsched.importer import Node
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
 from wsched.schedule.entries import with_sums
 
 __all__ = [
-    "Call", "Planned", "SegmentsCost", "Sizes", "nvfuser_us", "segment_us", "together",
+    "Call", "Planned", "SegmentsCost", "Sizes", "matmuls_us", "nvfuser_us", "segment_us",
+    "together",
 ]  # fmt: skip
 
 
@@ -193,8 +198,15 @@ def together(costs: Sequence[SegmentsCost]) -> SegmentsCost:
     return SegmentsCost(gpu, host + PROGRAM_HOST_US)
 
 
-def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
+def segment_us(
+    segment: Segment, call: Sizes, cublas: Mapping[str, float] = MappingProxyType({})
+) -> SegmentsCost:
     """What a segment takes, beside the call that it is a part of.
+
+    Args:
+        segment: of a cut.
+        call: what is asked for.
+        cublas: of :func:`matmuls_us`.
 
     Raises:
         UnsupportedError, ScheduleError: a kernel or a size that there is none for.
@@ -207,12 +219,28 @@ def segment_us(segment: Segment, call: Sizes) -> SegmentsCost:
         host += NUMBER_HOST_US * sum(not b.axes for b in p.fusion.inputs)
         host += VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
         return SegmentsCost(ranked(p.problem)[0][0] + copies_us(p.copied), host)
+    if segment.views:
+        return SegmentsCost(0.0, VIEW_HOST_US * len(segment.views))
     if segment.summary:
         moved = call.bytes([*segment.inputs, *segment.outputs])
         # What follows a kernel's reductions is in what puts their parts together.
         return SegmentsCost(0.0 if is_finish(segment) else pointwise_us(moved), STEP_HOST_US)
-    matmul_us, kernels_us, kernels = _rest(segment, call)
+    matmul_us, kernels_us, kernels = _rest(segment, call, cublas)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
+
+
+def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:
+    """Microseconds of cuBLAS for each product, from the segments of a cut whose kernels have no
+    epilogues; those of kernels with several products, or that cannot be planned, are not told.
+    """
+    found: dict[str, float] = {}
+    for segment in segments:
+        if segment.matmul and len(segment.outputs) == 1:
+            with suppress(UnsupportedError, ScheduleError):
+                planned = call.planned(segment)
+                if planned.problem.products == 1:
+                    found[segment.outputs[0]] = cublas_us(planned.problem, planned.copied)
+    return found
 
 
 def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
@@ -222,25 +250,50 @@ def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
     for segment in segments:
         if segment.matmul:
             planned = call.planned(segment)
-            matmul += cublas_us(planned.problem, planned.copied)
-            count += 1
+            gathered = _gathered_us(segment, planned, call)
+            matmul += cublas_us(planned.problem, planned.copied) + sum(gathered)
+            count += 1 + len(gathered)
+        elif segment.views:
+            count += 1  # nvFuser makes them, too, without a kernel
         else:
-            matmul_us, kernels_us, kernels = _rest(segment, call)
+            matmul_us, kernels_us, kernels = _rest(segment, call, {})
             matmul, others, count = matmul + matmul_us, others + kernels_us, count + kernels
     return NvfuserCost(matmul, others, host_us(count))
 
 
-def _rest(segment: Segment, call: Sizes) -> tuple[float, float, int]:
+def _gathered_us(segment: Segment, planned: Planned, call: Sizes) -> list[float]:
+    """Copies that ATen makes of operands with two dimensions of batches, which cuBLAS has not: of
+    views, where the two do not run on into one.
+    """
+    product = the_products(planned.fusion)[0]
+    if len(product.outer) < 2:
+        return []
+    operands = {product.a.name, product.b.name}
+    pairs = zip(segment.reads, planned.fusion.inputs, strict=True)
+    looks = {look.name: look for look in segment.looks}
+    views = [looks[n] for n, b in pairs if n in looks and b.tensor in operands]
+    shapes = (sizes_of(v.moves[-1].extents, call.sizes) for v in views)
+    apart = (shape for shape in shapes if 1 not in shape[: len(product.outer)])
+    return [pointwise_us(2 * prod(shape) * product.a.dtype.bytes) for shape in apart]
+
+
+def _rest(segment: Segment, call: Sizes, cublas: Mapping[str, float]) -> tuple[float, float, int]:
     """Microseconds of the matmuls and of the other kernels of a segment of nvFuser's; how many."""
-    matmul_us, matmuls = 0.0, 0
-    for node in segment.definition.nodes:
-        if node.op in PRODUCTS:
-            result, left = call.shape(node.results[0]), call.shape(node.refs[0])
-            matmuls += 1
-            moved = call.bytes([*node.results, *node.refs])
-            matmul_us += roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)
-    moved = call.bytes([*segment.inputs, *segment.outputs])
-    alone = all(n.op in PRODUCTS or n.is_input for n in segment.definition.nodes)
-    if alone:
-        return matmul_us, 0.0, matmuls
-    return matmul_us, pointwise_us(moved), matmuls + 1
+    matmul_us = kernels_us = 0.0
+    found = pieces(segment.definition, call.tensors.types)
+    for piece in found:
+        moved = call.bytes([*piece.reads, *piece.writes])
+        if piece.matmul is None:
+            kernels_us += pointwise_us(moved)
+        else:
+            matmul_us += _left_us(piece.matmul, moved, call, cublas)
+    return matmul_us, kernels_us, len(found)
+
+
+def _left_us(matmul: Node, moved: int, call: Sizes, cublas: Mapping[str, float]) -> float:
+    """A matmul by cuBLAS: as it is priced where a kernel of wsched's could stand, or at best."""
+    (name,) = matmul.results
+    if name in cublas:
+        return cublas[name]
+    result, left = call.shape(name), call.shape(matmul.refs[0])
+    return roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)

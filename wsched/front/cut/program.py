@@ -83,6 +83,8 @@ def make(
     for at, segment in enumerate(segments):
         if segment.matmul:
             made.kernel(segment)
+        elif segment.views:
+            made.views(segment)
         elif segment.summary:
             others = (s for s in (*segments[:at], *segments[at + 1 :]))
             made.summary(segment, {*definition.outputs, *(n for s in others for n in s.inputs)})
@@ -129,6 +131,13 @@ class _Steps:
         known = all(is_elementwise(n) for n in segment.definition.nodes)
         reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
         self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
+
+    def views(self, segment: Segment) -> None:
+        """Results that are views of what other segments make."""
+        self._settle(segment.inputs)
+        for view in segment.views:
+            source, target = self._buffers(view.source), self._buffers(view.name)
+            self._view(source, target, looking(self._like(source), view.moves, self._extents))
 
     def summary(self, segment: Segment, needed: Collection[str]) -> None:
         """Reductions of tensors, or what follows those of a kernel.

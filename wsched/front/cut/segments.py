@@ -22,11 +22,11 @@ from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import Look
-from wsched.front.cut.part import kernel_part, part
+from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.sums import arranged
 from wsched.importer import Definition, Node
 
-__all__ = ["Cut", "Cutter", "Segment"]
+__all__ = ["Cut", "Cutter", "Segment", "rest_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Segment:
         summary: whether it is a summary, of which wsched makes a kernel. What is neither is for
             others.
         kept: whether it reads constants alone, so that what others make of it stays.
+        views: its results, where each is a view of what another segment makes: nobody computes it.
     """
 
     definition: Definition
@@ -49,11 +50,12 @@ class Segment:
     seen: Seen = ()
     summary: bool = False
     kept: bool = False
+    views: tuple[Look, ...] = ()
 
     @property
     def own(self) -> bool:
         """Whether wsched runs it."""
-        return self.matmul or self.summary
+        return self.matmul or self.summary or bool(self.views)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -244,11 +246,23 @@ class Cutter:
         return tuple(found[::-1])
 
 
+def rest_segment(graph: Graph, group: frozenset[int], outputs: tuple[str, ...]) -> Segment:
+    """A group of operations that wsched makes no kernel of, with these outputs; raises as ``part``.
+
+    Args:
+        graph: what they are of.
+        group: positions.
+        outputs: names of what others need.
+    """
+    definition = part(graph, group, outputs, rest=True)
+    return Segment(definition, matmul=False, views=views_of(graph, definition))
+
+
 def _segment(
     graph: Graph, group: frozenset[int], outputs: tuple[str, ...], matmul: bool
 ) -> Segment:
     if not matmul:
-        return Segment(part(graph, group, outputs, rest=True), matmul=False)
+        return rest_segment(graph, group, outputs)
     definition, looks, seen = kernel_part(graph, group, outputs)
     return Segment(definition, True, looks, seen)
 

@@ -14,7 +14,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.part import operations_of, part
-from wsched.front.cut.segments import Cut, Segment
+from wsched.front.cut.segments import Cut, Segment, rest_segment
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.steps import REDUCED
@@ -37,7 +37,7 @@ def with_summaries(graph: Graph, cut: Cut, known: dict[Segment, tuple[Segment, .
     """
     found = list[Segment]()
     for segment in cut.segments:
-        if segment.matmul or segment.kept:
+        if segment.own or segment.kept:
             found.append(segment)
             continue
         if segment not in known:
@@ -101,7 +101,7 @@ def _apart(graph: Graph, segment: Segment) -> Iterator[Segment]:
         yield segment
     elif group:
         made = graph.results(group, wanted)
-        yield Segment(part(graph, group, made, rest=True), matmul=False)
+        yield rest_segment(graph, group, made)
 
 
 def _roots(graph: Graph, group: frozenset[int], segment: Segment) -> Iterator[frozenset[int]]:

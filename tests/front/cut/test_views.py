@@ -1,0 +1,76 @@
+"""Results that are views of what a kernel makes: nobody computes them."""
+
+from __future__ import annotations
+
+import pytest
+
+import wsched
+from tests.front.cut.features import Feature, inputs_of
+from wsched.doors.fallback import interpret
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.predict import VIEW_HOST_US, Sizes, nvfuser_us, segment_us
+from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.sizes import open_extents
+from wsched.importer import record_text
+
+HEADS = Feature(
+    """
+    y = fd.ops.linear(t0, t1)
+    a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 8, 32], strides=[1, 1, 1])
+    b = fd.ops.reshape(a, new_shape=[2, 8, 4, 8])
+    q = fd.ops.permute(b, dims=[0, 2, 1, 3])
+    c = fd.ops.slice(y, start_indices=[0, 0, 32], end_indices=[2, 8, 64], strides=[1, 1, 1])
+    k = fd.ops.reshape(c, new_shape=[2, 8, 4, 8])
+    fd.add_output(q)
+    fd.add_output(k)
+    """,
+    ((2, 8, 16), (64, 16)), 1, 1,
+)  # fmt: skip
+
+
+def segment_with(feature: Feature, name: str) -> Segment:
+    segments = Cutter(record_text(feature.text)).all(Take.ALL).segments
+    return next(s for s in segments if name in s.outputs)
+
+
+def test_they_are_the_kernels_memory() -> None:
+    inputs = inputs_of(HEADS)
+    q, k = wsched.execute(HEADS.text, inputs)
+    for found, wanted in zip((q, k), interpret(record_text(HEADS.text), inputs), strict=True):
+        assert found.equal(wanted) and found.stride() == wanted.stride()
+    assert q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr()
+    assert [p.runs for p in wsched.explain(HEADS.text, inputs).parts] == ["wsched", "wsched"]
+
+
+def test_what_they_cost() -> None:
+    """NvFuser makes them without a kernel, too."""
+    cutter = Cutter(record_text(HEADS.text))
+    tensors = cutter.graph.types
+    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    segments = cutter.all(Take.NONE).segments
+    assert [v.name for v in segments[-1].views] == ["q", "k"] and segments[-1].own
+    cost = segment_us(segments[-1], call)
+    assert (cost.gpu_us, cost.host_us) == (0.0, 2 * VIEW_HOST_US)
+    assert nvfuser_us(segments, call).kernels_us == 0.0
+
+
+@pytest.mark.parametrize(
+    ("why", "old", "new"),
+    [
+        ("is computed", "fd.add_output(k)", "n = fd.ops.neg(k)\n    fd.add_output(n)"),
+        ("is copied", "fd.add_output(k)", "n = fd.ops.reshape(q, new_shape=[16, 32])\n"
+         "    fd.add_output(n)"),
+        ("is of an input", "fd.add_output(k)", "n = fd.ops.permute(t0, dims=[0, 2, 1])\n"
+         "    fd.add_output(n)"),
+        ("has another order", "fd.add_output(k)", "n = fd.ops.stride_order(k, "
+         "stride_order=[0, 1, 2, 3])\n    fd.add_output(n)"),
+    ],
+)  # fmt: skip
+def test_a_rest_that_is_more(why: str, old: str, new: str) -> None:
+    feature = Feature(HEADS.body.replace(old, new), HEADS.shapes, 1, 1)
+    rest = segment_with(feature, "n")
+    assert not rest.views and not rest.own, why
+    inputs = inputs_of(feature)
+    wanted = interpret(record_text(feature.text), inputs)
+    for found, right in zip(wsched.execute(feature.text, inputs), wanted, strict=True):
+        assert found.equal(right), why
