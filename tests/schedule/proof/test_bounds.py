@@ -49,9 +49,9 @@ def test_k_split_on_one_side() -> None:
         "ko": "ceildiv(ceildiv(K, 64), 3)",
         "ki": "min(max(ceildiv(K, 64) - i48 * 3, 0), 3)",
     }
-    assert r.tail is None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var}
     assert str(r).splitlines()[-2:] == [
-        f"  i46 < {MINE}",
+        f"  while %ctaid.x + %nctaid.x * i46 < {TILES}",
         "  i49 < min(max(ceildiv(K, 64) - i48 * 3, 0), 3)",
     ]
 
@@ -97,11 +97,11 @@ def test_neighbouring_tiles_in_turn() -> None:
         s.merge(tv, 1)
         s.merge(tv, 1)
     r = load_relation(buffered(s))
-    assert r.tail is not None and r.tail.serial_stop is not None and r.role is not None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var} and r.role is not None
     # 7 tiles on 2 CTAs: 4 and 3, of which group 0 takes 2 each.
     env = {"M": 128 * 7, "N": 256, "K": 64, "%nctaid.x": 2}
     found = {
-        (cta, group): evaluate(r.tail.serial_stop, {**env, "%ctaid.x": cta, r.role.var.name: group})
+        (cta, group): evaluate(r.digits[0].stop, {**env, "%ctaid.x": cta, r.role.var.name: group})
         for cta in (0, 1)
         for group in (0, 1)
     }

@@ -24,16 +24,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import Fusion, IterType, ParallelType, Split
+from wsched.fusion import Fusion, IterType, ParallelType
 from wsched.schedule.proof.bounds import load_stops
 from wsched.schedule.proof.bystanders import check_bystanders
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
-from wsched.schedule.proof.graph import Group, Step, TransformGraph
+from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
@@ -63,31 +62,11 @@ def load_relations(
     mains: dict[int, tuple[Sides, LoadRelation]] = {}
     for readers in find_sides(fusion, graph, target):
         main = mains.get(readers.part)
-        dealt = _dealt(readers.sides[0]) if main is None else None
         each = [_relation(s, *(main or ())) for s in readers.sides]
         mains.setdefault(readers.part, (readers.sides[0], each[0]))
-        if dealt is not None and not each[0].work.at_run_time:
-            raise _not_to_ctas(readers.sides[0], dealt)
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
     return tuple(found)
-
-
-def _dealt(sides: Sides) -> Step | None:
-    """The split that deals out indices at run time: of the tiles, to CTAs, and only one."""
-    dealt = [s for s in sides.graph.steps if isinstance(s.transform, Split) and s.transform.dynamic]
-    for step in dealt:
-        if len(dealt) > 1 or step.outputs[1] not in sides.on_ctas:
-            raise _not_to_ctas(sides, step)
-    return dealt[0] if dealt else None
-
-
-def _not_to_ctas(sides: Sides, step: Step) -> ScheduleError:
-    return sides.refuse(
-        "load-bound",
-        f"{step.inputs[0].label} are dealt out at run time to {step.outputs[1].label}: that takes "
-        "one split of the tiles of all CTAs, whose inner part runs on them",
-    )
 
 
 def _relation(

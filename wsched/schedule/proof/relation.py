@@ -155,8 +155,10 @@ class LoadRelation:
         return "\n".join(lines) + "\n"
 
     def _ends(self) -> list[str]:
-        """The predicate that ends all loops, or the bound of each that ends early."""
+        """The predicate that ends all tiles, and the bound of each other loop that ends early."""
         lines = [] if self.entry is None else [f"  where {self.entry}"]
         if self.work.condition:
-            return [*lines, f"  while {self.work.condition}"]
-        return lines + [f"  {s.var} < {s.stop}" for s in self.digits if s.trimmed]
+            lines.append(f"  while {self.work.condition}")
+        ended = frozenset[Var]() if self.tail is None else self.tail.ended
+        trimmed = (s for s in self.digits if s.trimmed and s.var not in ended)
+        return lines + [f"  {s.var} < {s.stop}" for s in trimmed]

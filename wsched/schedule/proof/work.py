@@ -31,8 +31,8 @@ class Tail:
         index: what must stay below ``extent``, in compute's loop variables and ``%ctaid.x``.
         extent: the real number of items, e.g. of output tiles.
         items: how many of them this CTA has.
-        serial: the compute loop that ends early; None if the role runs one item or none.
-        serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
+        ended: compute's loops that end early because of it.
+        shared: whether CTAs share the items; else each has all of them, beside others.
         item: which of its CTA's items the loops are at, in compute's loop variables.
         steps: load steps of an item.
     """
@@ -40,8 +40,8 @@ class Tail:
     index: Expr
     extent: Expr
     items: Expr
-    serial: Var | None
-    serial_stop: Expr | None
+    ended: frozenset[Var]
+    shared: bool
     item: Expr
     steps: Expr
 
@@ -169,8 +169,8 @@ class InTurn:
 
     @property
     def most_clusters(self) -> Expr | None:
-        """As many as there are tiles."""
-        return None if self.tail is None else self.tail.extent
+        """As many as there are tiles that CTAs share."""
+        return None if self.tail is None or not self.tail.shared else self.tail.extent
 
     @property
     def slots(self) -> Expr | None:
