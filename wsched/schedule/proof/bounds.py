@@ -21,6 +21,7 @@ from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum
 from lowering.ground.poly import Poly, linear_in, poly
 from wsched.fusion import Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.splits import ends_with_tensor, is_outer_of
 
 __all__ = ["Guard", "guards_above", "guards_below", "load_stops"]
@@ -129,7 +130,7 @@ def guards_below(
 
 
 def load_stops(
-    graph: TransformGraph, counted: Sequence[Group], guards: Sequence[Guard], refuse: Refuse
+    graph: TransformGraph, counted: Sequence[Group], guards: Sequence[Guard]
 ) -> tuple[Expr, ...]:
     """Number of iterations of each loop of the load nest.
 
@@ -137,22 +138,19 @@ def load_stops(
         graph: the transform graph.
         counted: what the loops count, slowest first.
         guards: those above them.
-        refuse: makes the error from rule, reason and alternatives.
 
     Raises:
-        ScheduleError: ``load-bound``, where a loop would end at another index for each of one
+        Misordered: ``load-bound``, where a loop would end at another index for each of one
             outside it.
     """
     stops = [g.extent for g in counted]
     for guard in guards:
         places = [p for p, g in enumerate(counted) if g in guard.weights]
         if len(places) > 1:
-            below = (g.label for g in counted[places[0] :] if g not in guard.weights)
-            raise refuse(
+            raise Misordered(
                 "load-bound",
                 f"{guard.group.label} < {guard.group.extent} would cut load steps out of the "
                 "middle of the load loop, not off its end",
-                tuple(f"merge the load loops with {label} innermost" for label in below),
             )
         if not places:
             enters = guard.rest.expr() < guard.group.extent
