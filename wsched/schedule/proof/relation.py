@@ -108,16 +108,14 @@ class LoadRelation:
         return pair or (None, None)
 
     @property
-    def role(self) -> StepLoop | None:
-        """The outermost step loop that is dealt out to warpgroups, of one or several; None where
-        none is.
-        """
-        return next((s for s in self.steps if s.role), None)
+    def roles(self) -> tuple[StepLoop, ...]:
+        """The step loops that are dealt out to warpgroups, one on each axis, outermost first."""
+        return tuple(s for s in self.steps if s.role)
 
     @property
     def cooperative(self) -> bool:
         """Whether every compute warpgroup consumes every load step."""
-        return self.role is None
+        return not self.roles
 
     @property
     def tail(self) -> Tail | None:
