@@ -9,7 +9,7 @@ from lowering.ground.expr import Const
 from lowering.target.ptx import WARPGROUP
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
 from wsched.schedule.proof.bounds import Guard
-from wsched.schedule.proof.loading import load_registers_problem, loading_warpgroups
+from wsched.schedule.proof.loading import load_registers_problem, warpgroups_that_load
 from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
@@ -122,7 +122,7 @@ def _check_registers(sides: Sides, roles: int) -> None:
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
     rings = [r.tensors for part in sides.parts if part.loads for r in part.rings]
-    loading = loading_warpgroups(sides.fusion, rings)
+    loading = warpgroups_that_load(sides.fusion, rings)
     problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:
         threads = WARPGROUP * (roles + loading)
