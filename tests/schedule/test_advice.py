@@ -10,14 +10,15 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Special, Var, ceildiv
 from tests.legality import illegal
-from tests.schedule import test_check_interval, test_legality_refused
 from tests.schedule.advice import PROSE, followed
 from tests.schedule.fusions import ON_TIDY, buffered, cached, linear, tile, tiled
 from tests.schedule.proof import (
     test_bounds,
     test_bystanders,
+    test_check_interval,
     test_dealt,
     test_grid,
+    test_legality_refused,
     test_placement,
     test_roles,
 )

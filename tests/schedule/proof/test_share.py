@@ -10,13 +10,13 @@ import pytest
 from lowering.ground.errors import ScheduleError
 from lowering.target.targets import DEFAULT
 from tests.schedule.fusions import LOADS, buffered, merged, tiled
+from tests.schedule.proof.test_check_interval import dealt as deal_steps
+from tests.schedule.proof.test_check_interval import dealt_to_clusters as deal_to_clusters
+from tests.schedule.proof.test_check_interval import done, turns
+from tests.schedule.proof.test_check_interval import tiled as tiles_and_k
 from tests.schedule.proof.test_dealt import one_load_loop
 from tests.schedule.proof.test_dealt import scheduled as dealt
 from tests.schedule.relation import load_relation
-from tests.schedule.test_check_interval import dealt as deal_steps
-from tests.schedule.test_check_interval import dealt_to_clusters as deal_to_clusters
-from tests.schedule.test_check_interval import done, turns
-from tests.schedule.test_check_interval import tiled as tiles_and_k
 from wsched.fusion import Fusion, ParallelType
 from wsched.schedule import FromQueue, InTurn, OfInterval, Schedule, TransformGraph
 from wsched.schedule.proof.share import find_share
