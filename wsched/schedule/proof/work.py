@@ -145,8 +145,7 @@ class InTurn:
 
     Args:
         load_stop: number of load steps of a CTA.
-        tail: the predicate that ends both sides, None where all shares are full or loops end early
-            one within another.
+        tail: the predicate that ends both sides, None where all shares are full or none does alone.
         items: tiles of a CTA at most.
         splits: CTAs along z that each run a part of K, and add up what they have.
         rows: CTAs along y, each with tiles of its own.
