@@ -135,9 +135,10 @@ def _wgmma(e: Emitter, s: Wgmma) -> None:
     b, view = e.buffer(s.b.buffer), e.view(s.acc)
     dtype = s.a.type.dtype if isinstance(s.a, Frag) else e.buffer(s.a.buffer).dtype
     types = dtype, b.dtype, view.type.dtype
-    if problem := e.kernel.target.mma.problem(*types, s.width):
+    family = e.kernel.target.mma
+    if problem := family.problem(*types, s.width):
         raise InternalError("emit_cuda", problem)
-    form = WgmmaForm(s.width, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
+    form = WgmmaForm(family, s.width, *types, s.trans_a, s.trans_b, isinstance(s.a, Frag))
     e.wgmmas.add(form)
     skipped = s.col // (view.type.layout.columns // view.type.group_registers)
     for block in range(view.blocks):

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from lowering.cuda.elements import register_type
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
-from lowering.ground.layouts import BLOCK_ROWS
-from lowering.target.hopper import WGMMA
+from lowering.target.mma import MmaFamily
 from lowering.target.ptx import WARPGROUP
 
 __all__ = ["A_REGISTERS", "PIN_WORDS", "WgmmaForm", "wgmma_function"]
@@ -33,6 +32,7 @@ class WgmmaForm:
     """A form of ``wgmma.mma_async``.
 
     Args:
+        family: the target's table of forms.
         cols: N.
         a: type of A.
         b: type of B.
@@ -42,6 +42,7 @@ class WgmmaForm:
         registers: A comes from registers.
     """
 
+    family: MmaFamily
     cols: int
     a: DType
     b: DType
@@ -55,26 +56,30 @@ class WgmmaForm:
         """What its device function is called."""
         tail = "_trans_a" * self.trans_a + "_trans_b" * self.trans_b + "_reg_a" * self.registers
         types = self.a.value if self.a is self.b else f"{self.a.value}_{self.b.value}"
-        shape = f"m64n{self.cols}k{WGMMA.k(self.a)}"
-        return f"wgmma_{shape}_{self.acc.value}_{types}{tail}"
+        return f"wgmma_{self.shape}_{self.acc.value}_{types}{tail}"
+
+    @property
+    def shape(self) -> str:
+        """M, N and K of it as PTX says them."""
+        return f"m{self.family.m}n{self.cols}k{self.family.k(self.a)}"
 
     @property
     def instruction(self) -> str:
         """The instruction with its types."""
         types = ".".join(d.ptx for d in (self.acc, self.a, self.b))
-        return f"wgmma.mma_async.sync.aligned.m64n{self.cols}k{WGMMA.k(self.a)}.{types}"
+        return f"wgmma.mma_async.sync.aligned.{self.shape}.{types}"
 
     @property
     def words(self) -> int:
         """32-bit registers per thread of the accumulators."""
-        return BLOCK_ROWS * self.cols * self.acc.bits // 32 // WARPGROUP
+        return self.family.m * self.cols * self.acc.bits // 32 // WARPGROUP
 
     @property
     def immediates(self) -> tuple[str, ...]:
         """What follows scale-d: factors of A and B, then which of those in shared memory are
         MN-major, as far as the types have them.
         """
-        form = WGMMA.form(self.a, self.b, self.acc)
+        form = self.family.form(self.a, self.b, self.acc)
         if form is None:
             raise InternalError("emit_cuda", f"no instruction {self.instruction}")
         trans = (self.trans_b,) if self.registers else (self.trans_a, self.trans_b)

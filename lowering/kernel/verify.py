@@ -44,6 +44,7 @@ from lowering.kernel.verify_cp_async import cp_async_rules
 from lowering.kernel.verify_fragments import fragment_rules
 from lowering.kernel.verify_maps import declared_maps, map_rules
 from lowering.kernel.verify_memory import memory_rules
+from lowering.kernel.verify_queue import queue_rules
 from lowering.kernel.verify_reduction import reduction_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
@@ -128,6 +129,7 @@ class _Verifier:
         yield from cluster_rules(self.kernel, stmt)
         yield from cp_async_rules(self.kernel, stmt)
         yield from copy_tile_rules(self.kernel, stmt)
+        yield from queue_rules(self.kernel, stmt)
         yield from reduction_rules(self.kernel, stmt)
         yield from fragment_rules(stmt)
         inside = dict(scope)

@@ -38,7 +38,6 @@ from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
 from lowering.machine.scheduler import PAUSE, Blocked, Effect, Steps
 from lowering.machine.state import Registers, Warp
-from lowering.target.hopper import WGMMA
 from lowering.target.mma import MmaFamily
 
 __all__ = [
@@ -91,13 +90,14 @@ def frag_columns(stmt: FragColumns, program: Program) -> Run:
 def frag_rows(stmt: FragRows, program: Program) -> Run:
     """``frag.rows``: a copy, but of registers that belong to the whole value."""
     start, rows, whole = program.scalar(stmt.start), stmt.out.type.rows, stmt.value.type.rows
+    step = program.kernel.target.mma.m
 
     def run(warp: Warp) -> None:
         first = start(warp.env)
-        if first % WGMMA.m or rows % WGMMA.m or first < 0 or first + rows > whole:
+        if first % step or rows % step or first < 0 or first + rows > whole:
             last = first + rows
-            raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {WGMMA.m}")
-        blocks = slice(first // WGMMA.m, (first + rows) // WGMMA.m)
+            raise FaultError(f"rows {first} .. {last} of {whole} are not whole groups of {step}")
+        blocks = slice(first // step, (first + rows) // step)
         data, source = warp.read(stmt.value)[:, blocks].copy(), warp.value(stmt.value).registers
         warp.define(stmt.out, Registers(data, warp.epoch, whole=source))
 
@@ -122,7 +122,8 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     """
     b = program.place(stmt.b)
     left, dtype = _left(stmt, program)
-    _check_shapes(stmt, dtype, b, program.kernel.target.mma)
+    family = program.kernel.target.mma
+    _check_shapes(stmt, dtype, b, family)
     accumulate = program.scalar(stmt.accumulate)
 
     def run(warp: Warp) -> Steps:
@@ -131,7 +132,7 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
         _fenced(warp, stmt.acc, registers)
         keep = bool(accumulate(warp.env))
         descriptor = _descriptor(b, stmt.trans_b, warp)
-        right = _Operand(descriptor, stmt.width, stmt.trans_b, b.buffer.dtype)
+        right = _Operand(descriptor, stmt.width, family.k_bytes, stmt.trans_b, b.buffer.dtype)
         update = _update(warp, registers, left(warp), right, stmt, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
@@ -157,13 +158,13 @@ def _left(stmt: Wgmma, program: Program) -> tuple[Callable[[Warp], Blocks], DTyp
     if isinstance(stmt.a, Frag):
         return _from_registers(stmt.a), stmt.a.type.dtype
     a, trans = program.place(stmt.a), stmt.trans_a
-    block, dtype = block_bytes(a.buffer, trans), a.buffer.dtype
+    block, dtype, family = block_bytes(a.buffer, trans), a.buffer.dtype, program.kernel.target.mma
     wgmma_descriptor(a.buffer.swizzle, 0)
 
     def left(warp: Warp) -> Blocks:
         operands = [
-            _Operand(_descriptor(a, trans, warp, n * block), WGMMA.m, trans, dtype)
-            for n in range(rows // WGMMA.m)
+            _Operand(_descriptor(a, trans, warp, n * block), family.m, family.k_bytes, trans, dtype)
+            for n in range(rows // family.m)
         ]
         memory, first = warp.cta.memory, 16 * (warp.index % 4)
         return lambda: [_elements(memory, x)[first : first + 16] for x in operands]
@@ -193,10 +194,13 @@ def _fenced(warp: Warp, frag: Frag, registers: Registers) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What the instruction is told: a descriptor, the extent of M or N, the major-ness, a type."""
+    """What the instruction is told: a descriptor, the extent of M or N, bytes of K, the major-ness,
+    a type.
+    """
 
     descriptor: int
     extent: int
+    k_bytes: int
     trans: bool
     dtype: DType
 
@@ -267,7 +271,7 @@ def _elements(memory: SharedMemory, operand: _Operand) -> Array:
     found = memory.operands.get(operand)
     if found is None or found[0] != memory.version:
         where = mn_major_chunks if operand.trans else operand_chunks
-        chunks = memory.read_chunks(where(operand.descriptor, operand.extent))
+        chunks = memory.read_chunks(where(operand.descriptor, operand.extent, operand.k_bytes))
         bits = chunks.view(operand.dtype.raw).reshape(len(chunks), -1)
         values = operand_values(bits.T if operand.trans else bits, operand.dtype)
         found = memory.version, values
@@ -276,8 +280,8 @@ def _elements(memory: SharedMemory, operand: _Operand) -> Array:
 
 
 @lru_cache(maxsize=4096)
-def operand_chunks(descriptor: int, rows: int) -> Array:
-    """The 16-byte chunks ``[rows, 2]`` (address / 16) of a K-major operand.
+def operand_chunks(descriptor: int, rows: int, k_bytes: int) -> Array:
+    """The 16-byte chunks ``[rows, k_bytes / 16]`` (address / 16) of a K-major operand.
 
     Decodes the descriptor (see ``descriptor_template``): 8 rows lie a span apart from each other,
     the next 8 a stride byte offset further, and chunks are permuted by absolute address bits.
@@ -286,15 +290,16 @@ def operand_chunks(descriptor: int, rows: int) -> Array:
     start = (descriptor & 0x3FFF) << 4
     stride = (descriptor >> 32 & 0x3FFF) << 4
     row = np.arange(rows)[:, None]
-    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, WGMMA.k_bytes, 16)
+    linear = start + row // 8 * stride + row % 8 * swizzle.value + np.arange(0, k_bytes, 16)
     chunks: Array = swizzled(linear, swizzle) >> 4
     chunks.setflags(write=False)
     return chunks
 
 
 @lru_cache(maxsize=4096)
-def mn_major_chunks(descriptor: int, extent: int) -> Array:
-    """The 16-byte chunks ``[16, extent / 8]`` (address / 16) of an MN-major operand.
+def mn_major_chunks(descriptor: int, extent: int, k_bytes: int) -> Array:
+    """The 16-byte chunks ``[k_bytes / 2, extent / 8]`` (address / 16) of an MN-major
+    operand of 16 bits.
 
     Decodes the descriptor: a span of M or N at one k is a line; 8 k are 8 lines one after the
     other, the next 8 a stride byte offset further; the next span of M or N is a leading byte offset
@@ -303,7 +308,7 @@ def mn_major_chunks(descriptor: int, extent: int) -> Array:
     swizzle = _SWIZZLE[descriptor >> 62]
     start = (descriptor & 0x3FFF) << 4
     leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
-    k, byte = np.arange(WGMMA.k_bytes // 2)[:, None], np.arange(0, 2 * extent, 16)
+    k, byte = np.arange(k_bytes // 2)[:, None], np.arange(0, 2 * extent, 16)
     along = byte // swizzle.value * leading + byte % swizzle.value
     linear = start + k // 8 * stride + k % 8 * swizzle.value + along
     chunks: Array = swizzled(linear, swizzle) >> 4

@@ -23,7 +23,7 @@ from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Edge, Plan
 from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import Group
-from wsched.schedule.proof.loading import filling_warpgroups
+from wsched.schedule.proof.loading import warpgroups_that_fill
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 from wsched.schedule.proof.warpgroups import Warpgroups
 
@@ -38,7 +38,7 @@ def load_section(plan: Plan, edge: Edge, work: WorkLoops) -> Section:
         edge: from the loads to what consumes them.
         work: where tiles come from.
     """
-    filling = filling_warpgroups(plan.fusion, edge.relation.loads)
+    filling = warpgroups_that_fill(plan.fusion, edge.relation.loads)
     walk = _Walk(plan, edge, work, Scopes(work.shared), filling)
     walk.scopes.enter(walk.group)
     body = walk.body(nest(plan.fusion, plan.graph, plan.parts[edge.producer].tensors))

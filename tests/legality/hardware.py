@@ -1,6 +1,8 @@
-"""What no index says: memories, who loads, the shapes of wgmma's fragments."""
+"""What no index says: memories, who loads, who asks for tiles, registers, wgmma's shapes."""
 
 from __future__ import annotations
+
+from math import prod
 
 from lowering.ground.expr import ONE, Const
 from tests.legality.parts import BIDS, TIDS, Illegal, Parts, Shapeless, constant
@@ -12,6 +14,7 @@ from wsched.fusion import (
     MemoryType,
     ParallelType,
     PointwiseOp,
+    Split,
     WarpSpecialized,
 )
 
@@ -35,6 +38,8 @@ def check_hardware(parts: Parts) -> None:
     _memories(parts)
     _rings(parts)
     _grid(parts)
+    _queue(parts)
+    _registers(parts)
     _fragment(parts)
 
 
@@ -93,6 +98,34 @@ def _grid(parts: Parts) -> None:
                 raise Illegal(f"no grid has {d.extent} CTAs along {axis}")
             if axis is BIDS[2] and d.iter_type is IterType.Reduction:
                 constant((d,), "parts of a sum")
+
+
+def _queue(parts: Parts) -> None:
+    """Who asks for a tile gets it, and no other CTA: those along y and z cannot have the same."""
+    steps = (s for t in parts.fusion.tensors for s in t.transforms)
+    if not any(isinstance(s, Split) and s.dynamic for s in steps):
+        return
+    for t in (*parts.loads, *parts.computed):
+        for d in t.loop:
+            if d.parallel in BIDS[1:] and d.extent != ONE:
+                raise Illegal(f"loop {d.label} of {t.name} has several CTAs ask for one tile")
+
+
+def _registers(parts: Parts) -> None:
+    """``setmaxnreg``: a warpgroup that loads gives registers, those that compute take no more than
+    it gave. 64 Ki of them go to the threads of a CTA in eights, 255 at most to each.
+    """
+    found = {r.fills[0].circular_buffer for r in parts.rings}
+    kinds = {b.type for b in found if b is not None and isinstance(b.type, WarpSpecialized)}
+    pairs = {k.num_registers for k in kinds if isinstance(k, WarpSpecialized)}
+    if len(parts.sections) > 1 or parts.stored or pairs <= {None}:
+        return
+    sizes = [t.axis_on(axis) for t in parts.sums for axis in TIDS]
+    groups = prod(d.extent.value for d in sizes if d is not None and isinstance(d.extent, Const))
+    given = min(2**16 // (128 * (groups + 1)), 255) // 8 * 8
+    for load, compute in (p for p in pairs if p is not None):
+        if not load <= given <= compute or load + groups * compute > given * (groups + 1):
+            raise Illegal(f"{groups} + 1 warpgroups with {given} registers want {load}, {compute}")
 
 
 def _fragment(parts: Parts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.schedule.fusions import COOPERATIVE, PING_PONG, cached, linear
-from tests.schedule.test_legality_inputs import scheduled
+from tests.schedule.proof.test_legality_inputs import scheduled
 from wsched.fusion import Fusion, MmaOp
 from wsched.schedule import make_plan, schedule_matmul
 from wsched.schedule.loops import side_by_side

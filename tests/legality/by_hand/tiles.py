@@ -203,9 +203,44 @@ def split_k_on_a_grid_of_two_axes() -> Fusion:
     return m.s.fusion
 
 
+def tiles_from_the_queue_in_threes() -> Fusion:
+    """Tiles are dealt out at run time, turn by turn of two warpgroups; three turns are a loop, and
+    so are three slices of k, for compute alone.
+    """
+    m = matmul()
+    m.tile(64, 64, 32)
+    m.deal(dynamic=True)
+    m.split(m.compute, "tile", 2, "tile group")
+    m.run(m.compute, "group", P.TIDy)
+    m.split(m.compute, "tile", 3, "three tile")
+    m.split((m.acc,), "k", 3, "ko ki")
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order(m.compute, "cta three tile group")
+    m.fragments("group", 32)
+    m.inline("group")
+    return m.s.fusion
+
+
+def rows_from_the_queue() -> Fusion:
+    """Who gets a row of tiles at run time goes along its columns in pairs."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.split(m.every, "Mo", CTAS, "row cta", dynamic=True)
+    m.order(m.every, "cta row No k")
+    m.run(m.every, "cta", P.BIDx)
+    m.split(m.compute, "No", 2, "pair No")
+    m.steps("row No k")
+    m.stage(3, 2)
+    m.order(m.compute, "cta row pair No")
+    m.fragments("No", 32)
+    m.inline("No")
+    return m.s.fusion
+
+
 TILES = (
     neighbouring_shares, tile_loop_in_two_levels, panels, rows_on_x_columns_on_y,
     rows_dealt_columns_on_y, pairs_of_rows_on_x_columns_on_y, a_row_of_tiles_each, k_in_two_levels,
     k_in_twos_and_threes, k_128, interleaved_split_k, split_k_in_two_levels,
-    split_k_on_a_grid_of_two_axes,
+    split_k_on_a_grid_of_two_axes, tiles_from_the_queue_in_threes, rows_from_the_queue,
 )  # fmt: skip

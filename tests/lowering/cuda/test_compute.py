@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.kernel.verify import verify
 from lowering.machine import run_kernel
+from lowering.target.hopper import HOPPER, WGMMA
 
 BASE = 1 << 24 | 1024
 """A shared address as the second CTA of a cluster has it (seen on an H200): its rank above it."""
@@ -96,7 +98,7 @@ def test_functions_of_mn_major_operands() -> None:
     assert text.count("  wgmma_m64n96k16_f32_f16_trans_a_trans_b(") == 2
     assert '" %48, %49, p, 1, 1, 1, 1;' in text
     for a, b in ((True, False), (False, True)):
-        function = wgmma_function(WgmmaForm(16, DType.F16, DType.F16, trans_a=a, trans_b=b))
+        function = wgmma_function(WgmmaForm(WGMMA, 16, DType.F16, DType.F16, trans_a=a, trans_b=b))
         assert f'" %8, %9, p, 1, 1, {int(a)}, {int(b)};' in function
         assert f"wgmma_m64n16k16_f32_f16_trans_{'a' if a else 'b'}(" in function
 
@@ -116,7 +118,7 @@ def test_mn_major_operands_that_are_rejected(old: str, new: str, why: str) -> No
 
 
 def test_wgmma_function() -> None:
-    text = wgmma_function(WgmmaForm(16, DType.BF16, DType.BF16))
+    text = wgmma_function(WgmmaForm(WGMMA, 16, DType.BF16, DType.BF16))
     assert "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16" in text
     assert '" {%0, %1, %2, %3, %4, %5, %6, %7},"' in text
     assert '" %8, %9, p, 1, 1, 0, 0;' in text and "setp.ne.b32 p, %10, 0" in text
@@ -141,7 +143,7 @@ def test_functions_of_other_types(
     types: tuple[DType, DType, DType], registers: bool, name: str, instruction: str, operands: str
 ) -> None:
     """C++ types, number of accumulators, A, B, scale-d and the immediates that the types have."""
-    text = wgmma_function(WgmmaForm(16, *types, registers=registers))
+    text = wgmma_function(WgmmaForm(WGMMA, 16, *types, registers=registers))
     assert f"wgmma_m64n16{name}(" in text and f'.m64n16{instruction}"' in text
     d, a, count, *rest = operands.split(", ")
     assert f"{d}, {a}, u64 b, int scale_d)" in text and f"(d[{int(count) - 1}])" in text
@@ -155,9 +157,20 @@ def test_functions_of_other_types(
 
 def test_no_such_instruction() -> None:
     with pytest.raises(InternalError) as e:
-        wgmma_function(WgmmaForm(16, DType.BF16, DType.BF16, DType.F16))
+        wgmma_function(WgmmaForm(WGMMA, 16, DType.BF16, DType.BF16, DType.F16))
     name = "wgmma.mma_async.sync.aligned.m64n16k16.f16.bf16.bf16"
     assert e.value.why == f"no instruction {name}"
+
+
+def test_the_target_says_what_the_instruction_has() -> None:
+    """Of one that takes 16 bytes of K and has no immediates: the kernel's, not the default's."""
+    forms = tuple(replace(f, scales=False, transposes=False) for f in WGMMA.forms)
+    other = replace(HOPPER, mma=replace(WGMMA, k_bytes=16, forms=forms))
+    k = kernel("A[0, 0, 0]", "B[0, 0, 0]")
+    assert '" wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16"' in emit_kernel(k)
+    text = emit_kernel(replace(k, target=other))
+    assert '" wgmma.mma_async.sync.aligned.m64n96k8.f32.f16.f16"' in text
+    assert '" %48, %49, p;' in text
 
 
 INTEGERS = """

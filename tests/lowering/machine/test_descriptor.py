@@ -65,7 +65,7 @@ def test_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) -> None:
     buffer = SharedBuffer("b", DType.F16, 2, (32, 2 * swizzle.value // 2), swizzle, 2048)
     for col in range(0, buffer.cols, 16):
         start = SHARED_BASE + 2048 + tile_byte(buffer, 1, 8, col)
-        chunks = operand_chunks(wgmma_descriptor(swizzle, start), 24)
+        chunks = operand_chunks(wgmma_descriptor(swizzle, start), 24, 32)
         want = [
             [(SHARED_BASE + 2048 + buffer.byte(1, 8 + r, col + c)) // 16 for c in (0, 8)]
             for r in range(24)
@@ -88,7 +88,7 @@ def test_mn_major_descriptor_finds_the_elements_of_the_buffer(swizzle: Swizzle) 
             ]
             for r in range(16)
         ]
-        assert mn_major_chunks(descriptor, 3 * span).tolist() == want
+        assert mn_major_chunks(descriptor, 3 * span, 32).tolist() == want
 
 
 def test_bits_of_an_mn_major_descriptor() -> None:

@@ -138,8 +138,8 @@ def test_rows_of_ctas_that_are_dealt_tiles() -> None:
         make_plan(m.s.fusion)
     assert error.value.rule == "load-bound"
     assert error.value.why == (
-        "Mo are dealt out at run time to cta: that takes one split of the tiles of all CTAs, whose "
-        "inner part runs on them"
+        "Mo are dealt out at run time, each to one CTA, but all CTAs of loop No ceildiv(N, 64) "
+        "[BIDy] of T6 need the same"
     )
 
 

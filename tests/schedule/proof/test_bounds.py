@@ -49,9 +49,9 @@ def test_k_split_on_one_side() -> None:
         "ko": "ceildiv(ceildiv(K, 64), 3)",
         "ki": "min(max(ceildiv(K, 64) - i48 * 3, 0), 3)",
     }
-    assert r.tail is None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var}
     assert str(r).splitlines()[-2:] == [
-        f"  i46 < {MINE}",
+        f"  while %ctaid.x + %nctaid.x * i46 < {TILES}",
         "  i49 < min(max(ceildiv(K, 64) - i48 * 3, 0), 3)",
     ]
 
@@ -97,11 +97,13 @@ def test_neighbouring_tiles_in_turn() -> None:
         s.merge(tv, 1)
         s.merge(tv, 1)
     r = load_relation(buffered(s))
-    assert r.tail is not None and r.tail.serial_stop is not None and r.role is not None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var} and len(r.roles) == 1
     # 7 tiles on 2 CTAs: 4 and 3, of which group 0 takes 2 each.
     env = {"M": 128 * 7, "N": 256, "K": 64, "%nctaid.x": 2}
     found = {
-        (cta, group): evaluate(r.tail.serial_stop, {**env, "%ctaid.x": cta, r.role.var.name: group})
+        (cta, group): evaluate(
+            r.digits[0].stop, {**env, "%ctaid.x": cta, r.roles[0].var.name: group}
+        )
         for cta in (0, 1)
         for group in (0, 1)
     }
@@ -154,8 +156,8 @@ def test_an_odd_number_of_rows(loads: bool) -> None:
         "Mo": ("ceildiv(K, 64)", "ceildiv(M, 128)"),
         "k": ("1", "ceildiv(K, 64)"),
     }
-    assert r.tail is not None and r.role is not None
-    stop = f"ceildiv(max(ceildiv(M, 128) - {r.role.var}, 0), 2)"
+    assert r.tail is not None and len(r.roles) == 1
+    stop = f"ceildiv(max(ceildiv(M, 128) - {r.roles[0].var}, 0), 2)"
     assert stops(r) == {"tile": stop, "group": "2", "k": "ceildiv(K, 64)"}
     assert str(r.load_stop) == "ceildiv(M, 128) * ceildiv(K, 64)"
 

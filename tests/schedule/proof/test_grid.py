@@ -36,18 +36,18 @@ def test_a_constant_grid() -> None:
         assert (got == wanted).all()
 
 
-@pytest.mark.parametrize(
-    "name", ["twice_as_many", "a_few_more", "pairs_without_a_cluster", "on_another_axis"]
-)
+REFUSED: dict[str, Tiling] = {
+    "twice_as_many": dealt_to(CTAS * 2),
+    "a_few_more": dealt_to(CTAS + 1),
+    "pairs_without_a_cluster": dealt_to(CTAS // 2 * 2),
+    "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, golden: object) -> None:
-    tilings = {
-        "twice_as_many": dealt_to(CTAS * 2),
-        "a_few_more": dealt_to(CTAS + 1),
-        "pairs_without_a_cluster": dealt_to(CTAS // 2 * 2),
-        "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
-    }
     with pytest.raises(ScheduleError) as error:
-        make_plan(whole(tilings[name]).fusion)
+        make_plan(whole(REFUSED[name]).fusion)
     assert str(error.value) == golden
 
 

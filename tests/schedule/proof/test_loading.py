@@ -10,7 +10,7 @@ from tests.legality.builder import P
 from tests.legality.by_hand.loads import b_by_two_warpgroups, both_by_threads, loading, share
 from wsched.fusion import Fusion, LoadStoreOpType, WarpSpecialized
 from wsched.schedule import make_plan
-from wsched.schedule.proof.loading import load_registers_problem, loading_warpgroups
+from wsched.schedule.proof.loading import load_registers_problem, warpgroups_that_load
 
 SET = LoadStoreOpType.Set
 
@@ -62,9 +62,9 @@ def test_registers_of_all_warpgroups() -> None:
 
 def test_how_many_load() -> None:
     two, both = b_by_two_warpgroups(), both_by_threads()
-    assert loading_warpgroups(two, [("T6", "T7")]) == 2
-    assert loading_warpgroups(both, [("T6", "T7"), ("T4",)]) == 3  # one more for a ring of TMA's
-    assert loading_warpgroups(two, [("T6",)] * 5) == 2
+    assert warpgroups_that_load(two, [("T6", "T7")]) == 2
+    assert warpgroups_that_load(both, [("T6", "T7"), ("T4",)]) == 3  # one more for a ring of TMA's
+    assert warpgroups_that_load(two, [("T6",)] * 5) == 2
 
 
 @pytest.mark.parametrize(("loading_", "pair"), [(1, (40, 232)), (2, (96, 160))])

@@ -8,8 +8,8 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from tests.schedule.gated import chained, gated, scheduled, two_results
-from tests.schedule.test_legality_inputs import CLASSES
-from tests.schedule.test_legality_inputs import scheduled as with_residual
+from tests.schedule.proof.test_legality_inputs import CLASSES
+from tests.schedule.proof.test_legality_inputs import scheduled as with_residual
 from wsched.fusion import Fusion, LoadStoreOp, LoadStoreOpType, ParallelType, PointwiseOp
 from wsched.schedule import Schedule, load_relations, make_plan
 from wsched.schedule.cursor import Cursor

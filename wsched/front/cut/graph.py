@@ -217,7 +217,7 @@ class Graph:
 
         What a matmul makes does not, however its operands lie.
         """
-        rows = {j for j in group if self.nodes[j].op in MATMULS}
+        rows = {j for j in group if self.nodes[j].op in PRODUCTS}
         within = self.reached([i], (group | self.free) - rows)
         return any(self.nodes[j].op in _MOVES for j in within)
 

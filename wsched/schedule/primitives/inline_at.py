@@ -34,8 +34,9 @@ def inline_at(
     t = find(fusion, tv, call)
     graph = graph or TransformGraph(fusion)
     reasons = check_inline_at(fusion, t, position, graph)
-    deepest = () if not reasons else deepest_inlining(fusion, t, graph)
-    refuse("inline", call, reasons, t, deepest)
+    deepest = deepest_inlining(fusion, t, graph) if reasons else None
+    legal = () if deepest is None else (str(PrimitiveCall("inline_at", (tv, deepest))),)
+    refuse("inline", call, reasons, t, legal)
     return fusion.updated((replace(t, compute_at=position),)).recorded(call)
 
 
@@ -81,9 +82,7 @@ def _differences(graph: TransformGraph, t: TensorView, c: TensorView, position: 
     return []
 
 
-def deepest_inlining(fusion: Fusion, t: TensorView, graph: TransformGraph) -> tuple[str, ...]:
-    """The call with the largest legal position, if there is one."""
-    for position in range(len(t.loop), -1, -1):
-        if not check_inline_at(fusion, t, position, graph):
-            return (str(PrimitiveCall("inline_at", (t.name, position))),)
-    return ()
+def deepest_inlining(fusion: Fusion, t: TensorView, graph: TransformGraph) -> int | None:
+    """The largest legal position, if there is one."""
+    positions = range(len(t.loop), -1, -1)
+    return next((p for p in positions if not check_inline_at(fusion, t, p, graph)), None)

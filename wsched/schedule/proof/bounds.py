@@ -21,6 +21,7 @@ from lowering.ground.expr import ONE, ZERO, Expr, Var, ceildiv, maximum, minimum
 from lowering.ground.poly import Poly, linear_in, poly
 from wsched.fusion import Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph, divides
+from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.splits import ends_with_tensor, is_outer_of
 
 __all__ = ["Guard", "guards_above", "guards_below", "load_stops"]
@@ -36,13 +37,11 @@ class Guard:
         group: the input of a split with a tail.
         weights: by the groups that its index rises with.
         rest: the part of the index that is the CTA's.
-        dynamic: whether the split deals out its indices at run time.
     """
 
     group: Group
     weights: Mapping[Group, Poly]
     rest: Poly
-    dynamic: bool = False
 
     def left(self, before: Poly) -> Expr:
         """Number of indices from ``before`` on, none if that lies past the end."""
@@ -93,23 +92,30 @@ def guards_above(
         if t.inner_split and graph.group(t.outer) in names and index(graph.group(t.inner)) == ZERO:
             continue  # a whole box: the outer part alone is in range, so this is
         weights = {c: linear[0][v] for c, v in names.items() if linear[0][v].terms}
-        found.append(Guard(g, weights, linear[1], t.dynamic))
+        found.append(Guard(g, weights, linear[1]))
     return tuple(found)
 
 
 def _ends(graph: TransformGraph, parts: Sequence[Group]) -> list[Group]:
-    """Inputs of splits with a tail above ``parts``, behind whose end no side may run."""
+    """Inputs of splits with a tail above ``parts``, behind whose end no side may run; and what is
+    dealt out at run time, of which no CTA knows how much it gets.
+    """
     pending = list(parts)
-    above: dict[Group, None] = {}
+    above: dict[Group, Split] = {}
     while pending:
         step = graph.producer(pending.pop(0))
         if step is None:
             continue
         pending += step.inputs
-        if isinstance(step.transform, Split) and not divides(step.transform):
-            above[step.inputs[0]] = None
-    ends = [g for g in above if not ends_with_tensor(graph, g)]
+        if isinstance(step.transform, Split):
+            above[step.inputs[0]] = step.transform
+    ends = [g for g, t in above.items() if t.dynamic or _ends_alone(graph, g, t)]
     return [g for g in ends if not any(g != o and is_outer_of(graph, g, o) for o in ends)]
+
+
+def _ends_alone(graph: TransformGraph, g: Group, t: Split) -> bool:
+    """Whether something must stop what splits ``g`` at its end."""
+    return not divides(t) and not ends_with_tensor(graph, g)
 
 
 def guards_below(
@@ -124,7 +130,7 @@ def guards_below(
 
 
 def load_stops(
-    graph: TransformGraph, counted: Sequence[Group], guards: Sequence[Guard], refuse: Refuse
+    graph: TransformGraph, counted: Sequence[Group], guards: Sequence[Guard]
 ) -> tuple[Expr, ...]:
     """Number of iterations of each loop of the load nest.
 
@@ -132,22 +138,19 @@ def load_stops(
         graph: the transform graph.
         counted: what the loops count, slowest first.
         guards: those above them.
-        refuse: makes the error from rule, reason and alternatives.
 
     Raises:
-        ScheduleError: ``load-bound``, where a loop would end at another index for each of one
+        Misordered: ``load-bound``, where a loop would end at another index for each of one
             outside it.
     """
     stops = [g.extent for g in counted]
     for guard in guards:
         places = [p for p, g in enumerate(counted) if g in guard.weights]
         if len(places) > 1:
-            below = (g.label for g in counted[places[0] :] if g not in guard.weights)
-            raise refuse(
+            raise Misordered(
                 "load-bound",
                 f"{guard.group.label} < {guard.group.extent} would cut load steps out of the "
                 "middle of the load loop, not off its end",
-                tuple(f"merge the load loops with {label} innermost" for label in below),
             )
         if not places:
             enters = guard.rest.expr() < guard.group.extent

@@ -24,20 +24,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, ZERO, Const, Expr, Var
 from lowering.ground.poly import poly
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
-from wsched.fusion import Fusion, IterType, ParallelType, Split
+from wsched.fusion import Fusion, IterType, ParallelType
 from wsched.schedule.proof.bounds import load_stops
 from wsched.schedule.proof.bystanders import check_bystanders
 from wsched.schedule.proof.digits import Digits, compute_digits, load_digits
-from wsched.schedule.proof.graph import Group, Step, TransformGraph
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.orders import Misordered, legal_orders
 from wsched.schedule.proof.readers import check_readers, ends
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation, StepLoop
 from wsched.schedule.proof.roles import check_turns, find_warpgroups
-from wsched.schedule.proof.share import Counted, Proved, find_share
+from wsched.schedule.proof.share import Counted, Proved, Share, find_share
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides, find_sides
 from wsched.schedule.proof.trim import Trimmed, trim
 from wsched.schedule.proof.words import labels, words
@@ -63,64 +63,64 @@ def load_relations(
     mains: dict[int, tuple[Sides, LoadRelation]] = {}
     for readers in find_sides(fusion, graph, target):
         main = mains.get(readers.part)
-        dealt = _dealt(readers.sides[0]) if main is None else None
         each = [_relation(s, *(main or ())) for s in readers.sides]
         mains.setdefault(readers.part, (readers.sides[0], each[0]))
-        if dealt is not None and not each[0].work.at_run_time:
-            raise _not_to_ctas(readers.sides[0], dealt)
         check_readers(readers.sides, each)
         found.append(replace(each[0], readers=tuple(r.compute for r in each)))
     return tuple(found)
-
-
-def _dealt(sides: Sides) -> Step | None:
-    """The split that deals out indices at run time: of the tiles, to CTAs, and only one."""
-    dealt = [s for s in sides.graph.steps if isinstance(s.transform, Split) and s.transform.dynamic]
-    for step in dealt:
-        if len(dealt) > 1 or step.outputs[1] not in sides.on_ctas:
-            raise _not_to_ctas(sides, step)
-    return dealt[0] if dealt else None
-
-
-def _not_to_ctas(sides: Sides, step: Step) -> ScheduleError:
-    return sides.refuse(
-        "load-bound",
-        f"{step.inputs[0].label} are dealt out at run time to {step.outputs[1].label}: that takes "
-        "one split of the tiles of all CTAs, whose inner part runs on them",
-    )
 
 
 def _relation(
     sides: Sides, main: Sides | None = None, tiles: LoadRelation | None = None
 ) -> LoadRelation:
     """The proof for one edge; with ``tiles`` it has to run the tiles of that relation."""
-    graph, compute = sides.graph, sides.compute
     share = find_share(sides)
-    counted, cut = load_digits(graph, share.whole, graph.known(compute))
+    try:
+        return _proved(sides, share, share.whole, main, tiles)
+    except Misordered as e:
+        loop, *others = map(sides.graph.group, sides.load_loops)
+        orders: tuple[str, ...] = ()
+        if share.whole == (loop,) and not others:
+            orders = legal_orders(
+                sides.graph, loop, lambda loops: _proved(sides, share, loops, main, tiles)
+            )
+        raise sides.refuse(e.rule, e.why, orders) from None
+
+
+def _proved(
+    sides: Sides,
+    share: Share,
+    loops: Sequence[Group],
+    main: Sides | None,
+    tiles: LoadRelation | None,
+) -> LoadRelation:
+    """The proof with these load loops, outermost first."""
+    graph, compute = sides.graph, sides.compute
+    counted, cut = load_digits(graph, loops, graph.known(compute))
     above = share.above(counted)
-    nest = _nest(counted, load_stops(graph, counted, above, sides.refuse))
+    nest = _nest(counted, load_stops(graph, counted, above))
     digits = compute_digits(graph, [(n.group, poly(n.weight)) for n in nest], compute)
     found = _step_loops(sides, digits)
     check_bystanders(sides, [t.loop for t in found], share.as_loads)
     _check_order(sides, [t.loop for t in found])
     below = share.below(Counted([t.loop for t in found], cut, digits.tails), above)
     found, entry = trim(graph, found, (*above, *below), digits.lost, sides.refuse)
-    loops = tuple(t.loop for t in found)
-    outside = _outside(loops) if tiles is None else tiles.outside
+    steps = tuple(t.loop for t in found)
+    outside = _outside(steps) if tiles is None else tiles.outside
     if main is not None and tiles is not None:
-        _check_tiles(sides, main, loops, tiles)
-    warpgroups = find_warpgroups(sides, loops)
+        _check_tiles(sides, main, steps, tiles)
+    warpgroups = find_warpgroups(sides, steps)
     check_turns(sides, found, (*above, *below), outside)
     return LoadRelation(
         loads=tuple(t.name for t in sides.ring),
         compute=compute.name,
         readers=(compute.name,),
         label=sides.load_loop,
-        index=_index(loops),
+        index=_index(steps),
         nest=nest,
-        digits=loops,
+        digits=steps,
         outside=outside,
-        steps=tuple(sorted(loops, key=lambda s: compute.loop.index(s.domain))),
+        steps=tuple(sorted(steps, key=lambda s: compute.loop.index(s.domain))),
         buffer=sides.buffer,
         warpgroups=warpgroups,
         work=share.work(Proved(nest, found, above, below, entry, outside, warpgroups)),
@@ -179,12 +179,10 @@ def _check_order(sides: Sides, digits: Sequence[StepLoop]) -> None:
     order = [compute.loop.index(s.domain) for s in digits if not s.role]
     if order != sorted(order):
         fast = ", ".join(s.domain.label for s in reversed(digits) if not s.role)
-        want = "·".join(compute.loop[p].label for p in sorted(order))
-        raise sides.refuse(
+        raise Misordered(
             "load-order",
             f"the load index counts {fast} from fastest to slowest, {compute.name} nests them "
             "otherwise: it would want a stage before it is loaded",
-            (f"merge the load loops as {want}",),
         )
 
 

@@ -11,13 +11,13 @@ from lowering.target.target import Target
 from wsched.fusion import Fusion, ParallelType, TensorView
 from wsched.schedule.proof.warpgroups import ROLES, Warpgroups
 
-__all__ = ["filling_warpgroups", "load_registers_problem", "loading_warpgroups", "sharing"]
+__all__ = ["load_registers_problem", "sharing", "warpgroups_that_fill", "warpgroups_that_load"]
 
 _RINGS_OF_A_WARPGROUP = 4
 """Rings that TMA fills, each by a warp of a warpgroup."""
 
 
-def filling_warpgroups(fusion: Fusion, loads: Iterable[str]) -> Warpgroups | None:
+def warpgroups_that_fill(fusion: Fusion, loads: Iterable[str]) -> Warpgroups | None:
     """Those whose threads fill a ring: all of them fill each stage together.
 
     Args:
@@ -43,14 +43,14 @@ def sharing(t: TensorView) -> tuple[tuple[ParallelType, int], ...]:
     return tuple((axis, n.value if isinstance(n, Const) else 0) for axis, n in loops)
 
 
-def loading_warpgroups(fusion: Fusion, rings: Iterable[tuple[str, ...]]) -> int:
+def warpgroups_that_load(fusion: Fusion, rings: Iterable[tuple[str, ...]]) -> int:
     """Warpgroups that fill rings: those of each ring that threads fill, one for every four others.
 
     Args:
         fusion: the schedule.
         rings: what is loaded into each.
     """
-    found = [filling_warpgroups(fusion, loads) for loads in rings]
+    found = [warpgroups_that_fill(fusion, loads) for loads in rings]
     by_tma = sum(groups is None for groups in found)
     return sum(g.count for g in found if g is not None) - (-by_tma // _RINGS_OF_A_WARPGROUP)
 

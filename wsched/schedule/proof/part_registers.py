@@ -15,7 +15,7 @@ from lowering.target.target import Target
 from wsched.fusion import Fusion
 from wsched.schedule.edges import Edge, main_of
 from wsched.schedule.parts import Part
-from wsched.schedule.proof.loading import loading_warpgroups
+from wsched.schedule.proof.loading import warpgroups_that_load
 
 __all__ = ["check_registers", "load_warpgroups", "registers_of", "warpgroups_of"]
 
@@ -36,7 +36,7 @@ def warpgroups_of(parts: Sequence[Part], edges: Sequence[Edge]) -> dict[int, int
 def load_warpgroups(fusion: Fusion, parts: Sequence[Part], edges: Iterable[Edge]) -> int:
     """How many warpgroups only load; none where those that compute do."""
     loads = (e for e in edges if parts[e.producer].loads and e.relation.warp_specialized)
-    return loading_warpgroups(fusion, {e.name: e.relation.loads for e in loads}.values())
+    return warpgroups_that_load(fusion, {e.name: e.relation.loads for e in loads}.values())
 
 
 def check_registers(

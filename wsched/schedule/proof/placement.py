@@ -8,6 +8,7 @@ share where one is inlined into the other, by the same CTA and the same warpgrou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE, Const
@@ -94,7 +95,8 @@ def check_inlining(fusion: Fusion, graph: TransformGraph) -> None:
         reasons = check_inline_at(fusion, t, t.compute_at, graph) if t.compute_at else []
         if reasons:
             wrote = _wrote(fusion, "inline_at", t.name)
-            legal = deepest_inlining(fusion, t, graph)
+            deepest = deepest_inlining(fusion, t, graph)
+            legal = _inlinings(fusion, t, [] if deepest is None else [deepest], graph)
             raise ScheduleError("inline", wrote, "; ".join(reasons), legal, nest_text(t))
 
 
@@ -138,21 +140,27 @@ def check_places(fusion: Fusion, graph: TransformGraph) -> None:
     Raises:
         ScheduleError: ``place``.
     """
+    for t, reader in _apart(fusion, graph):
+        places = _places(graph, t, IterType.Reduction), _places(graph, reader)
+        on = [runs(graph, p.values()) for p in places]
+        here, there = (", ".join(w) or "no such loop" for w in words(graph, *on))
+        raise ScheduleError(
+            "place",
+            f"{reader.name} = {fusion.definition(reader.name)}",
+            f"{t.name} is computed on {here}, {reader.name}, which reads it, on {there}: what a "
+            "CTA or a warpgroup holds no other one can read",
+            (f"split and parallelize {reader.name} as {t.name}",),
+            f"{nest_text(t)}\n{nest_text(reader)}",
+        )
+
+
+def _apart(fusion: Fusion, graph: TransformGraph) -> Iterator[tuple[TensorView, TensorView]]:
+    """Tensors that are computed on other CTAs or warpgroups than what reads them, with that."""
     for t in _held(fusion):
         mine = _places(graph, t, IterType.Reduction)
         for reader in fusion.consumers(t.name):
-            theirs = _places(graph, reader)
-            if mine.keys() != theirs.keys():
-                on = [runs(graph, p.values()) for p in (mine, theirs)]
-                here, there = (", ".join(w) or "no such loop" for w in words(graph, *on))
-                raise ScheduleError(
-                    "place",
-                    f"{reader.name} = {fusion.definition(reader.name)}",
-                    f"{t.name} is computed on {here}, {reader.name}, which reads it, on "
-                    f"{there}: what a CTA or a warpgroup holds no other one can read",
-                    (f"split and parallelize {reader.name} as {t.name}",),
-                    f"{nest_text(t)}\n{nest_text(reader)}",
-                )
+            if mine.keys() != _places(graph, reader).keys():
+                yield t, reader
 
 
 Places = dict[tuple[Group, ParallelType], IterDomain]
@@ -199,25 +207,38 @@ def check_storage(fusion: Fusion, graph: TransformGraph) -> None:
     Raises:
         ScheduleError: ``storage``.
     """
+    for t, d in _unknown(fusion):
+        raise ScheduleError(
+            "storage",
+            _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+            f"{t.name} would hold all of loop {d.label}, whose extent {d.extent} is not known when "
+            f"the kernel is made: what it holds is computed inside of {t.compute_at} of its loops",
+            _inlinings(fusion, t, range(t.loop.index(d) + 1, len(t.loop) + 1), graph),
+            nest_text(t),
+        )
+
+
+def _unknown(fusion: Fusion) -> Iterator[tuple[TensorView, IterDomain]]:
+    """Tensors that would hold all of a loop whose extent is not known, with that loop."""
     for t in _held(fusion):
         for d in t.loop[t.compute_at :]:
             runs = d.parallel in CTA_INDEX or d.parallel in ROLES
-            if runs or d.iter_type is IterType.Reduction or isinstance(d.extent, Const):
-                continue
-            raise ScheduleError(
-                "storage",
-                _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
-                f"{t.name} would hold all of loop {d.label}, whose extent {d.extent} is not known "
-                f"when the kernel is made: what it holds is computed inside of {t.compute_at} of "
-                "its loops",
-                _inlinings(fusion, t, t.loop.index(d) + 1, graph),
-                nest_text(t),
-            )
+            known = d.iter_type is IterType.Reduction or isinstance(d.extent, Const)
+            if not runs and not known:
+                yield t, d
 
 
-def _inlinings(fusion: Fusion, t: TensorView, least: int, graph: TransformGraph) -> tuple[str, ...]:
-    """The calls with the smallest legal position from ``least`` on, and with the largest."""
-    positions = range(least, len(t.loop) + 1)
-    legal = [p for p in positions if not check_inline_at(fusion, t, p, graph)]
+def _inlinings(
+    fusion: Fusion, t: TensorView, positions: Iterable[int], graph: TransformGraph
+) -> tuple[str, ...]:
+    """The calls with the smallest position that nothing here is against, and with the largest."""
+    legal = [p for p in positions if _fits(fusion, t, p, graph)]
     ends = dict.fromkeys((*legal[:1], *legal[-1:]))
     return tuple(str(PrimitiveCall("inline_at", (t.name, p))) for p in ends)
+
+
+def _fits(fusion: Fusion, t: TensorView, position: int, graph: TransformGraph) -> bool:
+    """Whether a tensor may be inlined there, and everything is where it is read and has a size."""
+    inlined = fusion.updated((replace(t, compute_at=position),))
+    wrong = (*check_inline_at(fusion, t, position, graph), *_apart(inlined, graph))
+    return not wrong and not any(_unknown(inlined))

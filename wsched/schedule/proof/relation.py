@@ -108,16 +108,14 @@ class LoadRelation:
         return pair or (None, None)
 
     @property
-    def role(self) -> StepLoop | None:
-        """The outermost step loop that is dealt out to warpgroups, of one or several; None where
-        none is.
-        """
-        return next((s for s in self.steps if s.role), None)
+    def roles(self) -> tuple[StepLoop, ...]:
+        """The step loops that are dealt out to warpgroups, one on each axis, outermost first."""
+        return tuple(s for s in self.steps if s.role)
 
     @property
     def cooperative(self) -> bool:
         """Whether every compute warpgroup consumes every load step."""
-        return self.role is None
+        return not self.roles
 
     @property
     def tail(self) -> Tail | None:
@@ -155,8 +153,10 @@ class LoadRelation:
         return "\n".join(lines) + "\n"
 
     def _ends(self) -> list[str]:
-        """The predicate that ends all loops, or the bound of each that ends early."""
+        """The predicate that ends all tiles, and the bound of each other loop that ends early."""
         lines = [] if self.entry is None else [f"  where {self.entry}"]
         if self.work.condition:
-            return [*lines, f"  while {self.work.condition}"]
-        return lines + [f"  {s.var} < {s.stop}" for s in self.digits if s.trimmed]
+            lines.append(f"  while {self.work.condition}")
+        ended = frozenset[Var]() if self.tail is None else self.tail.ended
+        trimmed = (s for s in self.digits if s.trimmed and s.var not in ended)
+        return lines + [f"  {s.var} < {s.stop}" for s in trimmed]

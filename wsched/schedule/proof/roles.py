@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const
 from lowering.target.ptx import WARPGROUP
 from wsched.fusion import IterDomain, Pipelined, WarpSpecialized
 from wsched.schedule.proof.bounds import Guard
-from wsched.schedule.proof.loading import load_registers_problem, loading_warpgroups
+from wsched.schedule.proof.loading import load_registers_problem, warpgroups_that_load
+from wsched.schedule.proof.orders import Misordered
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import ROLES, Sides
 from wsched.schedule.proof.trim import Trimmed
@@ -85,14 +85,15 @@ def check_turns(
         outside: how many of them choose the tile.
 
     Raises:
-        ScheduleError: ``role``.
+        Misordered: ``role``, where roles have another place.
+        ScheduleError: ``role``, where one misses a turn.
     """
     digits = [t.loop for t in found]
     at = [p for p, s in enumerate(digits) if s.role]
     if not at:
         return
     if at != list(range(outside - len(at), outside)):
-        raise _out_of_turn(sides, digits, at, outside)
+        raise _out_of_turn(digits, at)
     for guard in guards:
         moving = [bool(t.weight(guard).terms) for t in found[:outside]]
         if any(moving[p] for p in at) and not all(moving):
@@ -105,22 +106,13 @@ def check_turns(
             )
 
 
-def _out_of_turn(
-    sides: Sides, digits: Sequence[StepLoop], at: Sequence[int], outside: int
-) -> ScheduleError:
-    """The order of the load loops that there has to be."""
-    nest = sides.compute.loop.index
-    serial = sorted((s for s in digits if not s.role), key=lambda s: nest(s.domain))
-    tile = [s for s in serial if digits.index(s) < outside]
-    roles = [digits[p] for p in at]
-    wanted = [*tile, *roles, *(s for s in serial if s not in tile)]
+def _out_of_turn(digits: Sequence[StepLoop], at: Sequence[int]) -> Misordered:
     fast = ", ".join(s.domain.label for s in reversed(digits))
-    return sides.refuse(
+    roles = ", ".join(digits[p].domain.label for p in at)
+    return Misordered(
         "role",
         f"the load index counts {fast} from fastest to slowest, but warpgroups take turns tile by "
-        f"tile: {', '.join(s.domain.label for s in roles)} has to come between the tiles and the "
-        "steps of a tile",
-        ("merge the load loops as " + "·".join(s.domain.label for s in wanted),),
+        f"tile: {roles} has to come between the tiles and the steps of a tile",
     )
 
 
@@ -130,7 +122,7 @@ def _check_registers(sides: Sides, roles: int) -> None:
     if isinstance(kind, Pipelined) or kind.num_registers is None:
         return
     rings = [r.tensors for part in sides.parts if part.loads for r in part.rings]
-    loading = loading_warpgroups(sides.fusion, rings)
+    loading = warpgroups_that_load(sides.fusion, rings)
     problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:
         threads = WARPGROUP * (roles + loading)

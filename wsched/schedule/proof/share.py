@@ -16,7 +16,8 @@ from wsched.fusion import IterDomain, IterType, ParallelType
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
 from wsched.schedule.proof.bystanders import check_cta_loops
 from wsched.schedule.proof.check_interval import check_interval
-from wsched.schedule.proof.graph import Group
+from wsched.schedule.proof.dealt import check_dealt, find_dealt
+from wsched.schedule.proof.graph import Group, Step
 from wsched.schedule.proof.interval import Interval, find_interval
 from wsched.schedule.proof.relation import LoadLoop, StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
@@ -68,9 +69,15 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Share(ABC):
-    """A share, and what has to be proved of it."""
+    """A share, and what has to be proved of it.
+
+    Args:
+        sides: of the edge.
+        dealt: the split that deals tiles out at run time, None without one.
+    """
 
     sides: Sides
+    dealt: Step | None
 
     @property
     @abstractmethod
@@ -110,15 +117,25 @@ def find_share(sides: Sides) -> Share:
     """The share of an edge.
 
     Raises:
-        ScheduleError: ``load-cover``, where loops on CTAs are not those of compute.
+        ScheduleError: ``load-cover``, where loops on CTAs are not those of compute;
+            ``load-bound``, where tiles are dealt out at run time otherwise than one by one to CTAs.
     """
     cta = sides.loads[0].axis_on(ParallelType.BIDx)
     loaded = sides.loads[0] in sides.fusion.loads
     interval = find_interval(sides.graph, sides.load_loops[0], cta) if loaded else None
-    if interval is not None:
-        return _PartOfSteps(sides, interval)
-    check_cta_loops(sides)
-    return _WholeTiles(sides)
+    dealt = find_dealt(sides)
+    if interval is None:
+        check_cta_loops(sides)
+        return _WholeTiles(sides, dealt)
+    if dealt is not None:
+        tiles = dealt.inputs[0].label
+        raise sides.refuse(
+            "load-bound",
+            f"{tiles} are dealt out at run time, but the load loop {sides.load_loop} is a share of "
+            "the steps of all tiles, which every CTA knows",
+            (f"split {tiles} with dynamic=False",),
+        )
+    return _PartOfSteps(sides, dealt, interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +165,18 @@ class _WholeTiles(Share):
     def work(self, proved: Proved) -> Work:
         """In turn, or from the queue where the split that ends both sides deals its tiles out."""
         p, splits = proved, _parts(self.sides)
+        if self.dealt is not None:
+            check_dealt(self.sides, self.dealt, p.nest, p.above, p.entry)
         row = self.sides.loads[0].axis_on(ParallelType.BIDy)
         rows = ONE if row is None else row.extent
-        ending = None if p.entry is not None else find_tail(p.nest, p.digits, p.above, p.below)
-        if ending is None or not ending[1].dynamic:
-            self._require_no_groups()
-        if ending is None:
-            stop: Expr = prod((n.stop for n in p.nest), start=ONE)
-            return InTurn(stop, None, _items(p), splits, rows)
-        tail, guard = ending
-        if not guard.dynamic:
-            return InTurn(tail.load_stop, tail, _items(p), splits, rows)
-        self._require_one_plane(guard.group)
-        return self._of_groups(tail, guard.group) or FromQueue(tail, guard.group)
+        tail = find_tail(p.nest, p.digits, p.above, p.below) if p.entry is None else None
+        if self.dealt is not None:
+            assert tail is not None
+            tiles = self.dealt.inputs[0]
+            return self._of_groups(tail, tiles) or FromQueue(tail, tiles)
+        self._require_no_groups()
+        stop = prod((n.stop for n in p.nest), start=ONE) if tail is None else tail.load_stop
+        return InTurn(stop, tail, _items(p), splits, rows)
 
     def _require_no_groups(self) -> None:
         """Which tiles groups have is known at run time only."""
@@ -187,19 +203,6 @@ class _WholeTiles(Share):
                 (f"merge {groups.axis} with the tiles of one group, as the outer one",),
             )
         return OfGroups(tail, tiles, *found, groups)
-
-    def _require_one_plane(self, tiles: Group) -> None:
-        """Whoever asks the queue is the only one to compute that tile."""
-        for t in (self.sides.loads[0], self.sides.compute):
-            for d in t.loop:
-                aside = d.parallel in (ParallelType.BIDy, ParallelType.BIDz)
-                if aside and d.extent != ONE:
-                    raise self.sides.refuse(
-                        "load-bound",
-                        f"{tiles.label} are dealt out at run time, each to one CTA, but all CTAs "
-                        f"of loop {d.label} {d.extent} [{d.parallel}] of {t.name} need the same",
-                        (f"split {tiles.label} with dynamic=False",),
-                    )
 
 
 def _items(p: Proved) -> Expr:

@@ -94,28 +94,30 @@ def find_tail(
     digits: Sequence[Trimmed],
     above: Sequence[Guard],
     below: Sequence[Guard],
-) -> tuple[Tail, Guard] | None:
-    """The one predicate that ends all loops, with its guard: only the outermost ones end early."""
-    ending = above or [g for g in below if g.group == nest[0].group]
-    trimmed = [d for d in digits if d.loop.trimmed]
-    first = next((d for d in digits if not d.loop.role), None)
-    inner = any(n.stop != n.group.extent for n in nest[1:])
-    if len(ending) != 1 or trimmed != [first] or inner or first is None:
+) -> Tail | None:
+    """The predicate that ends the outermost load loop; None where no single one does.
+
+    Every guard bounds one loop of the load nest, at a number that is the same at all indices of
+    the loops outside it (``bounds``). So one on the outermost loop cuts load steps off the end
+    alone, whatever the others leave out of each of its iterations.
+
+    Args:
+        nest: the load loop as loops of its own.
+        digits: compute's loops that take part in the load index, with their bounds.
+        above: what ends loops of both sides.
+        below: what else ends compute's: the load loop's own end, where it counts what they split.
+    """
+    top = nest[0].group
+    ending = [g for g in above if top in g.weights or not g.weights]
+    ending = ending or [g for g in below if top in g.weights]
+    if len(ending) != 1 or ending[0].weights.keys() != {top}:
         return None
-    guard, top = ending[0], nest[0].group
+    guard = ending[0]
+    moving = [d for d in digits if d.weight(guard).terms]
     index, item = guard.rest.expr(), as_expr(0)
-    for d in reversed(digits):
-        if (w := d.weight(guard)).terms:
-            index = index + w.expr() * d.loop.var
-        if top in d.digit.weights:
-            item = item + d.digit.weights[top].expr() * d.loop.var
-    tail = Tail(
-        index,
-        guard.group.extent,
-        nest[0].stop,
-        first.loop.var,
-        first.loop.stop,
-        item,
-        nest[0].weight,
-    )
-    return tail, guard
+    for d in reversed(moving):
+        index = index + d.weight(guard).expr() * d.loop.var
+        item = item + d.digit.weights[top].expr() * d.loop.var
+    ended = frozenset(d.loop.var for d in moving if d.loop.trimmed)
+    shared = bool(guard.rest.terms)
+    return Tail(index, guard.group.extent, nest[0].stop, ended, shared, item, nest[0].weight)

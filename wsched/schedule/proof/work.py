@@ -32,8 +32,8 @@ class Tail:
         index: what must stay below ``extent``, in compute's loop variables and ``%ctaid.x``.
         extent: the real number of items, e.g. of output tiles.
         items: how many of them this CTA has.
-        serial: the compute loop that ends early; None if the role runs one item or none.
-        serial_stop: its trip count for a role, in the role's variable; None without ``serial``.
+        ended: compute's loops that end early because of it.
+        shared: whether CTAs share the items; else each has all of them, beside others.
         item: which of its CTA's items the loops are at, in compute's loop variables.
         steps: load steps of an item.
     """
@@ -41,8 +41,8 @@ class Tail:
     index: Expr
     extent: Expr
     items: Expr
-    serial: Var | None
-    serial_stop: Expr | None
+    ended: frozenset[Var]
+    shared: bool
     item: Expr
     steps: Expr
 
@@ -146,8 +146,7 @@ class InTurn:
 
     Args:
         load_stop: number of load steps of a CTA.
-        tail: the predicate that ends both sides, None where all shares are full or loops end early
-            one within another.
+        tail: the predicate that ends both sides, None where all shares are full or none does alone.
         items: tiles of a CTA at most.
         splits: CTAs along z that each run a part of K, and add up what they have.
         rows: CTAs along y, each with tiles of its own.
@@ -170,8 +169,8 @@ class InTurn:
 
     @property
     def most_clusters(self) -> Expr | None:
-        """As many as there are tiles."""
-        return None if self.tail is None else self.tail.extent
+        """As many as there are tiles that CTAs share."""
+        return None if self.tail is None or not self.tail.shared else self.tail.extent
 
     @property
     def slots(self) -> Expr | None:

@@ -88,7 +88,7 @@ ILLEGAL: dict[str, tuple[Callable[[Schedule], None], str, str, tuple[str, ...]]]
         group_below_k,
         "load-bound",
         f"tiles < {TILES} would cut load steps out of the middle of the load loop, not off its end",
-        ("merge the load loops with k innermost",),
+        ("merge the load loops as tile·group·k",),
     ),
     "role_not_in_the_load": (
         role_not_in_the_load,

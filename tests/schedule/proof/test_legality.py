@@ -31,16 +31,16 @@ from wsched.schedule import (
 def test_cooperative() -> None:
     r = load_relation(schedule_matmul(linear(), COOPERATIVE))
     assert (r.loads, r.compute, r.warpgroups.count) == (LOADS, "T4", 2)
-    assert (r.cooperative, r.warp_specialized, r.role) == (True, True, None)
+    assert (r.cooperative, r.warp_specialized, r.roles) == (True, True, ())
     assert [(s.domain.label, str(s.coefficient)) for s in r.steps] == [
         ("tile", "ceildiv(K, 64)"),
         ("k", "1"),
     ]
-    assert r.tail is not None
-    assert str(r.tail.serial_stop) == (
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var}
+    assert str(r.digits[0].stop) == (
         "ceildiv(max(ceildiv(M, 128) * ceildiv(N, 256) - %ctaid.x, 0), %nctaid.x)"
     )
-    assert str(r.load_stop) == f"{r.tail.serial_stop} * ceildiv(K, 64)"
+    assert str(r.load_stop) == f"{r.digits[0].stop} * ceildiv(K, 64)"
 
 
 def test_ping_pong() -> None:
@@ -51,11 +51,13 @@ def test_ping_pong() -> None:
         ("group", "ceildiv(K, 64)", True),
         ("k", "1", False),
     ]
-    assert r.tail is not None and r.tail.serial_stop is not None and r.role is not None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var} and len(r.roles) == 1
     # 5 tiles on 2 CTAs: CTA 0 has 3 of them, 2 for group 0 and 1 for group 1; CTA 1 has one each.
     env = {"M": 128 * 5, "N": 128, "K": 256, "%nctaid.x": 2}
     stops = {
-        (cta, group): evaluate(r.tail.serial_stop, {**env, "%ctaid.x": cta, r.role.var.name: group})
+        (cta, group): evaluate(
+            r.digits[0].stop, {**env, "%ctaid.x": cta, r.roles[0].var.name: group}
+        )
         for cta in (0, 1)
         for group in (0, 1)
     }
@@ -65,12 +67,12 @@ def test_ping_pong() -> None:
 
 def test_idle_group_and_idle_cta() -> None:
     r = load_relation(schedule_matmul(linear(), PING_PONG))
-    assert r.tail is not None and r.tail.serial_stop is not None and r.role is not None
+    assert r.tail is not None and r.tail.ended == {r.digits[0].var} and len(r.roles) == 1
     env = {"M": 1, "N": 1, "K": 64, "%nctaid.x": 4}
     for cta, stop in ((0, 1), (1, 0), (3, 0)):
         assert evaluate(r.load_stop, {**env, "%ctaid.x": cta}) == stop
-    group_one = {**env, "%ctaid.x": 0, r.role.var.name: 1}
-    assert evaluate(r.tail.serial_stop, group_one) == 0
+    group_one = {**env, "%ctaid.x": 0, r.roles[0].var.name: 1}
+    assert evaluate(r.digits[0].stop, group_one) == 0
 
 
 def test_non_persistent() -> None:

@@ -9,8 +9,8 @@ from lowering.ground.expr import Const, Expr, Var, ceildiv, maximum, minimum
 from lowering.nest.lower import lower
 from tests.lowering.nest.own import Draft
 from tests.schedule.fusions import LOADS, buffered, tiled
+from tests.schedule.proof.test_legality_enumerated import PROBLEMS, SIZES, holds
 from tests.schedule.relation import load_relation
-from tests.schedule.test_legality_enumerated import PROBLEMS, SIZES, holds
 from wsched import Schedule
 from wsched.fusion import Fusion, Unknown
 from wsched.schedule.loops import loops_text, side_by_side
