@@ -21,7 +21,9 @@ from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.choose.problem import H200_SMS
 from wsched.cli.check import multiprocessors
 from wsched.front.explain import explain_definition
+from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
+from wsched.front.route import WSCHED
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, kernel_for, read_definition, schedule_for
 from wsched.nvfuser.cli import app as plugin_app
@@ -239,9 +241,11 @@ def explain_command(
             given,
             sms,
         )
-    if asked is not None and found.parts:
-        text = "a definition of several parts has the sizes that it says"
-        raise typer.BadParameter(text, param_hint="--shape")
+    if asked is not None and found.kernel is None:
+        why = _why_no_kernel(definition, found)
+        if why or found.parts:
+            why = why or "a definition of several parts has the sizes that it says"
+            raise typer.BadParameter(why, param_hint="--shape")
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
         return
@@ -328,6 +332,17 @@ def _read(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
     with _named(file):
         fusion = found.fusion if isinstance(found, Schedule) else import_fusion(found)
     return found, extents_for(fusion, asked)
+
+
+def _why_no_kernel(definition: str | Schedule, found: Explanation) -> str:
+    """Why a definition that has a kernel has none of the sizes asked for; empty where it has none
+    of any.
+    """
+    try:
+        import_fusion(definition)
+    except UnsupportedError:
+        return ""
+    return next((r.reason for r in found.refusals if r.what == WSCHED), "")
 
 
 def _definition(file: Path) -> str | Schedule:

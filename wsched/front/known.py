@@ -10,6 +10,7 @@ from lowering.ground.errors import InternalError, UnsupportedError
 from wsched.front.route import Route
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
+from wsched.importer.consistent import check_consistent
 
 __all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
@@ -65,6 +66,7 @@ def _record(definition: Any) -> Definition:
     if isinstance(definition, str | Definition):
         found = record_text(definition) if isinstance(definition, str) else definition
         found.check_complete()
+        check_consistent(found)
         return found
     try:
         return definition_of(definition)

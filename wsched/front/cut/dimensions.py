@@ -263,7 +263,7 @@ class Dimensions:
         (name, x), (other, y) = a, b
         if node.op == "linear":
             self._one((x[-1], y[-1]))
-            if (bias := self._operand(node, 2)) is not None:
+            if (bias := self._operand(node, 2)) is not None and bias[1]:
                 self._one((y[0], bias[1][-1]))
             return (*x[:-1], *y[:-1])
         self._one((x[-1], y[-2 if len(y) > 1 else 0]))
