@@ -1,4 +1,4 @@
-"""Definitions of real programs with other words in them: explained, or refused in wsched's words."""
+"""Definitions of real programs with other words in them are explained or refused."""
 
 from __future__ import annotations
 

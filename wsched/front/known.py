@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.locks import Lock
 from wsched.front.route import Route
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
@@ -14,7 +14,7 @@ from wsched.importer.consistent import check_consistent
 
 __all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
-_knowing = threading.Lock()
+_knowing = Lock()
 """Held for every write to ``_live`` and ``_texts``, and for reads of what changes with them."""
 
 _live: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
