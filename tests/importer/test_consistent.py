@@ -70,16 +70,25 @@ def test_an_input_that_contradicts_itself(new: str, message: str) -> None:
     ("call", "message"),
     [
         ("fd.ops.linear(x)", "of 1 operands is not supported; supported: of two"),
-        ("fd.ops.linear(x, 3.0)", "of the number 3.0 is not supported; supported: of two tensors"),
-        ("fd.ops.linear(fd.define_scalar(3.0), w)", "of the number scalar"),
-        ("fd.ops.linear(x, fd.ops.size(w, dim=0))", "of the number size"),
-        ("fd.ops.linear(x, fd.ops.neg(fd.define_scalar(2.0)))", "of the number neg"),
+        (
+            "fd.ops.linear(x, 3.0)",
+            "of 3.0, which is no tensor, is not supported; supported: tensors",
+        ),
+        ("fd.ops.linear(fd.define_scalar(3.0), w)", "of scalar, which is no tensor,"),
+        ("fd.ops.linear(x, fd.ops.size(w, dim=0))", "of size, which is no tensor,"),
+        ("fd.ops.linear(x, fd.ops.neg(fd.define_scalar(2.0)))", "of neg, which is no tensor,"),
     ],
 )
 def test_a_product_of_no_tensors(call: str, message: str) -> None:
     old = next(x for x in definition().splitlines() if "fd.ops.linear" in x).partition(" = ")[2]
     found = refused(old, call)
     assert found.partition(": ")[2].startswith(f"fd.ops.linear {message}"), found
+
+
+@pytest.mark.parametrize("op", ["sum", "permute", "max"])
+def test_what_is_done_to_tensors_alone(op: str) -> None:
+    found = refused("    fd.add_output", f"    e = fd.ops.{op}(2.0, dims=[0])\n    fd.add_output")
+    assert f"fd.ops.{op} of 2.0, which is no tensor, is not supported; supported: tensors" in found
 
 
 def test_numbers_beside_tensors_are_no_numbers() -> None:

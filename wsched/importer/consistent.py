@@ -7,8 +7,9 @@ that read it rely on.
 from __future__ import annotations
 
 from lowering.ground.errors import UnsupportedError
-from wsched.importer.definition import Definition, Node, Ref, text_of
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import MATMULS, arity_of
+from wsched.importer.text.signatures import parameters
 
 __all__ = ["check_consistent"]
 
@@ -31,6 +32,8 @@ def check_consistent(definition: Definition) -> None:
             _check_operands(node, numbers)
         elif _is_number(node, numbers):
             numbers.update(node.results)
+        elif (parameters(node.op) or ("",))[0] == "arg":
+            _check_tensors(node, [node.argument("arg", 0)], numbers)
 
 
 def _check_input(node: Node) -> None:
@@ -61,12 +64,18 @@ def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
 def _check_operands(node: Node, numbers: set[str]) -> None:
     """Both operands of a product are tensors."""
     given = [*node.operands, *(v for k, v in node.kwargs if k != "bias")][:2]
-    call = f"line {node.line}: fd.ops.{node.op}"
     if len(given) < 2:
+        call = f"line {node.line}: fd.ops.{node.op}"
         raise UnsupportedError(f"{call} of {len(given)} operands", "of two")
+    _check_tensors(node, given, numbers)
+
+
+def _check_tensors(node: Node, given: list[Value], numbers: set[str]) -> None:
+    """Operands of what is not done to numbers are tensors."""
     for value in given:
         if not isinstance(value, Ref) or value.name in numbers:
-            raise UnsupportedError(f"{call} of the number {text_of(value)}", "of two tensors")
+            what = f"line {node.line}: fd.ops.{node.op} of {text_of(value)}, which is no tensor,"
+            raise UnsupportedError(what, "tensors")
 
 
 def _is_number(node: Node, numbers: set[str]) -> bool:
