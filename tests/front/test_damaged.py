@@ -83,6 +83,8 @@ def test_products_of_too_many_dimensions(old: str, new: str, message: str) -> No
 
 
 def test_a_number_is_cast_beside_products() -> None:
-    text = next(p for p in TEXTS if p.name == "").read_text(encoding="utf-8")
+    text = next(p for p in TEXTS if p.name == "th_llama2_feed_forward.txt").read_text(
+        encoding="utf-8"
+    )
     assert "cast(tv14, " in text
     assert explained(text.replace("cast(tv14, ", "cast(0, ")).startswith("route on a GPU")
