@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.target.targets import DEFAULT
@@ -20,6 +19,7 @@ from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.choose.problem import H200_SMS
 from wsched.cli.check import multiprocessors
+from wsched.cli.group import Group
 from wsched.front.explain import explain_definition
 from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
@@ -36,19 +36,8 @@ __all__ = ["app", "main"]
 STDIN = Path("-")
 
 
-class _Group(TyperGroup):
-    """Commands whose errors of wsched are their text and exit status 2, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except WschedError as e:
-            typer.echo(str(e), err=True)
-            raise typer.Exit(2) from None
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=Group,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -175,13 +164,13 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
-    from wsched.cli.check import check, device, random_inputs
+    from wsched.cli.check import check, device, sized_inputs
 
     definition, extents = _read(file, shape)
     where = device()
     sms = multiprocessors(sms)
     kernel = kernel_for(definition, extents, sms, _params(params))
-    outcome = check(kernel, random_inputs(kernel.fusion, extents, seed, where))
+    outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
     typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
@@ -201,7 +190,7 @@ def trace(
     ] = None,
 ) -> None:
     """Run a definition with clocks: when each warp waited, computed and stored."""
-    from wsched.cli.check import device, random_inputs
+    from wsched.cli.check import device, sized_inputs
 
     if find_spec("torch") is None:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
@@ -209,7 +198,7 @@ def trace(
     where = device()
     sms = multiprocessors(sms)
     kernel = kernel_for(definition, extents, sms, _params(params))
-    found = kernel.trace(*random_inputs(kernel.fusion, extents, seed, where))
+    found = kernel.trace(*sized_inputs(kernel, extents, seed, where))
     typer.echo(f"{found.table()}{_planned(definition, sms)}", nl=False)
     for write, path, name in (
         (found.save, json_path, "--json"),

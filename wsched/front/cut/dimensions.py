@@ -197,7 +197,7 @@ class Dimensions:
 
     def _permute(self, node: Node) -> tuple[int, ...] | None:
         source = self._operand(node)
-        if source is None:
+        if source is None or self.dims(node.results[0]) is None:
             return None
         return tuple(source[1][at] for at in numbers_of(node.argument("dims", 1)))
 
