@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
@@ -34,7 +35,9 @@ except ImportError:
         return False
 
 
-__all__ = ["is_compiling", "traced"]
+__all__ = ["define", "is_compiling", "traced"]
+
+Execute = Callable[..., "list[torch.Tensor]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +143,10 @@ def _is_whole(params: object) -> bool:
         return False
 
 
-def _execute(name: str, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+def _executed(
+    execute: Execute, name: str, tensors: Sequence[Any], numbers: Sequence[Any]
+) -> list[Any]:
     """The operator: ``execute``, whose results lie as the fake kernel says and alias nothing."""
-    from wsched.front.api import execute
-
     asked = _asked[name]
     made = execute(asked.definition, asked.inputs(tensors, numbers), **asked.options)
     taken = {t.untyped_storage().data_ptr() for t in tensors}
@@ -190,18 +193,21 @@ def _dense(shape: Sequence[Any], order: tuple[int, ...] | None) -> tuple[Any, ..
     return tuple(strides)
 
 
-def _define() -> None:
-    """Give torch the operator."""
+def define(execute: Execute) -> None:
+    """Give torch the operator, if torch is there.
+
+    Args:
+        execute: what it runs.
+    """
+    if torch is None:
+        return
     torch.compiler.assume_constant_result(_name)
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
-    library.impl("execute", _execute, "CompositeExplicitAutograd")
+    library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")
     torch.library.register_fake("wsched::execute", _fake, lib=library)
     _libraries.append(library)
 
 
 _libraries: list[Any] = []
 """Kept: an operator goes with its library."""
-
-if torch is not None:
-    _define()
