@@ -28,7 +28,7 @@ test: ## set up, then everything that has to pass: lint, types, limits, tests
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(RUN) tools/check_tree.py
-	$(RUN) -m pytest -n $(JOBS) $(ARGS)
+	$(RUN) -m pytest -n $(JOBS) --raises $(ARGS)
 
 lint: ## the checks of `make test` that run no code
 	@$(SETUP) lint

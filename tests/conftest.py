@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["tests.raises"]
+
 TESTS = Path(__file__).resolve().parent
 GOLDEN = TESTS / "golden"
 # Module of the tests -> golden stems of its tests, collected before any deselection.

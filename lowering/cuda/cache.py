@@ -26,6 +26,7 @@ from pathlib import Path
 from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import TEMPORARY, distrust, replace_file
+from lowering.ground.recent import Recent
 from lowering.target.targets import DEFAULT
 
 __all__ = ["CubinCache", "default_directory"]
@@ -38,6 +39,9 @@ _ABANDONED_SECONDS = 3600
 
 _LIMIT_BYTES = 256 << 20
 """Files beyond this total are removed, oldest use first; a kernel takes 10 to 60 KB."""
+
+_MEMORY_BYTES = 64 << 20
+"""Bytes of cubins to keep in memory; those that loaded kernels hold are no second copies."""
 
 
 def default_directory() -> Path:
@@ -82,7 +86,9 @@ class CubinCache:
     ) -> None:
         self.directory, self.version, self.limit = directory, version, limit
         self._compiler = compiler
-        self._memory: dict[str, Compiled] = {}
+        self._memory: Recent[str, Compiled] = Recent(
+            lambda: 4096, _MEMORY_BYTES, lambda c: len(c.cubin)
+        )
         self._warned = False
 
     def key(self, source: str, options: Sequence[str] = (), arch: str = DEFAULT.arch) -> str:
@@ -102,8 +108,7 @@ class CubinCache:
         if found is None:
             found = self._compiler(source, name, options, arch)
             self._write(key, found)
-        self._memory[key] = found
-        return found
+        return self._memory.add(key, found)
 
     # --- disk ---------------------------------------------------------------------------------
 
@@ -179,6 +184,10 @@ class CubinCache:
                 RuntimeWarning,
                 stacklevel=4,
             )
+
+
+def _bytes_of(compiled: Compiled) -> int:
+    return len(compiled.cubin)
 
 
 def _pack(compiled: Compiled) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from lowering.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["Descriptors"]
 
@@ -30,7 +30,7 @@ class Descriptors:
 
     def __init__(self, driver: Any, kernel: Kernel) -> None:
         self._driver, self._kernel = driver, kernel
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._known: dict[tuple[Any, ...], tuple[bytes, int]] = {}
 
     def __len__(self) -> int:

@@ -21,6 +21,7 @@ from wsched.nvfuser.params import (
     write_fields,
 )
 from wsched.schedule.matmul.params import (
+    BufferingLoopLevel,
     CachePolicies,
     CachePolicy,
     ClusterDims,
@@ -92,6 +93,37 @@ def test_ping_pong_tiles_are_a_warpgroups() -> None:
 def test_round_trip(name: str) -> None:
     params = ROUND_TRIPS[name]
     assert from_fields(to_fields(params), base=params) == params
+
+
+def far_from(params: MatmulParams) -> MatmulParams:
+    """Parameters that agree with others in nothing that nvFuser has a field for."""
+    cooperative = params.buffering_loop_level is BufferingLoopLevel.CTATiles
+    width = next(n for n in (96, 112) if n != params.mma_macro.n)
+    buffering, order, tiling = (
+        next(x for x in type(value) if x is not value)
+        for value in (params.circular_buffering_strategy, params.cta_order, params.tiling_strategy)
+    )
+    return replace(
+        buffered(tiled(128, width, 32, 2, 6, ping_pong=cooperative), 6, 3),
+        tiling_strategy=tiling,
+        circular_buffering_strategy=buffering,
+        cta_order=order,
+        grid_traversal_factor=(params.grid_traversal_factor[0] + 1, 2),
+        use_smem_epilogue=not params.use_smem_epilogue,
+        use_ldst_matrix=not params.use_ldst_matrix,
+        splitk_factor=params.splitk_factor + 1,
+        cluster_dims=ClusterDims(params.cluster_dims.m + 1, 3),
+        wgmma_in_flight=params.wgmma_in_flight + 1,
+    )
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_nothing_that_nvfuser_has_comes_from_the_base(name: str) -> None:
+    params = ROUND_TRIPS[name]
+    base, theirs = far_from(params), {rule.ours for rule in TABLE if rule.ours and rule.theirs}
+    back = from_fields(to_fields(params), base=base)
+    for field in (theirs | {"wgmma_in_flight"}) - {"supported_vec_size"}:
+        assert getattr(back, field) == getattr(params, field) != getattr(base, field), field
 
 
 schedules = st.builds(

@@ -19,6 +19,7 @@ from wsched.front import kernels, known
 from wsched.program.classes import class_key
 from wsched.run import arguments, compiled, host
 from wsched.run.host import HostPlan, Plans
+from wsched.run.kept import Kept
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -34,7 +35,7 @@ X, W = zeros(16, 64), zeros(24, 64)
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_kernels", Kept())
     monkeypatch.setattr(known, "_texts", {})
     return fake_kernel(TEXT, [X, W])
 

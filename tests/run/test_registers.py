@@ -19,6 +19,7 @@ from wsched.front.explain import explain_kernel
 from wsched.front.known import import_fusion
 from wsched.front.sizes import Extents
 from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.run.kept import Kept
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -137,7 +138,7 @@ def test_only_what_a_gpu_will_run_is_compiled_to_choose(monkeypatch: pytest.Monk
         return compile_fusion(fusion, params, target)
 
     monkeypatch.setattr(kernels, "compile_clean", chosen)
-    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_kernels", Kept())
     inputs = [torch.zeros(64, 64, dtype=torch.bfloat16) for _ in range(2)]
     on_cpu = api.compile(definition(), inputs)
     assert asked == [] and on_cpu.params.num_registers != "auto"

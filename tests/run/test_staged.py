@@ -12,6 +12,7 @@ from wsched.bench.host import fake_kernel
 from wsched.front import kernels, known
 from wsched.run import compiled, host
 from wsched.run.host import HostPlan
+from wsched.run.kept import Kept
 from wsched.run.staged import Number
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -41,7 +42,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(LoadedKernel, "prepare", counting)
     monkeypatch.setattr(host, "allocator", lambda like: lambda: result)
-    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_kernels", Kept())
     monkeypatch.setattr(known, "_texts", {})
     return seen
 

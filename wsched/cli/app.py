@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
 from lowering.target.targets import DEFAULT
@@ -20,8 +19,11 @@ from wsched.bench.tune.command import tune
 from wsched.choose.presets import PRESETS, ParamsError, read_params
 from wsched.choose.problem import H200_SMS
 from wsched.cli.check import multiprocessors
+from wsched.cli.group import Group
 from wsched.front.explain import explain_definition
+from wsched.front.explanation import Explanation
 from wsched.front.known import import_fusion
+from wsched.front.route import WSCHED
 from wsched.front.schedule import Schedule
 from wsched.front.sizes import Extents, extents_for, kernel_for, read_definition, schedule_for
 from wsched.nvfuser.cli import app as plugin_app
@@ -34,19 +36,8 @@ __all__ = ["app", "main"]
 STDIN = Path("-")
 
 
-class _Group(TyperGroup):
-    """Commands whose errors of wsched are their text and exit status 2, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except WschedError as e:
-            typer.echo(str(e), err=True)
-            raise typer.Exit(2) from None
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=Group,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -173,13 +164,13 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Run a definition on random inputs and check the result; exit status 1 if it is wrong."""
-    from wsched.cli.check import check, device, random_inputs
+    from wsched.cli.check import check, device, sized_inputs
 
     definition, extents = _read(file, shape)
     where = device()
     sms = multiprocessors(sms)
     kernel = kernel_for(definition, extents, sms, _params(params))
-    outcome = check(kernel, random_inputs(kernel.fusion, extents, seed, where))
+    outcome = check(kernel, sized_inputs(kernel, extents, seed, where))
     typer.echo(f"{outcome.text}{_planned(definition, sms)}", nl=False)
     raise typer.Exit(0 if outcome.passed else 1)
 
@@ -199,7 +190,7 @@ def trace(
     ] = None,
 ) -> None:
     """Run a definition with clocks: when each warp waited, computed and stored."""
-    from wsched.cli.check import device, random_inputs
+    from wsched.cli.check import device, sized_inputs
 
     if find_spec("torch") is None:
         raise UnsupportedError("tracing without torch", "torch tensors", "Install torch")
@@ -207,7 +198,7 @@ def trace(
     where = device()
     sms = multiprocessors(sms)
     kernel = kernel_for(definition, extents, sms, _params(params))
-    found = kernel.trace(*random_inputs(kernel.fusion, extents, seed, where))
+    found = kernel.trace(*sized_inputs(kernel, extents, seed, where))
     typer.echo(f"{found.table()}{_planned(definition, sms)}", nl=False)
     for write, path, name in (
         (found.save, json_path, "--json"),
@@ -239,9 +230,11 @@ def explain_command(
             given,
             sms,
         )
-    if asked is not None and found.parts:
-        text = "a definition of several parts has the sizes that it says"
-        raise typer.BadParameter(text, param_hint="--shape")
+    if asked is not None and found.kernel is None:
+        why = _why_no_kernel(definition, found)
+        if why or found.parts:
+            why = why or "a definition of several parts has the sizes that it says"
+            raise typer.BadParameter(why, param_hint="--shape")
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
         return
@@ -328,6 +321,17 @@ def _read(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
     with _named(file):
         fusion = found.fusion if isinstance(found, Schedule) else import_fusion(found)
     return found, extents_for(fusion, asked)
+
+
+def _why_no_kernel(definition: str | Schedule, found: Explanation) -> str:
+    """Why a definition that has a kernel has none of the sizes asked for; empty where it has none
+    of any.
+    """
+    try:
+        import_fusion(definition)
+    except UnsupportedError:
+        return ""
+    return next((r.reason for r in found.refusals if r.what == WSCHED), "")
 
 
 def _definition(file: Path) -> str | Schedule:

@@ -21,12 +21,21 @@ from wsched.choose.problem import H200_SMS
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding, TensorView
 from wsched.run.compiled import CompiledFusion
-from wsched.run.cpu import run_arrays
+from wsched.run.counts import require_countable
+from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
 from wsched.run.finish import finished, parts_shape, with_parts
 from wsched.run.reference import computed_operands, joined, multiplied, reference
 from wsched.schedule.entries import with_sums
 
-__all__ = ["TOLERANCE", "Outcome", "check", "device", "multiprocessors", "random_inputs"]
+__all__ = [
+    "TOLERANCE",
+    "Outcome",
+    "check",
+    "device",
+    "multiprocessors",
+    "random_inputs",
+    "sized_inputs",
+]
 
 TOLERANCE = {
     DataType.BFloat16: 4e-3, DataType.Half: 6e-4, DataType.Float: 2e-5, DataType.Int32: 2e-5,
@@ -109,6 +118,22 @@ def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) ->
     except (TypeError, ValueError):  # floats, which NumPy may not know
         return generator.standard_normal(shape, dtype=np.float32)
     return generator.integers(info.min, info.max + 1, shape).astype(np.float32)
+
+
+def sized_inputs(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -> list[Any]:
+    """Random inputs, of sizes that the kernel takes on the CPU: others are refused before they take
+    memory.
+
+    Raises:
+        UnsupportedError: sizes that no launch has, or that are too much for the machine model.
+    """
+    if where == "cpu":
+        sizes = with_sums(kernel.fusion, extents.named(kernel.fusion))
+        grid = grid_on_cpu(kernel.kernel, sizes)
+        require_countable(kernel.plan, sizes, grid)
+        if grid:
+            refuse_large(kernel.kernel, sizes)
+    return random_inputs(kernel.fusion, extents, seed, where)
 
 
 def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:

@@ -23,6 +23,7 @@ from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT
 from wsched.front.routes import routes
+from wsched.front.traced import define, is_compiling, traced
 from wsched.program.classes import class_key
 from wsched.run.input_error import InputError, require_sequence
 from wsched.schedule.matmul.params import MatmulParams
@@ -76,6 +77,8 @@ def execute(
             wsched's does not.
         ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
+    if is_compiling():
+        return traced(definition, inputs, params, batch_invariant, constants)
     if type(inputs) not in (list, tuple):
         require_sequence(inputs)
     if batch_invariant:
@@ -90,6 +93,9 @@ def execute(
         except UnsupportedError:
             pass  # what has changed since, say the limit of the machine, is found out again
     return _first_call(definition, inputs, found, constants)
+
+
+define(execute)
 
 
 def _execute_invariant(

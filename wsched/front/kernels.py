@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from wsched.front.problems import problem_of
 from wsched.fusion import Fusion
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.input_error import InputError, require_sequence
+from wsched.run.kept import Kept
 from wsched.run.layout import laid_out
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
@@ -23,16 +23,17 @@ from wsched.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["adopt", "compile"]
 
 _Key = tuple[Fusion, MatmulParams, bool, Target]
 """What tells kernels apart: the third is whether a kernel is compiled to choose its registers."""
 
-_making = threading.Lock()
+_making = Lock()
 """Held while a kernel is made, and for every write to ``_kernels``."""
 
-_kernels: dict[_Key, CompiledFusion] = {}
+_kernels: Kept[_Key] = Kept()
 
 
 def compile(
@@ -56,7 +57,7 @@ def compile(
     found = _kernels.get(key)
     if found is None:
         with _making:
-            found = _kernels.get(key) or _kernels.setdefault(key, _make(*key))
+            found = _kernels.get(key) or _kernels.add(key, _make(*key))
     return found
 
 
@@ -97,4 +98,4 @@ def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusio
     """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
     key = _kernel_key(definition, inputs, None)
     with _making:
-        _kernels[key] = kernel
+        _kernels.add(key, kernel)

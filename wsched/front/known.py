@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import InternalError, UnsupportedError
+from lowering.ground.locks import Lock
 from wsched.front.route import Route
 from wsched.fusion import Fusion
 from wsched.importer import Definition, Version, build_fusion, definition_of, is_live, record_text
+from wsched.importer.consistent import check_consistent
 
 __all__ = ["Known", "import_for_calls", "import_fusion", "known", "recorded"]
 
-_knowing = threading.Lock()
+_knowing = Lock()
 """Held for every write to ``_live`` and ``_texts``, and for reads of what changes with them."""
 
 _live: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
@@ -65,6 +66,7 @@ def _record(definition: Any) -> Definition:
     if isinstance(definition, str | Definition):
         found = record_text(definition) if isinstance(definition, str) else definition
         found.check_complete()
+        check_consistent(found)
         return found
     try:
         return definition_of(definition)

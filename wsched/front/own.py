@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
+from lowering.ground.locks import Lock
 from lowering.target.target import Target
 from wsched.fusion import Fusion, nest_text
 from wsched.run.arguments import extents_of
 from wsched.run.compiled import CompiledFusion, compile_plan
 from wsched.run.input_error import InputError
+from wsched.run.kept import Kept
 from wsched.run.kernel_name import schedule_name
 from wsched.run.layout import laid_out
 from wsched.schedule import properties
@@ -24,8 +25,8 @@ __all__ = ["compile_schedule", "kernel_of"]
 _Key = tuple[Fusion, KernelOptions, Target]
 """What tells kernels apart: the scheduled fusion without the calls that led there, and the GPU."""
 
-_making = threading.Lock()
-_kernels: dict[_Key, CompiledFusion] = {}
+_making = Lock()
+_kernels: Kept[_Key] = Kept()
 
 
 def kernel_of(schedule: Schedule) -> CompiledFusion:
@@ -39,7 +40,7 @@ def kernel_of(schedule: Schedule) -> CompiledFusion:
     found = _kernels.get(key)
     if found is None:
         with _making:
-            found = _kernels.get(key) or _kernels.setdefault(key, _make(schedule))
+            found = _kernels.get(key) or _kernels.add(key, _make(schedule))
     return found
 
 

@@ -7,7 +7,6 @@ done once and found again by these; the outputs are allocated anew.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from wsched.program.memory import allocator
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["BoundLaunch", "HostPlan", "Plans", "bounded", "repeated"]
 
@@ -76,7 +76,7 @@ class HostPlan:
         self._pack = pack
         self._allocate = [allocator(t) for t in outputs]
         self._launches = {_addresses(inputs, outputs): launch}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Allocate the outputs and launch."""
@@ -111,7 +111,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._plans: dict[Key | None, Run] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.get = self._plans.get
 
     def add(self, key: Key, plan: Run) -> None:

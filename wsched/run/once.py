@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
+
+from lowering.ground.locks import Lock
 
 __all__ = ["once"]
 
@@ -42,7 +43,7 @@ class once(Generic[T]):  # noqa: N801 - written and read like ``property``
         if instance is None:
             return self
         kept = vars(instance)
-        with kept.setdefault(_LOCK, threading.RLock()):  # setdefault of a dict is atomic
+        with kept.setdefault(_LOCK, Lock()):  # setdefault of a dict is atomic
             if self._name not in kept:
                 kept[self._name] = self._make(instance)
         found: T = kept[self._name]

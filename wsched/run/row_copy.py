@@ -6,7 +6,6 @@ of it, which is what operands have that need a copy.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +18,7 @@ from wsched.run.row_kernel import TYPES, row_kernel
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["RowCopies", "copy_rows", "matrices"]
 
@@ -49,7 +49,7 @@ class RowCopies:
         self._load, self._device = load, device
         self._loaded: dict[DType, Loaded] = {}
         self._launches: dict[Any, Callable[[], None]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __call__(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """Copy the elements of ``source`` into ``target``, of the same shape; ``target``.

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from lowering.ground.locks import Lock
+
 __all__ = ["Workspace"]
 
 Key = tuple[int, int, int, int, bool]
@@ -47,7 +49,7 @@ class Workspace:
         self._capture = capture or _capture
         self._current: dict[Key, tuple[int, Any]] = {}
         self._kept: list[Any] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @classmethod
     def of(cls, stream: int, device: int, nbytes: int, zeroed: bool = False) -> Any:

@@ -178,3 +178,27 @@ def test_what_somebody_has_scheduled_is_left_to_nvfuser() -> None:
         "the tensor T2_g___bfloat[iS4{i0}, iS7{3}, iS8{( ceilDiv(i4, 3) )}, rS6{i1}] is not "
         "supported; supported: tensors that nobody has sharded or scheduled"
     )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "permute(x, dims=[0, 2])",
+        "permute(x, dims=[0, 0])",
+        "permute(x, dims=[0])",
+        "slice(x, start_indices=[0, 0], end_indices=[4, 4], strides=[1, 0])",
+        "slice(x, start_indices=[0, 0, 0], end_indices=[4, 4, 4])",
+        "slice(x, start_indices=[0], end_indices=[4])",
+    ],
+)
+def test_what_contradicts_its_operand_has_no_dimensions(call: str) -> None:
+    text = f"""
+def f(fd: FusionDefinition):
+    x = fd.define_tensor(shape=[4, 8], contiguity=[True, True], dtype=DataType.Half)
+    y = fd.ops.{call}
+    z = fd.ops.permute(x, dims=[-1, 0])
+    fd.add_output(y)
+"""
+    types = infer(record_text(text)).types
+    assert types["y"].dims is None
+    assert types["z"].dims == (Dim(Const(8)), Dim(Const(4)))

@@ -234,7 +234,12 @@ def test_accumulator_is_one_array() -> None:
     text = emit_kernel(cooperative_kernel())
     assert text.count("float ") == 1
     assert "float acc[128];  // frag<f32, 64x256>" in text
-    assert text.count("ptx::pin(acc);") == 2  # after the fill, after the wait for all
+    lines = [line.strip() for line in text.splitlines()]
+    pins = [at for at, line in enumerate(lines) if line == "ptx::pin(acc);"]
+    assert [lines[at - 1] for at in pins] == [  # after the fill, after the wait for all
+        "for (int r = 0; r < 128; ++r) acc[r] = 0.0f;",
+        "ptx::wgmma_wait_group<0>();",
+    ]
 
 
 # --- rejected ------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ the rest once for each class of inputs.
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
 
@@ -42,7 +42,7 @@ own for matmuls; then its route is another one, and wanted."""
 _DEFINITIONS = 256
 """Definitions that are remembered."""
 
-_reading = threading.Lock()
+_reading = Lock()
 _known: dict[Definition, Known] = {}
 
 

@@ -6,7 +6,6 @@ operands; what it takes, the class of the inputs. All else has been decided befo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -27,6 +26,7 @@ from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
+from lowering.ground.locks import Lock
 
 __all__ = ["Options", "in_front_of"]
 
@@ -59,8 +59,8 @@ class Options:
     constant_parameters = False
 
 
-_lock = threading.Lock()
-_reading = threading.Lock()
+_lock = Lock()
+_reading = Lock()
 _by_fec: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
 
 

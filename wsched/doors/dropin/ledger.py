@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
+from lowering.ground.locks import Lock
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.front.cut.predict import SegmentsCost
 from wsched.front.cut.segments import Segment
@@ -53,7 +53,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._lines: list[Tally] = []
         self._more = Tally("further definitions and classes of inputs", "not kept apart")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lowering.ground.locks import Lock
 from wsched.doors.dropin.execute import Options, in_front_of
 
 __all__ = ["enabled", "install", "installed", "nvfusers_own", "uninstall"]
 
-_lock = threading.RLock()
+_lock = Lock()
 
 
 class _State:

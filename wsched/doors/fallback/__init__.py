@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsched.doors.fallback.inputs import check_inputs
-from wsched.doors.fallback.interpret import interpret, unknown_ops
+from wsched.doors.fallback.interpret import evaluated, interpret, unknown_ops
 from wsched.doors.fallback.nvfuser import execute, rebuild
 
-__all__ = ["check_inputs", "execute", "interpret", "rebuild", "unknown_ops"]
+__all__ = ["check_inputs", "evaluated", "execute", "interpret", "rebuild", "unknown_ops"]

@@ -14,7 +14,7 @@ from wsched.run.input_error import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["interpret", "unknown_ops"]
+__all__ = ["evaluated", "interpret", "unknown_ops"]
 
 
 def unknown_ops(definition: Definition) -> tuple[str, ...]:
@@ -36,6 +36,14 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
     """
     import torch
 
+    tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
+    return [_fresh(value, tensors) for value in evaluated(definition, inputs)]
+
+
+def evaluated(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """The same, but results may be inputs or views of them; of torch's fake tensors also."""
+    import torch
+
     if unknown := unknown_ops(definition):
         raise UnsupportedError(
             f"fd.ops.{unknown[0]} without nvFuser", "what `wsched.doors.fallback.torch_ops` has"
@@ -54,7 +62,7 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
             else:
                 results = _call(node, values, device)
                 values |= dict(zip(node.results, results, strict=True))
-        return [_fresh(values[name], tensors) for name in definition.outputs]
+        return [_tensor(values[name]) for name in definition.outputs]
 
 
 def _call(node: Node, values: dict[str, Any], device: torch.device | None) -> tuple[Any, ...]:
@@ -116,11 +124,14 @@ def _widened(value: Any) -> Any:
     return value.float() if half else value
 
 
-def _fresh(value: Any, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A result with memory of its own, so that writing to it does not change an input."""
+def _tensor(value: Any) -> torch.Tensor:
     import torch
 
-    result = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def _fresh(result: torch.Tensor, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A result with memory of its own, so that writing to it does not change an input."""
     taken = {t.untyped_storage().data_ptr() for t in inputs}
     fresh = result.untyped_storage().data_ptr() not in taken
     return result if fresh and 0 not in result.stride() else result.clone()

@@ -66,7 +66,11 @@ def _define(nvfuser: Any, fd: Any, definition: Definition) -> None:
         results = result if several else [result]
         values |= dict(zip(node.results, results, strict=False))
     for name in definition.outputs:
-        fd.add_output(values[name])
+        try:
+            fd.add_output(values[name])
+        except (RuntimeError, TypeError) as e:
+            what = f"the output {name} by nvFuser ({_first_line(e)})"
+            raise UnsupportedError(what, "what nvFuser takes") from e
 
 
 def _call(nvfuser: Any, fd: Any, node: Node, values: dict[str, Any]) -> Any:

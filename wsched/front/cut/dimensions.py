@@ -197,7 +197,7 @@ class Dimensions:
 
     def _permute(self, node: Node) -> tuple[int, ...] | None:
         source = self._operand(node)
-        if source is None:
+        if source is None or self.dims(node.results[0]) is None:
             return None
         return tuple(source[1][at] for at in numbers_of(node.argument("dims", 1)))
 
@@ -263,7 +263,7 @@ class Dimensions:
         (name, x), (other, y) = a, b
         if node.op == "linear":
             self._one((x[-1], y[-1]))
-            if (bias := self._operand(node, 2)) is not None:
+            if (bias := self._operand(node, 2)) is not None and bias[1]:
                 self._one((y[0], bias[1][-1]))
             return (*x[:-1], *y[:-1])
         self._one((x[-1], y[-2 if len(y) > 1 else 0]))

@@ -115,7 +115,7 @@ def _unrounded(graph: Graph, made: Definition) -> Definition:
     inside = {r for n in made.nodes if n.op != "define_tensor" for r in n.results}
 
     def read(node: Node) -> Node:
-        wide = graph.wide.get(node.refs[0]) if node.op == "cast" else None
+        wide = graph.wide.get(*node.refs) if node.op == "cast" and node.refs else None
         widened = wide in inside and graph.types[node.results[0]].dtype is DataType.Float
         return replace(node, operands=(Ref(wide), *node.operands[1:])) if wide and widened else node
 

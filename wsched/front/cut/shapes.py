@@ -117,9 +117,11 @@ def _squeeze(sizes: Sizes, node: Node) -> Shapes:
 
 def _permute(sizes: Sizes, node: Node) -> Shapes:
     dims, order = sizes.dims(node.operands[0]), numbers_of(node.argument("dims", 1))
-    if dims is None or len(order) != len(dims):
+    if dims is None:
         return [None]
-    return [tuple(dims[at] for at in order)]
+    places = [at + len(dims) if at < 0 else at for at in order]
+    known = sorted(places) == list(range(len(dims)))
+    return [tuple(dims[at] for at in places) if known else None]
 
 
 def _reshape(sizes: Sizes, node: Node) -> Shapes:
@@ -147,8 +149,10 @@ def _slice(sizes: Sizes, node: Node) -> Shapes:
     if dims is None or starts is None or ends is None:
         return [None]
     by = numbers_of(steps) or (1,) * len(dims)
+    if {len(starts), len(ends), len(by)} != {len(dims)} or 0 in by:
+        return [None]
     found = []
-    for d, start, end, step in zip(dims, starts, ends, by, strict=False):
+    for d, start, end, step in zip(dims, starts, ends, by, strict=True):
         if start == Const(0) and end == d.extent and step == 1:
             found.append(d)
         elif isinstance(start, Const) and isinstance(end, Const) and isinstance(d.extent, Const):

@@ -1,0 +1,100 @@
+"""What a machine has too little of is said in a line, with exit status 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.schedules import definition
+from wsched.cli import app as module
+from wsched.cli.app import app
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's is called."""
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MemoryError(), "out of memory: MemoryError"),
+        (MemoryError("35 PiB"), "out of memory: 35 PiB"),
+        (OutOfMemoryError("CUDA out of memory.\nmore"), "out of memory: CUDA out of memory."),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes"),
+            "out of memory: DefaultCPUAllocator: can't allocate memory: 8 bytes",
+        ),
+        (RecursionError("maximum depth"), "nested deeper than Python's stack"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (ImportError("libx.so: failed to map"), "libx.so: failed to map"),
+    ],
+)
+def test_errors_of_the_machine(
+    error: Exception, text: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "explain_definition", failing)
+    result = CliRunner().invoke(app, ["explain", str(file)])
+    assert (result.exit_code, result.stderr) == (2, f"{text}\n")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), KeyError("x"), AssertionError()])
+def test_defects_keep_their_traceback(
+    error: Exception, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "explain_definition", failing)
+    assert CliRunner().invoke(app, ["explain", str(file)]).exception is error
+
+
+@pytest.mark.parametrize("command", ["run", "trace"])
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ("1000000x1000000x8", " on the machine that takes "),
+        ("100000000x100000000x100000000", " 100000000 x 100000000 x 100000000"),
+    ],
+)
+def test_inputs_take_no_memory_before_sizes_are_checked(
+    command: str, shape: str, text: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("wsched.cli.check.device", lambda: "cpu")
+    monkeypatch.setattr("wsched.cli.check.random_inputs", None)
+    result = CliRunner().invoke(app, [command, str(file), "--shape", shape])
+    assert result.exit_code == 2
+    assert text.strip() in result.stderr and "not supported" in result.stderr
+
+
+def test_an_empty_problem_runs(file: Path) -> None:
+    result = CliRunner().invoke(app, ["run", str(file), "--shape", "0x64x64"])
+    assert result.exit_code == 0 and result.stdout.startswith("RIGHT: 0 x 64 ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk(file: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "wsched", "explain", str(file)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.strip() == "[Errno 28] No space left on device"

@@ -1,0 +1,68 @@
+"""``--shape``: sizes that no kernel takes say so, and empty ones are explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.schedules import definition
+from wsched.cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "linear.py"
+    path.write_text(definition())
+    return path
+
+
+def explained(file: Path, shape: str) -> Any:
+    return CliRunner().invoke(app, ["explain", str(file), "--shape", shape])
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (
+            "4294967296x64x64",
+            "M = 4294967296 is not supported; supported: sizes of at most 2147483647",
+        ),
+        ("2147483647x64x64", "2147483647 x 64 x 64 on 132 CTAs, where ceildiv(M, "),
+    ],
+)
+def test_sizes_that_no_kernel_takes(file: Path, shape: str, reason: str) -> None:
+    result = explained(file, shape)
+    assert result.exit_code == 2
+    assert f"Invalid value for --shape: {reason}" in result.stderr
+
+
+def test_a_definition_of_several_parts_has_its_sizes(file: Path) -> None:
+    head, _, tail = definition().partition("    d = ")
+    file.write_text(f"{head}    y = fd.ops.relu(x)\n    d = {tail.replace('(x,', '(y,')}")
+    result = explained(file, "64x64x64")
+    assert result.exit_code == 2
+    assert "--shape: a definition of several parts has the sizes that it says" in result.stderr
+
+
+def test_other_routes_have_any(file: Path) -> None:
+    file.write_text(definition().replace("BFloat16", "Float"))
+    result = explained(file, "64x64x64")
+    assert result.exit_code == 0 and result.stdout.startswith("route on a GPU ")
+
+
+@pytest.mark.parametrize("shape", ["0x128x64", "128x0x64", "128x128x0"])
+def test_empty_problems(file: Path, shape: str) -> None:
+    result = explained(file, shape)
+    assert result.exit_code == 0, result.exception
+    ctas = result.stdout.splitlines()[1].split()[0]
+    assert (ctas == "0") == (not shape.endswith("x0"))

@@ -1,0 +1,47 @@
+"""How commands fail: in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from lowering.ground.errors import WschedError
+
+__all__ = ["Group"]
+
+
+class Group(TyperGroup):
+    """Commands whose errors are a line and exit status 2, without a traceback: those of wsched, and
+    what a machine has too little of.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except WschedError as e:
+            text = str(e)
+        except (MemoryError, RecursionError, OSError, ImportError, RuntimeError) as e:
+            text = _of_the_machine(e)
+            if not text:
+                raise
+        typer.echo(text, err=True)
+        raise typer.Exit(2)
+
+
+def _of_the_machine(e: Exception) -> str:
+    """What to say of an error that is none of wsched's; empty of a defect, and of a closed pipe."""
+    first = (str(e) or type(e).__name__).splitlines()[0]
+    match e:
+        case BrokenPipeError():
+            return ""
+        case MemoryError():
+            return f"out of memory: {first}"
+        case RecursionError():
+            return "nested deeper than Python's stack"
+        case RuntimeError():  # of torch: its allocator on the CPU has no class of its own
+            memory = type(e).__name__ == "OutOfMemoryError" or "can't allocate memory" in first
+            return f"out of memory: {first}" if memory else ""
+    return first

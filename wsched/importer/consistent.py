@@ -1,0 +1,85 @@
+"""What nvFuser would not have taken is refused when a definition is read, by its line.
+
+A live definition has been through nvFuser, a text through nobody: here it is asked once what all
+that read it rely on.
+"""
+
+from __future__ import annotations
+
+from lowering.ground.errors import UnsupportedError
+from wsched.importer.definition import Definition, Node, Ref, Value, text_of
+from wsched.importer.ops import MATMULS, arity_of
+from wsched.importer.text.signatures import parameters
+
+__all__ = ["check_consistent"]
+
+
+def check_consistent(definition: Definition) -> None:
+    """Refuse inputs whose arguments contradict each other, and products of what is no tensor.
+
+    Args:
+        definition: complete, as :meth:`~wsched.importer.definition.Definition.check_complete` has
+            it.
+
+    Raises:
+        UnsupportedError: so it is; with the line.
+    """
+    numbers = set[str]()
+    for node in definition.nodes:
+        if node.op == "define_tensor":
+            _check_input(node)
+        elif node.op in MATMULS:
+            _check_operands(node, numbers)
+        elif _is_number(node, numbers):
+            numbers.update(node.results)
+        elif (parameters(node.op) or ("",))[0] == "arg":
+            _check_tensors(node, [node.argument("arg", 0)], numbers)
+
+
+def _check_input(node: Node) -> None:
+    """Extents are numbers, and everything that is said of dimensions is said of each."""
+    shape = node.get("shape")
+    if shape is None:
+        return
+    if not isinstance(shape, tuple) or not all(type(n) is int and n >= -1 for n in shape):
+        raise _refusal(node, "shape", "a list of extents, -1 where one is symbolic")
+    contiguity = node.get("contiguity")
+    of_each = (True, False, None)
+    if isinstance(contiguity, tuple) and (
+        len(contiguity) != len(shape) or not all(c in of_each for c in contiguity)
+    ):
+        raise _refusal(node, "contiguity", f"a list of {len(shape)} of True, False and None")
+    order = node.get("stride_order")
+    ranks = list(range(len(shape)))
+    if order and (not isinstance(order, tuple) or sorted(order, key=str) != ranks):
+        raise _refusal(node, "stride_order", f"the numbers {text_of(tuple(ranks))} in some order")
+
+
+def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
+    shape = f" of shape {text_of(node.get('shape'))}" if name != "shape" else ""
+    what = f"line {node.line}: {node.results[0]}{shape} with {name}={text_of(node.get(name))}"
+    return UnsupportedError(what, supported)
+
+
+def _check_operands(node: Node, numbers: set[str]) -> None:
+    """Both operands of a product are tensors."""
+    given = [*node.operands, *(v for k, v in node.kwargs if k != "bias")][:2]
+    if len(given) < 2:
+        call = f"line {node.line}: fd.ops.{node.op}"
+        raise UnsupportedError(f"{call} of {len(given)} operands", "of two")
+    _check_tensors(node, given, numbers)
+
+
+def _check_tensors(node: Node, given: list[Value], numbers: set[str]) -> None:
+    """Operands of what is not done to numbers are tensors."""
+    for value in given:
+        if not isinstance(value, Ref) or value.name in numbers:
+            what = f"line {node.line}: fd.ops.{node.op} of {text_of(value)}, which is no tensor,"
+            raise UnsupportedError(what, "tensors")
+
+
+def _is_number(node: Node, numbers: set[str]) -> bool:
+    """Whether an operation makes a scalar: of a tensor's size, or of nothing but scalars."""
+    if node.op in ("define_scalar", "size"):
+        return True
+    return (node.op == "cast" or arity_of(node.op) is not None) and numbers.issuperset(node.refs)
