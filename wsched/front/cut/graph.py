@@ -241,7 +241,7 @@ class Graph:
         for i in sorted(self.live):
             if self.is_given(i):
                 self._check_input(i)
-            elif self.nodes[i].op in MATMULS:
+            elif self.nodes[i].op in PRODUCTS:
                 self._check_ranks(self.nodes[i])
         for name in outputs:
             if not self.orders.is_settled(name) and self.orders.of(name) is None:
