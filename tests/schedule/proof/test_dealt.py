@@ -128,10 +128,10 @@ def columns_too(s: Schedule, tv: str) -> None:
 
 
 def test_only_one_split_deals_out() -> None:
-    text = refused(scheduled("cta ctaN tile column k", columns_too, "Mo"))
-    assert text.splitlines()[0].endswith(
-        "No are dealt out at run time to ctaN: that takes one split of the tiles of all CTAs, whose "
-        "inner part runs on them"
+    (text, *_) = refused(scheduled("cta ctaN tile column k", columns_too, "Mo")).splitlines()
+    assert text.endswith(
+        "No are dealt out at run time to ctaN: that takes one split of the tiles of all CTAs, "
+        "whose inner part runs on them"
     )
 
 
