@@ -77,21 +77,32 @@ def _in_turn(calls: Calls, _: str) -> Calls:
     return _each(calls, "split", change)
 
 
-def _rings(calls: Calls, change: Callable[[WarpSpecialized], CircularBufferType]) -> Calls:
+def _rings(calls: Calls, change: Callable[[CircularBufferType], CircularBufferType]) -> Calls:
     def of_ring(c: PrimitiveCall) -> PrimitiveCall:
         *others, kind = c.args
-        return replace(c, args=(*others, change(kind))) if hasattr(kind, "on") else c
+        return replace(c, args=(*others, change(kind)))
 
     return _each(calls, "circular_buffer", of_ring)
 
 
 def _on(calls: Calls, axis: str) -> Calls:
-    return _rings(calls, lambda kind: replace(kind, on=ParallelType[axis]))
+    found = ParallelType[axis]
+    return _rings(
+        calls,
+        lambda kind: (
+            replace(kind, on=found) if isinstance(kind, WarpSpecialized) else WarpSpecialized(found)
+        ),
+    )
 
 
 def _registers(calls: Calls, load: str | None, compute: str | None) -> Calls:
     pair = (int(load), int(compute)) if load and compute else None
-    return _rings(calls, lambda kind: replace(kind, num_registers=pair))
+    return _rings(
+        calls,
+        lambda kind: (
+            replace(kind, num_registers=pair) if isinstance(kind, WarpSpecialized) else kind
+        ),
+    )
 
 
 def _counts_ctas(e: Any) -> bool:

@@ -68,6 +68,7 @@ def of_operands() -> dict[str, Callable[[], Fusion]]:
         | {n: lambda c=c: c(tiled()) for n, c in test_roles.REFUSED.items()}
         | {n: shares(k, c) for n, (k, c, *_) in test_check_interval.ILLEGAL.items()}
         | {n: dealt(n) for n in test_dealt.REFUSED}
+        | {"turns of warps that load": test_legality_refused.turns_of_warps_that_load}
         | {
             f"{groups} groups with {load} and {compute}": lambda g=groups, p=(load, compute): (
                 test_legality_refused.with_registers(g, p)

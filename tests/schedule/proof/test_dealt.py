@@ -121,6 +121,20 @@ def test_rows_with_all_their_columns(golden: object) -> None:
     assert str(r) == golden
 
 
+def columns_too(s: Schedule, tv: str) -> None:
+    """Columns are dealt out to CTAs along y, beside rows along x."""
+    s.split(tv, s.axis(tv, "No"), 4, labels=("column", "ctaN"), dynamic=True)
+    s.parallelize(tv, s.axis(tv, "ctaN"), ParallelType.BIDy)
+
+
+def test_only_one_split_deals_out() -> None:
+    (text, *_) = refused(scheduled("cta ctaN tile column k", columns_too, "Mo")).splitlines()
+    assert text.endswith(
+        "No are dealt out at run time to ctaN: that takes one split of the tiles of all CTAs, "
+        "whose inner part runs on them"
+    )
+
+
 def test_tiles_that_no_load_loop_counts(golden: object) -> None:
     s = scheduled("cta tile k")
     for tv in (*LOADS, "T4"):

@@ -201,7 +201,7 @@ def test_loads_that_count_the_same_share_their_loop() -> None:
     assert [n.group.label for n in load_relation(buffered(s)).nest] == ["tile", "k"]
 
 
-def test_pipelined_loads_leave_nobody_out() -> None:
+def turns_of_warps_that_load() -> Fusion:
     s = tiled()
     split_tile(s, (*LOADS, "T4"), 2)
     s.parallelize("T4", 2, ParallelType.TIDy)
@@ -209,8 +209,12 @@ def test_pipelined_loads_leave_nobody_out() -> None:
         s.merge(tv, 1)
         s.merge(tv, 1)
         s.circular_buffer(tv, 4, 2, Pipelined())
+    return s.fusion
+
+
+def test_pipelined_loads_leave_nobody_out() -> None:
     with pytest.raises(ScheduleError) as error:
-        load_relation(s.fusion)
+        load_relation(turns_of_warps_that_load())
     assert (error.value.rule, error.value.why, error.value.legal) == (
         "role",
         "group deals load steps out to warpgroups that also load: without a load warpgroup all of "
