@@ -18,10 +18,12 @@ class Recorder:
 
     Attributes:
         calls: definition, inputs and options of each call.
+        error: what each call ends with, if it is set.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, Sequence[Any], dict[str, Any]]] = []
+        self.error: Exception | None = None
 
     def function(self) -> Any:
         """A function, which becomes a method where it is put into a class."""
@@ -36,6 +38,8 @@ class Recorder:
                     raise NotImplementedError(error)
                 fd.fec = FusionExecutorCache(fd._fusion)
                 del fd._fusion
+            if self.error is not None:
+                raise self.error
             return interpret(definition_of(fd), list(inputs))
 
         return run

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
 from wsched.doors.dropin.ledger import LEDGER, Tally
+from wsched.doors.fallback import NvfuserError, rebuild
 from wsched.doors.fallback import execute as call_nvfuser
-from wsched.doors.fallback import rebuild
 from wsched.front.cut.program import Run, make
+from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Segment
 from wsched.importer import UnfinishedError
 from wsched.program.classes import class_key
@@ -124,7 +125,7 @@ def _taken(
                 if plan is not None:
                     plan[1].calls += 1
                     return plan[0](inputs, key)
-                return _decided(original, known, key, inputs)
+                return _decided(original, fd, known, key, inputs, options)
         except _REFUSALS:
             pass
     return original(fd, inputs, **options)
@@ -154,7 +155,12 @@ def _recorded(inputs: Sequence[Any]) -> bool:
 
 
 def _decided(
-    original: Execute, known: Known, key: Any, inputs: Sequence[Any]
+    original: Execute,
+    fd: Any,
+    known: Known,
+    key: Any,
+    inputs: Sequence[Any],
+    options: Mapping[str, Any],
 ) -> list[torch.Tensor]:
     """Decide about a class of inputs and run it.
 
@@ -167,7 +173,13 @@ def _decided(
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
         run = _run_of(original, decision, inputs)
-        results = run(inputs, key)
+        try:
+            results = run(inputs, key)
+        except NvfuserError:
+            if _takes_all(original, fd, inputs, options):
+                raise
+            run = _run_of(original, decision, inputs, by_torch=True)
+            results = run(inputs, key)
     except (UnsupportedError, ScheduleError) as e:
         tally = _tally(known, _refused(decision, e))
         with _lock:
@@ -196,10 +208,27 @@ def _tally(known: Known, decision: Decision) -> Tally:
     return LEDGER.line(Tally(known.title, *told, segments=decision.segments), calls=1)
 
 
-def _run_of(original: Execute, decision: Decision, inputs: Sequence[Any]) -> Run:
-    """How a decision runs; nvFuser's own function runs what is not wsched's."""
+def _takes_all(
+    original: Execute, fd: Any, inputs: Sequence[Any], options: Mapping[str, Any]
+) -> bool:
+    """Whether nvFuser runs a definition of which it has refused a part. Where it does not, its
+    error is no answer to a program whose matmuls have kernels.
+    """
+    try:
+        call_nvfuser(fd, inputs, partial(original, **options))
+    except NvfuserError:
+        return False
+    return True
+
+
+def _run_of(
+    original: Execute, decision: Decision, inputs: Sequence[Any], by_torch: bool = False
+) -> Run:
+    """How a decision runs; nvFuser's own function runs what is not wsched's, or torch does."""
 
     def rest(segment: Segment) -> Function:
+        if by_torch:
+            return rest_by(segment, on_gpu=False)[1]
         fd = rebuild(segment.definition)
         return lambda values: call_nvfuser(fd, values, original)
 

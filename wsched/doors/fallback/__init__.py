@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from wsched.doors.fallback.inputs import check_inputs
 from wsched.doors.fallback.interpret import evaluated, interpret, unknown_ops
-from wsched.doors.fallback.nvfuser import execute, rebuild
+from wsched.doors.fallback.nvfuser import NvfuserError, execute, rebuild
+from wsched.doors.fallback.rest import or_torch
 
-__all__ = ["check_inputs", "evaluated", "execute", "interpret", "rebuild", "unknown_ops"]
+__all__ = [
+    "NvfuserError", "check_inputs", "evaluated", "execute", "interpret", "or_torch", "rebuild",
+    "unknown_ops",
+]  # fmt: skip

@@ -12,7 +12,11 @@ from wsched.importer.definition import Definition, Node, Ref, Value
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["execute", "rebuild"]
+__all__ = ["NvfuserError", "execute", "rebuild"]
+
+
+class NvfuserError(UnsupportedError):
+    """NvFuser ended a call with an error of its own."""
 
 
 def execute(
@@ -21,7 +25,7 @@ def execute(
     """``fd.execute``, or ``function`` of the definition and its inputs in place of it.
 
     Raises:
-        UnsupportedError: nvFuser refuses the definition or the inputs.
+        NvfuserError: nvFuser refuses the definition or the inputs.
     """
     import torch
 
@@ -31,7 +35,7 @@ def execute(
         # A fault of the device or of its memory says nothing about the definition.
         if isinstance(e, torch.OutOfMemoryError) or "CUDA error" in str(e):
             raise
-        raise UnsupportedError(
+        raise NvfuserError(
             f"this definition by nvFuser ({_first_line(e)})", "what nvFuser takes"
         ) from e
 

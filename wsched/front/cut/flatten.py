@@ -101,7 +101,9 @@ def _form(matmul: Node, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> _Form | None:
     outer, other = a[:-2], b[:-2]
     one_of_b = bool(other) and all(d.is_one for d in other)
     one_of_a = bool(outer) and all(d.is_one for d in outer)
-    if (len(b) == 2 and len(a) > _DIRECT) or (one_of_b and len(other) <= len(outer)):
+    if len(b) == 2:
+        return _rows(x, y) if len(a) > _DIRECT else None
+    if one_of_b and len(other) <= len(outer):
         return None if one_of_a and len(a) <= _DIRECT else _rows(x, y[-2:])
     if max(len(a), len(b)) <= _DIRECT and not one_of_a:
         return None

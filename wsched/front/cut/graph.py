@@ -134,8 +134,8 @@ class Graph:
         """What every segment that needs it does for itself, so that it never lies in memory.
 
         Numbers, casts of inputs, operands that are views, broadcasts; and a 16-bit tensor as fp32,
-        which is read as it is by whoever needs it. What a matmul takes for an operand lies in
-        memory.
+        which is read as it is by whoever needs it; and what is wider than the inputs it is made of,
+        where several read it. What a matmul takes for an operand lies in memory.
         """
         found: set[int] = set()
         transposed, made = self._operand_views
@@ -153,7 +153,47 @@ class Graph:
                 or i in transposed
             ):
                 found.add(i)
+        return self._with_shared(frozenset(found), made)
+
+    def _with_shared(self, free: frozenset[int], operands: frozenset[int]) -> frozenset[int]:
+        """With pointwise operations on inputs that several read, if to read those inputs again is
+        no more than to read the result.
+        """
+        cones: dict[int, frozenset[int]] = {}
+        for i in sorted(self.live):
+            if self.is_given(i):
+                cones[i] = frozenset((i,))
+            elif i in free or (
+                self.is_pointwise(i) and not self.is_output(i) and i not in operands
+            ):
+                before = self.operands(i)
+                if all(j in cones for j in before):
+                    cones[i] = frozenset().union(*(cones[j] for j in before))
+        found = set(free)
+        for i, cone in cones.items():
+            again = i not in free and not self.is_given(i) and len(self.readers[i]) > 1
+            if again and self._elements_bytes(i) >= sum(map(self._elements_bytes, cone)):
+                found |= self.reached([i], frozenset(cones)) - {
+                    j for j in cones if self.is_given(j)
+                }
         return frozenset(found)
+
+    def _elements_bytes(self, i: int) -> int:
+        """Bytes of a result for each element of a tensor of most dimensions; 0 of smaller ones."""
+        name = self.nodes[i].results[0]
+        dims = self.types[name].dims if name in self.types else ()
+        if dims is None:
+            return 8
+        if sum(not d.is_one for d in dims) < self._rank:
+            return 0
+        dtype = self.types[name].dtype
+        return dtype.bytes if dtype is not None and dtype.is_stored else 4
+
+    @cached_property
+    def _rank(self) -> int:
+        """Dimensions, other than those of size 1, of the results of matmuls."""
+        products = (self.types[self.nodes[i].results[0]].dims or () for i in self.matmuls)
+        return min((sum(not d.is_one for d in dims) for dims in products), default=0)
 
     @cached_property
     def _operand_views(self) -> tuple[frozenset[int], frozenset[int]]:

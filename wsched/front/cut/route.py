@@ -9,7 +9,7 @@ from typing import Any
 
 from lowering.ground.errors import UnsupportedError
 from wsched.choose.problem import Gpu
-from wsched.doors.fallback import execute, interpret, rebuild, unknown_ops
+from wsched.doors.fallback import execute, interpret, or_torch, rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.predict import Call, Planned
 from wsched.front.cut.program import make
@@ -146,7 +146,7 @@ def rest_by(segment: Segment, on_gpu: bool) -> tuple[str, Function]:
     if on_gpu and find_spec("nvfuser_direct") is not None:
         try:
             fd = rebuild(definition)
-            return NVFUSER, lambda values: execute(fd, values)
+            return NVFUSER, or_torch(definition, lambda values: execute(fd, values))
         except UnsupportedError as e:
             refused = f"nvFuser: {e}"
     if unknown := unknown_ops(definition):

@@ -21,6 +21,7 @@ from wsched.front.cut.epilogues import Kernel, Take, kernel_of_matmul
 from wsched.front.cut.flatten import Seen
 from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
+from wsched.front.cut.lifted import lifted
 from wsched.front.cut.looks import Look
 from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.sums import arranged
@@ -121,7 +122,7 @@ class Cutter:
         given, tensors = self.definition, infer(self.definition)
         self.definition = asked_of_inputs(given, tensors)
         wide = {} if self.commuted is None else self.commuted.rounded
-        definition = arranged(self.definition)
+        definition = arranged(lifted(self.definition, tensors))
         types = tensors if definition is given else infer(definition)
         self.graph = Graph(definition, types, wide)
         self.graph.check()
