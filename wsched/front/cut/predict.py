@@ -18,7 +18,14 @@ from wsched.choose.copy_cost import (
     copies_us,
 )
 from wsched.choose.heuristics import ranked
-from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
+from wsched.choose.nvfuser_cost import (
+    NvfuserCost,
+    cublas_us,
+    grouped_us,
+    host_us,
+    pointwise_us,
+    roofline_us,
+)
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
@@ -30,7 +37,7 @@ from wsched.front.problems import problem_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
-from wsched.importer.ops import PRODUCTS
+from wsched.importer.ops import GROUPED, PRODUCTS
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
@@ -238,7 +245,11 @@ def _rest(segment: Segment, call: Sizes) -> tuple[float, float, int]:
             result, left = call.shape(node.results[0]), call.shape(node.refs[0])
             matmuls += 1
             moved = call.bytes([*node.results, *node.refs])
-            matmul_us += roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)
+            flops = 2 * prod(result) * (left[-1] if left else 1)
+            matmul_us += (
+                grouped_us(call.shape(node.refs[1])[0], flops, moved)
+                if node.op == GROUPED else roofline_us(flops, moved)
+            )  # fmt: skip
     moved = call.bytes([*segment.inputs, *segment.outputs])
     alone = all(n.op in PRODUCTS or n.is_input for n in segment.definition.nodes)
     if alone:
