@@ -15,9 +15,11 @@ from wsched.choose.heuristics import ranked
 from wsched.choose.problem import Problem
 from wsched.fusion import Fusion
 from wsched.importer import Definition
+from wsched.importer.ops import PRODUCTS
 
 __all__ = [
-    "NvfuserCost", "cublas_us", "host_us", "nvfuser_cost", "pointwise_us", "roofline_us",
+    "NvfuserCost", "cublas_us", "grouped_us", "host_us", "nvfuser_cost", "pointwise_us",
+    "roofline_us",
 ]  # fmt: skip
 
 CUBLAS = 1.034
@@ -34,6 +36,12 @@ KERNEL_US, POINTWISE_BYTES_PER_US = 3.0, 4.3e6
 EXECUTE_HOST_US, KERNEL_HOST_US = 14.0, 5.5
 """``FusionDefinition.execute`` on the host, and each kernel that it launches: 19.5 us for a bare
 linear, 25 us with an epilogue (``python -m wsched.bench.unaligned``)."""
+
+
+GROUP_US, GROUPED_FLOPS_PER_US = 33.7, 591e6
+"""Of a grouped matmul, for which nvFuser calls ATen once for each group when it has the ends on the
+host: a call, and operations in a microsecond where these are large. Loops of ``linear`` over 64 and
+128 groups of few rows, over 8 and 16 of many (H200, torch 2.11, 2026-11-22)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,9 @@ def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
     if apart := problem.apart:
         return sum(cublas_us(each, copied) for each in apart)
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
+    if problem.grouped:
+        moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
+        return grouped_us(batch, batch * 2 * m * n * k, moved)
     if copied:
         return direct_us(m, n, k, batch)
     bare = replace(problem, results=(problem.operand,), inputs=(), work=0, pairs=True, matrices=())
@@ -88,6 +99,12 @@ def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
 def roofline_us(flops: float, moved: float) -> float:
     """The least time of a matmul of so many operations and bytes, however it is tiled."""
     return CUBLAS_START_US + max(flops / CUBLAS_FLOPS_PER_US, moved / READ_BYTES_PER_US)
+
+
+def grouped_us(groups: int, flops: float, moved: float) -> float:
+    """The products of so many groups, one after the other."""
+    busy = max(flops / GROUPED_FLOPS_PER_US, moved / READ_BYTES_PER_US)
+    return max(CUBLAS_START_US + busy, GROUP_US * groups)
 
 
 def pointwise_us(moved: float) -> float:
@@ -106,11 +123,11 @@ def nvfuser_cost(
     """What it takes for a definition that is one fusion of wsched's: products and their epilogue.
 
     The epilogue's kernel reads the products and the inputs that are no operands and writes the
-    results. There is none where the results are the product as ``linear`` or ``matmul`` leaves it.
+    results. There is none where the results are the product as the operation leaves it.
     """
     matmul, count = cublas_us(problem, copied), problem.products * max(len(problem.apart), 1)
     made = [definition.node(name) for name in definition.outputs]
-    if all(node is not None and node.op in ("linear", "matmul") for node in made):
+    if all(node is not None and node.op in PRODUCTS for node in made):
         return NvfuserCost(matmul, 0.0, host_us(count))
     sizes = problem.extents(fusion)
     moved = problem.products * problem.batch * problem.m * problem.n * problem.operand.bytes

@@ -72,3 +72,15 @@ def test_a_live_definition() -> None:
     assert "_grouped_" in wsched.compile(fd, inputs).kernel.name
     (d,) = wsched.execute(fd, inputs)
     assert torch.equal(d, product(*inputs).bfloat16().float().relu())
+
+
+def test_nvfuser_calls_aten_for_each_group() -> None:
+    """So that of many small groups it takes the time of calls, whatever the rows."""
+    kinds = (torch.bfloat16, torch.bfloat16, torch.int32)
+    shapes = ((4096, 4096), (128, 4096, 1536), (128,))
+    inputs = [torch.empty(s, dtype=d, device="meta") for s, d in zip(shapes, kinds, strict=True)]
+    told = wsched.explain(grouped(matrix="kn"), inputs, gpu="H200")
+    assert "matmul by cuBLAS 4313.6" in str(told)
+    rest = torch.empty(128, 1536, 512, dtype=torch.bfloat16, device="meta")
+    both = [inputs[0], inputs[1], inputs[2], inputs[1], rest]
+    assert "2 kernels of wsched's" in str(wsched.explain(MLP, both, gpu="H200"))

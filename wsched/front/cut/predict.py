@@ -20,7 +20,14 @@ from wsched.choose.copy_cost import (
     copies_us,
 )
 from wsched.choose.heuristics import ranked
-from wsched.choose.nvfuser_cost import NvfuserCost, cublas_us, host_us, pointwise_us, roofline_us
+from wsched.choose.nvfuser_cost import (
+    NvfuserCost,
+    cublas_us,
+    grouped_us,
+    host_us,
+    pointwise_us,
+    roofline_us,
+)
 from wsched.choose.problem import H200_SMS, Gpu, Problem
 from wsched.doors.fallback.torch_ops import torch_dtype
 from wsched.front.cut.looks import Look, Move, looked
@@ -35,6 +42,7 @@ from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
 from wsched.fusion.product import the_products
 from wsched.importer import Node
+from wsched.importer.ops import GROUPED
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
@@ -293,7 +301,8 @@ def _rest(segment: Segment, call: Sizes, cublas: Mapping[str, float]) -> tuple[f
 def _left_us(matmul: Node, moved: int, call: Sizes, cublas: Mapping[str, float]) -> float:
     """A matmul by cuBLAS: as it is priced where a kernel of wsched's could stand, or at best."""
     (name,) = matmul.results
-    if name in cublas:
-        return cublas[name]
-    result, left = call.shape(name), call.shape(matmul.refs[0])
-    return roofline_us(2 * prod(result) * (left[-1] if left else 1), moved)
+    result, (left, right) = call.shape(name), map(call.shape, matmul.refs[:2])
+    flops = 2 * prod(result) * (left[-1] if left else 1)
+    if matmul.op == GROUPED:
+        return grouped_us(right[0], flops, moved)
+    return cublas[name] if name in cublas else roofline_us(flops, moved)
