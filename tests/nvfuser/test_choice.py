@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.errors import UnsupportedError
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.target.targets import DEFAULT
 from wsched.bench.method.problem import ANCHORS
 from wsched.choose.problem import Problem
 from wsched.fusion import DataType
 from wsched.nvfuser.choice import choose_params, ranked
 from wsched.nvfuser.limits import most_stages, require_for, require_taken
 from wsched.schedule.matmul.params import (
+    CircularBufferOptions,
     ClusterDims,
     GemmTile,
     MatmulParams,
+    MatMulTileOptions,
     TileRasterizationOrder,
 )
 
@@ -110,3 +113,33 @@ def test_no_tile_fits() -> None:
         choose_params(problem(4096, 4096, 4096, *results))
     text = f"an epilogue with results {', '.join(['Float'] * 200)} is not supported"
     assert str(error.value) == f"{text}; supported: smaller ones"
+
+
+def test_as_many_stages_as_fit_and_no_more() -> None:
+    asked = problem(4096, 4096, 4096)
+
+    def staged(stages: int) -> MatmulParams:
+        options = CircularBufferOptions(smem_circular_buffer_stage=stages)
+        return replace(MatmulParams(), circular_buffer_options=options)
+
+    require_for(staged(3), asked)
+    with pytest.raises(ScheduleError) as error:
+        require_for(staged(4), asked)
+    assert (error.value.rule, error.value.wrote) == ("smem", "smem_circular_buffer_stage=4")
+    assert error.value.why == (
+        "3 stages fit beside nvFuser's epilogue, which keeps a whole tile of each result"
+    )
+
+
+def test_stages_at_the_bound() -> None:
+    """A stage of 48 KiB, an epilogue of 64 KiB and a KiB for barriers: the byte that is missing."""
+    params = replace(MatmulParams(), use_smem_epilogue=True)
+    for stages, missing in ((3, 0), (2, 1)):
+        target = replace(DEFAULT, shared_bytes=(64 + 1 + 3 * 48) * 1024 - missing)
+        assert most_stages(params, BF16, (BF16,), target=target) == stages
+    small = replace(
+        params,
+        use_smem_epilogue=False,
+        tile_sizes=MatMulTileOptions(GemmTile(64, 64, 64), GemmTile(64, 64, 64)),
+    )
+    assert most_stages(small, BF16, (BF16,)) == 8

@@ -95,6 +95,10 @@ def test_round_trip(name: str) -> None:
     assert from_fields(to_fields(params), base=params) == params
 
 
+FIXED = ("promote_prologue_smem_reuse",)
+"""Fields that have one value in what nvFuser takes."""
+
+
 def far_from(params: MatmulParams) -> MatmulParams:
     """Parameters that agree with others in nothing that nvFuser has a field for."""
     cooperative = params.buffering_loop_level is BufferingLoopLevel.CTATiles
@@ -122,7 +126,7 @@ def test_nothing_that_nvfuser_has_comes_from_the_base(name: str) -> None:
     params = ROUND_TRIPS[name]
     base, theirs = far_from(params), {rule.ours for rule in TABLE if rule.ours and rule.theirs}
     back = from_fields(to_fields(params), base=base)
-    for field in (theirs | {"wgmma_in_flight"}) - {"supported_vec_size"}:
+    for field in (theirs | {"wgmma_in_flight"}) - {"supported_vec_size", *FIXED}:
         assert getattr(back, field) == getattr(params, field) != getattr(base, field), field
 
 

@@ -9,10 +9,24 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.front.cut.features import FEATURES, Feature
+from wsched.choose.copy_cost import CALL_HOST_US, STEP_HOST_US
+from wsched.choose.nvfuser_cost import (
+    NvfuserCost,
+    cublas_us,
+    host_us,
+    pointwise_us,
+    roofline_us,
+)
 from wsched.front.cut.choose import choose
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.predict import Sizes, segment_us, together
-from wsched.front.cut.segments import Cutter
+from wsched.front.cut.predict import (
+    SegmentsCost,
+    Sizes,
+    nvfuser_us,
+    segment_us,
+    together,
+)
+from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import OPEN, open_extents
 from wsched.front.cut.summaries import with_summaries
 from wsched.importer import record_text
@@ -93,3 +107,73 @@ def test_what_a_definition_leaves_open() -> None:
     definition = record_text(text)
     cutter = Cutter(definition)
     assert set(open_extents(definition, cutter.graph.types).values()) == {OPEN}
+
+
+# --- what is left to nvFuser ---------------------------------------------------------------------
+
+M, N, K = 100, 4096, 512
+SHAPES = ((M, K), (N, K), (M, K), (N, K))
+BESIDE = """
+    w = fd.ops.linear(t2, t3)
+    fd.add_output(w)
+"""
+FOLLOWED = Feature(
+    f"""
+    u = fd.ops.linear(t0, t1)
+    s = fd.ops.relu(u)
+    fd.add_output(s)
+    {BESIDE}
+    """,
+    SHAPES, 1, 1,
+)  # fmt: skip
+ALONE = Feature(
+    f"""
+    u = fd.ops.linear(t0, t1)
+    fd.add_output(u)
+    {BESIDE}
+    """,
+    SHAPES, 1, 1,
+)  # fmt: skip
+MOVED = 2 * (M * K + N * K + M * N)
+MATMUL_US = roofline_us(2 * M * N * K, MOVED)
+"""A product of 16-bit matrices: its operations, and the bytes of both operands and the result."""
+
+
+def left(feature: Feature) -> tuple[Cutter, Sizes, Segment]:
+    """The segment of a matmul that has no kernel of wsched's, beside one that has."""
+    cutter = Cutter(record_text(feature.text))
+    cut = cutter.cut((Take.LEFT, Take.NONE))
+    (segment,) = (s for s in cut.segments if not s.matmul)
+    return cutter, sizes_of(cutter), segment
+
+
+def test_a_matmul_that_is_left_is_priced_by_its_operations_and_bytes() -> None:
+    _, call, segment = left(ALONE)
+    assert segment_us(segment, call) == SegmentsCost(pytest.approx(MATMUL_US), host_us(1))
+
+
+def test_what_follows_it_is_a_kernel_with_the_bytes_of_the_segment() -> None:
+    """Its inputs and results: what is between the two is in the cache."""
+    _, call, segment = left(FOLLOWED)
+    us = pytest.approx(MATMUL_US + pointwise_us(MOVED))
+    assert segment_us(segment, call) == SegmentsCost(us, host_us(2))
+
+
+def test_nvfusers_route_counts_kernels() -> None:
+    cutter, call, segment = left(FOLLOWED)
+    matmul, others = pytest.approx(MATMUL_US), pytest.approx(pointwise_us(MOVED))
+    assert nvfuser_us([segment], call) == NvfuserCost(matmul, others, host_us(2))
+    plain = cutter.all(Take.NONE).segments
+    kernels = [s for s in plain if s.matmul]
+    assert len(kernels) == 2 and len(plain) == 3
+    found = nvfuser_us(plain, call)
+    each = [cublas_us(call.planned(s).problem, ()) for s in kernels]
+    others = pytest.approx(pointwise_us(2 * 2 * M * N))
+    assert found == NvfuserCost(pytest.approx(sum(each)), others, host_us(3))
+
+
+def test_the_call_beside_its_segments() -> None:
+    _, call, segment = left(FOLLOWED)
+    one = segment_us(segment, call)
+    host = 2 * one.host_us + CALL_HOST_US - STEP_HOST_US
+    assert together([one, one]) == SegmentsCost(2 * one.gpu_us, host)
