@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,9 +86,10 @@ def emit_fusion(
         if s.op == "input":
             full = len(s.spread) == len(memory)
             e.made[s] = e.named[s.source] if full else e.view(s.source, s.spread, memory)
-    read = [x for s in order for x in s.inputs]
+    read = {x for s in order for x in s.inputs if isinstance(x, Step)}
+    once = {s for s, times in Counter(outputs).items() if times == 1}
     for s in order:
-        direct = s.op != "input" and outputs.count(s) == 1 and s not in read
+        direct = s.op != "input" and s in once and s not in read
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
             e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
