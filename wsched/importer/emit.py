@@ -11,6 +11,7 @@ from wsched.fusion import (
     BroadcastOp,
     CastOp,
     DataType,
+    Exprs,
     FusionExpr,
     IterDomain,
     IterType,
@@ -34,7 +35,7 @@ class Emitted:
     """Tensors ``T0`` first, expressions in topological order, the outputs among the tensors."""
 
     tensors: tuple[TensorView, ...]
-    exprs: tuple[FusionExpr, ...]
+    exprs: Exprs
     outputs: tuple[TensorView, ...]
     next_id: int
 
@@ -205,7 +206,7 @@ class _Emitter:
             names.append(name)
         return Emitted(
             tuple(self.tensors),
-            tuple(self.exprs),
+            Exprs(self.exprs),
             tuple(self.tensor(n) for n in names),
             self.next_id,
         )
