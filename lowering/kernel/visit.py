@@ -59,7 +59,8 @@ def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     if isinstance(stmt, If):
         return changed(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
     if isinstance(stmt, Roles):
-        return Roles(tuple(changed(r, {"body": f(r.body)}) for r in stmt.roles))
+        roles = [changed(r, {"body": f(r.body)}) for r in stmt.roles]
+        return changed(stmt, {"roles": kept(stmt.roles, roles)})
     return stmt
 
 
