@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from lowering.ground.expr import (
     Binary,
@@ -154,7 +155,8 @@ class _Scope:
             case Binary(op, a, b):
                 x, divisor = self.expr(a), self.divisors.get(b)
                 if op not in _DIVISIONS or divisor is None or type_of(e) is not ScalarType.I32:
-                    return binary(op, x, self.expr(b))
+                    y = self.expr(b)
+                    return e if x is a and y is b else binary(op, x, y)
                 quotient, rest = self.divide(x, divisor)
                 short = divisor.value <= rest
                 if op == "//":
@@ -162,8 +164,10 @@ class _Scope:
                 if op == "%":
                     return select(short, rest - divisor.value, rest)
                 return quotient + select(rest > 0, 1, 0) + select(rest > divisor.value, 1, 0)
-            case Select(c, a, b):
-                return select(self.expr(c), self.expr(a), self.expr(b))
+            case Select():
+                old = children(e)
+                new = [self.expr(x) for x in old]
+                return e if all(map(is_, old, new)) else select(*new)
         return e
 
     def divide(self, x: Expr, d: _Divisor) -> tuple[Expr, ...]:

@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from operator import is_
-from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowering.ground.expr import Expr, Var, free_vars, substitute
@@ -41,20 +40,28 @@ if TYPE_CHECKING:
     _Node = TypeVar("_Node", bound=DataclassInstance)
 
 
+_LISTS = (For, Elect, OnWarp, Section)
+_NESTED = frozenset({*_LISTS, If, Roles})
+"""The kinds of statements with others inside; few of a kernel's are."""
+
+
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The statement lists directly inside ``stmt``."""
-    if isinstance(stmt, For | Elect | OnWarp | Section):
-        return (stmt.body,)
+    if type(stmt) not in _NESTED:
+        return ()
     if isinstance(stmt, If):
         return (stmt.then, stmt.other)
     if isinstance(stmt, Roles):
         return tuple(r.body for r in stmt.roles)
-    return ()
+    assert isinstance(stmt, _LISTS)
+    return (stmt.body,)
 
 
 def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     """``stmt`` with ``f`` applied to each statement list directly inside it."""
-    if isinstance(stmt, For | Elect | OnWarp | Section):
+    if type(stmt) not in _NESTED:
+        return stmt
+    if isinstance(stmt, _LISTS):
         return changed(stmt, {"body": f(stmt.body)})
     if isinstance(stmt, If):
         return changed(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
@@ -75,10 +82,12 @@ def map_roles(kernel: Kernel, f: Callable[[Role], Role]) -> Kernel:
 
 def walk(body: Body) -> Iterator[Stmt]:
     """Every statement, parents first, in program order."""
-    for stmt in body:
+    pending = [*reversed(body)]
+    while pending:
+        stmt = pending.pop()
         yield stmt
-        for inner in bodies(stmt):
-            yield from walk(inner)
+        for inner in reversed(bodies(stmt)):
+            pending += reversed(inner)
 
 
 def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
@@ -111,21 +120,48 @@ _fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for 
 """Names of a dataclass's fields."""
 
 
+class _How(Enum):
+    """What a value in a statement has to do with expressions and fragments."""
+
+    NOTHING = 0
+    EXPR = 1
+    FRAG = 2
+    TUPLE = 3
+    FIELDS = 4
+
+
+def _how_of(cls: type) -> _How:
+    if issubclass(cls, Frag):
+        return _How.FRAG
+    if issubclass(cls, Expr):
+        return _How.EXPR
+    if issubclass(cls, tuple):
+        return _How.TUPLE
+    return _How.FIELDS if is_dataclass(cls) and not issubclass(cls, Stmt) else _How.NOTHING
+
+
+_how: Callable[[type], _How] = cache(_how_of)
+
+
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
     """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
-    if isinstance(value, (str, int, NoneType)):
-        return value
-    if isinstance(value, Frag):
-        return g(value)
-    if isinstance(value, Expr):
+    how = _how(type(value))
+    if how is _How.EXPR:
         return f(value)
-    if isinstance(value, tuple):
-        if value and isinstance(value[0], (Stmt, Role)):
-            return value
+    if how is _How.FRAG:
+        return g(value)
+    if how is _How.TUPLE and not (value and isinstance(value[0], (Stmt, Role))):
         return kept(value, [_map(v, f, g) for v in value])
-    if is_dataclass(value) and not isinstance(value, (Stmt, type)):
-        return changed(value, {n: _map(getattr(value, n), f, g) for n in _fields(type(value))})
+    if how is _How.FIELDS:
+        return _fields_mapped(value, f, g)
     return value
+
+
+def _fields_mapped(node: _Node, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> _Node:
+    """The same of each field of ``node``; itself where nothing becomes another."""
+    values = {n: getattr(node, n) for n in _fields(type(node))}
+    new = {n: _map(value, f, g) for n, value in values.items()}
+    return node if all(map(is_, values.values(), new.values())) else type(node)(**new)
 
 
 def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
@@ -134,8 +170,7 @@ def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     Binding occurrences (let, loop, carry, group variables) are expressions too and are passed to
     ``f``, so ``f`` must map a variable to a variable where it is bound.
     """
-    names = _fields(type(stmt))
-    return changed(stmt, {n: _map(getattr(stmt, n), f, lambda g: g) for n in names})
+    return _fields_mapped(stmt, f, lambda g: g)
 
 
 def rename(
@@ -151,8 +186,7 @@ def rename(
         return table.get(f.name, f)
 
     def one(stmt: Stmt) -> Stmt:
-        values = {n: _map(getattr(stmt, n), scalar, frag) for n in _fields(type(stmt))}
-        return map_bodies(changed(stmt, values), all_of)
+        return map_bodies(_fields_mapped(stmt, scalar, frag), all_of)
 
     def all_of(inner: Body) -> Body:
         return kept(inner, [one(s) for s in inner])
@@ -224,8 +258,7 @@ def used(stmt: Stmt) -> set[str]:
         return f
 
     for value in operands(stmt):
-        if not isinstance(value, (str, int, Enum, NoneType)):
-            _map(value, expr, frag)
+        _map(value, expr, frag)
     return names
 
 
