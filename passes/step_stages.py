@@ -13,7 +13,7 @@ After ``allocate_mbarriers``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
@@ -161,8 +161,7 @@ class _Stepper:
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
         self.taken(self.role.body)
-        loops = [s for s in walk(self.role.body) if isinstance(s, For)]
-        stmts = [s for loop in loops for s in (loop, *walk(loop.body)) if not isinstance(s, Let)]
+        stmts = (s for s in _in_loops(self.role.body) if not isinstance(s, Let))
         self.inside = {name for s in stmts for name in defined(s)}
 
     def position(self, m: Expr) -> Poly:
@@ -346,6 +345,16 @@ class _Stepper:
             around = place.stage - (self.stages - offset)
         near = place.stage + offset if offset > 0 else place.stage - -offset
         return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
+
+
+def _in_loops(body: Body) -> Iterator[Stmt]:
+    """The loops of a body and everything in them."""
+    for stmt in body:
+        if isinstance(stmt, For):
+            yield from walk((stmt,))
+        else:
+            for inner in bodies(stmt):
+                yield from _in_loops(inner)
 
 
 def _near(places: _Places, at: Poly) -> _Place | None:

@@ -11,7 +11,6 @@ warps run what is in ``verify_roles``, what values and tensors an operation take
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
 from lowering.ground.types import FragmentType
@@ -49,7 +48,7 @@ from lowering.kernel.verify_reduction import reduction_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
-from lowering.kernel.visit import bodies, used
+from lowering.kernel.visit import bodies, used, values_of
 
 __all__ = ["verify"]
 
@@ -200,15 +199,14 @@ class _Verifier:
             return_later = set()
         for name in sorted(used(stmt) - set(scope) - return_later):
             yield f"{name} is used before it is defined"
-        for field in fields(stmt):
-            value = getattr(stmt, field.name)
+        for field, value in values_of(stmt).items():
             names = self.storage.get(type(value))
             if names is not None:
                 where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
                 yield from self.stored(where, names)
-            if field.name != "out":
+            if field != "out":
                 for frag in value if isinstance(value, tuple) else (value,):
-                    yield from self.fragment(stmt, field.name, frag, scope)
+                    yield from self.fragment(stmt, field, frag, scope)
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)

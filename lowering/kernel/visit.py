@@ -31,6 +31,7 @@ __all__ = [
     "rewrite",
     "take_name",
     "used",
+    "values_of",
     "walk",
 ]
 
@@ -117,7 +118,11 @@ def changed(node: _Node, values: Mapping[str, Any]) -> _Node:
 
 
 _fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for x in fields(cls)))
-"""Names of a dataclass's fields."""
+
+
+def values_of(node: DataclassInstance) -> dict[str, Any]:
+    """What stands in the fields of a node, by their names."""
+    return {name: getattr(node, name) for name in _fields(type(node))}
 
 
 class _How(Enum):
@@ -159,7 +164,7 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
 
 def _fields_mapped(node: _Node, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> _Node:
     """The same of each field of ``node``; itself where nothing becomes another."""
-    values = {n: getattr(node, n) for n in _fields(type(node))}
+    values = values_of(node)
     new = {n: _map(value, f, g) for n, value in values.items()}
     return node if all(map(is_, values.values(), new.values())) else type(node)(**new)
 
@@ -236,8 +241,7 @@ def operands(stmt: Stmt) -> Iterator[Any]:
 
     Of a loop's carried values the first ones; statement lists are left out.
     """
-    for name in _fields(type(stmt)):
-        value = getattr(stmt, name)
+    for name, value in values_of(stmt).items():
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, Carry):
                 yield v.init
