@@ -300,25 +300,23 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     return plain if folded is None or type_of(folded) is not type_of(plain) else folded
 
 
+_DROPPED = frozenset({("+", 0), ("^", 0), ("*", 1)})
+_DROPPED_RIGHT = frozenset({*_DROPPED, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv", 1)})
+"""Operations and a side, the other one of which they leave as it is."""
+
+
 def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
     """What ``a op b`` is where one side is a constant that decides it or leaves the other alone."""
-    for x, y in ((a, b), (b, a)):
+    for x, y, dropped in ((a, b, _DROPPED), (b, a, _DROPPED_RIGHT)):
         if not isinstance(x, Const):
             continue
-        first = x is a
-        match op, x.value:
-            case ("+" | "^", 0) | ("*", 1):
-                return y
-            case ("-" | "<<", 0) | ("//" | "ceildiv", 1) if not first:
-                return y
-            case ("*", 0):
-                return Const(0, _wider(x.type, type_of(y)))
-            case ("%", 1) if not first:
-                return Const(0, _wider(x.type, type_of(y)))
-            case ("and", v):
-                return y if v else FALSE
-            case ("or", v):
-                return TRUE if v else y
+        if (op, x.value) in dropped:
+            return y
+        if (op, x.value) == ("*", 0) or (x is b and (op, x.value) == ("%", 1)):
+            return Const(0, _wider(x.type, type_of(y)))
+        if op in ("and", "or"):
+            decides = bool(x.value) is (op == "or")
+            return (TRUE if x.value else FALSE) if decides else y
     return None
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
+from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Elect, For, Let
 from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
@@ -48,7 +49,7 @@ from lowering.kernel.verify_reduction import reduction_rules
 from lowering.kernel.verify_references import declared_shapes, reference_rules
 from lowering.kernel.verify_roles import role_rules
 from lowering.kernel.verify_values import declared, value_rules
-from lowering.kernel.visit import bodies, used, values_of
+from lowering.kernel.visit import bodies, used
 
 __all__ = ["verify"]
 

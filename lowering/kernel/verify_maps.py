@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.expr import Const, ScalarType, type_of
+from lowering.ground.records import values_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,
@@ -21,7 +22,6 @@ from lowering.kernel.nodes import (
     TensormapReplaceDim,
 )
 from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, TensorMap
-from lowering.kernel.visit import values_of
 
 __all__ = ["declared_maps", "map_rules"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from math import prod
 
 from lowering.ground.expr import ScalarType, type_of
+from lowering.ground.records import values_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Frag, GmemRef, LoadTile, SmemRef, Stmt, TmaLoad, TmaStore
 from lowering.kernel.tensors import GlobalTensor, SharedBuffer, TensorMap
-from lowering.kernel.visit import values_of
 from lowering.target.ptx import TMA_RANK_MAX
 
 __all__ = ["declared_shapes", "reference_rules"]

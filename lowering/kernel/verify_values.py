@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
 from lowering.ground.layouts import BLOCK_ROWS
+from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
@@ -44,7 +45,6 @@ from lowering.kernel.nodes import (
 from lowering.kernel.pointwise import OPS
 from lowering.kernel.storage_text import print_storage
 from lowering.kernel.verify_operands import operand_rules
-from lowering.kernel.visit import values_of
 
 __all__ = ["declared", "value_rules"]
 

@@ -10,6 +10,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowering.ground.expr import Expr, Var, free_vars, substitute
+from lowering.ground.records import replaced
 from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
@@ -31,7 +32,6 @@ __all__ = [
     "rewrite",
     "take_name",
     "used",
-    "values_of",
     "walk",
 ]
 
@@ -114,15 +114,7 @@ def changed(node: _Node, values: Mapping[str, Any]) -> _Node:
     """
     if all(getattr(node, name) is value for name, value in values.items()):
         return node
-    return replace(node, **values)
-
-
-_fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for x in fields(cls)))
-
-
-def values_of(node: DataclassInstance) -> dict[str, Any]:
-    """What stands in the fields of a node, by their names."""
-    return {name: getattr(node, name) for name in _fields(type(node))}
+    return replaced(node, **values)
 
 
 class _How(Enum):
@@ -147,6 +139,17 @@ def _how_of(cls: type) -> _How:
 
 _how: Callable[[type], _How] = cache(_how_of)
 
+_PLAIN = frozenset({
+    "str", "str | None", "int", "int | None", "bool", "float", "DType", "Memory", "Body",
+    "tuple[str, ...]", "tuple[int, ...]", "frozenset[int]",
+})  # fmt: skip
+"""Declared types of fields that hold neither expressions nor fragments, nor what has some."""
+
+_fields: Callable[[type], tuple[str, ...]] = cache(
+    lambda cls: tuple(x.name for x in fields(cls) if x.type not in _PLAIN)
+)
+"""The names of all other fields of a node."""
+
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
     """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
@@ -164,9 +167,13 @@ def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> An
 
 def _fields_mapped(node: _Node, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> _Node:
     """The same of each field of ``node``; itself where nothing becomes another."""
-    values = values_of(node)
-    new = {n: _map(value, f, g) for n, value in values.items()}
-    return node if all(map(is_, values.values(), new.values())) else type(node)(**new)
+    new = {}
+    for name in _fields(type(node)):
+        old = getattr(node, name)
+        value = _map(old, f, g)
+        if value is not old:
+            new[name] = value
+    return replaced(node, **new) if new else node
 
 
 def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
@@ -219,7 +226,14 @@ def consumes(body: Body, ring: str) -> bool:
 
 def defined(stmt: Stmt) -> list[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
-    return [n for field in stmt.TRAITS.binds for n in _bound(getattr(stmt, field, None))]
+    names: list[str] = []
+    for field in stmt.TRAITS.binds:
+        value = getattr(stmt, field, None)
+        if isinstance(value, Frag | Var):
+            names.append(value.name)
+        elif value is not None:
+            names += _bound(value)
+    return names
 
 
 def _bound(value: object) -> list[str]:
@@ -239,31 +253,41 @@ def _bound(value: object) -> list[str]:
 def operands(stmt: Stmt) -> Iterator[Any]:
     """What stands in the fields of ``stmt`` that it reads, element by element of a tuple.
 
-    Of a loop's carried values the first ones; statement lists are left out.
+    Of a loop's carried values the first ones; statement lists, words and numbers are left out.
     """
-    for name, value in values_of(stmt).items():
-        for v in value if isinstance(value, tuple) else (value,):
-            if isinstance(v, Carry):
-                yield v.init
-            elif name not in stmt.TRAITS.binds and not isinstance(v, (Stmt, Role)):
-                yield v
+    binds = stmt.TRAITS.binds
+    for name in _fields(type(stmt)):
+        value = getattr(stmt, name)
+        if not isinstance(value, tuple):
+            if name not in binds:
+                yield value
+        elif value and isinstance(value[0], Carry):
+            yield from (carry.init for carry in value)
+        elif name not in binds and not (value and isinstance(value[0], (Stmt, Role))):
+            yield from value
 
 
 def used(stmt: Stmt) -> set[str]:
     """Names of scalars and fragments that ``stmt`` itself reads (not its statement lists)."""
     names: set[str] = set()
-
-    def expr(e: Expr) -> Expr:
-        names.update(v.name for v in free_vars(e))
-        return e
-
-    def frag(f: Frag) -> Frag:
-        names.add(f.name)
-        return f
-
     for value in operands(stmt):
-        _map(value, expr, frag)
+        _note(value, names)
     return names
+
+
+def _note(value: Any, names: set[str]) -> None:
+    """Add the names of the scalars and fragments in an operand."""
+    how = _how(type(value))
+    if how is _How.EXPR:
+        names.update([v.name for v in free_vars(value)])
+    elif how is _How.FRAG:
+        names.add(value.name)
+    elif how is _How.TUPLE:
+        for v in value:
+            _note(v, names)
+    elif how is _How.FIELDS:
+        for name in _fields(type(value)):
+            _note(getattr(value, name), names)
 
 
 def take_name(base: str, taken: set[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import InternalError
+from lowering.ground.records import replaced
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
 from wsched.fusion.exprs import Exprs
@@ -112,16 +113,23 @@ class Fusion:
 
     def tensor(self, name: str) -> TensorView:
         """The tensor of this name; InternalError if there is none (primitives check before)."""
-        at = self._place(name)
-        if at is None:
+        found = self.find(name)
+        if found is None:
             raise InternalError("fusion", f"no tensor {name} among {', '.join(self.names)}")
-        return self.tensors[at]
+        return found
+
+    def find(self, name: str) -> TensorView | None:
+        """The tensor of this name, None if there is none."""
+        at = self._place(name)
+        return None if at is None else self.tensors[at]
 
     def _place(self, name: str) -> int | None:
         """The position of a tensor, which its name tells."""
-        digits = name[1:]
-        at = int(digits) if digits.isdecimal() else len(self.tensors)
-        return at if at < len(self.tensors) and self.tensors[at].name == name else None
+        try:
+            at = int(name[1:])
+            return at if self.tensors[at].name == name else None
+        except (TypeError, ValueError, IndexError):  # what a caller took for a name, too
+            return None
 
     def definition(self, name: str) -> FusionExpr | None:
         """The expression that makes a tensor, None for an input."""
@@ -263,8 +271,11 @@ class Fusion:
         changed: Iterable[TensorView] = (),
         exprs: Iterable[FusionExpr] | None = None,
         next_id: int | None = None,
+        call: PrimitiveCall | None = None,
     ) -> Fusion:
-        """With tensors replaced by name (new names appended), and expressions if given."""
+        """With tensors replaced by name (new names appended), with expressions if given, and with
+        one more call in the history.
+        """
         tensors = list(self.tensors)
         for t in changed:
             at = self._place(t.name)
@@ -272,11 +283,12 @@ class Fusion:
                 tensors.append(t)
             else:
                 tensors[at] = t
-        return replace(
+        return replaced(
             self,
             tensors=tuple(tensors),
             exprs=self.exprs if exprs is None else Exprs(exprs),
             next_id=self.next_id if next_id is None else next_id,
+            history=self.history if call is None else self.history.and_then(call),
         )
 
     def recorded(self, call: PrimitiveCall) -> Fusion:
@@ -285,5 +297,5 @@ class Fusion:
 
     def fresh(self, domains: Iterable[IterDomain]) -> tuple[tuple[IterDomain, ...], int]:
         """Copies of ``domains`` under new ids, and the next unused id after them."""
-        copies = tuple(replace(d, id=self.next_id + n) for n, d in enumerate(domains))
+        copies = tuple(replaced(d, id=self.next_id + n) for n, d in enumerate(domains))
         return copies, self.next_id + len(copies)
