@@ -18,8 +18,9 @@ After ``step_stages``, which takes the divisions by the stages out; before ``sim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from lowering.ground.expr import (
     Binary,
@@ -72,19 +73,25 @@ def _body(body: Body, names: Names) -> Body:
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For):
-            before, stmt = _loop(stmt, names)
+            found = tuple(dict.fromkeys(_divisors(stmt)))
+            if not found:
+                out.append(stmt)
+                continue
+            before, stmt = _loop(stmt, found, names)
             out += before
         out.append(map_bodies(stmt, lambda b: _body(b, names)))
     return tuple(out)
 
 
-def _loop(loop: For, names: Names) -> tuple[Body, For]:
-    """What to bind before ``loop``, and the loop without divisions by what it leaves alone."""
+def _loop(loop: For, found: Iterable[Expr], names: Names) -> tuple[Body, For]:
+    """What to bind before ``loop``, and the loop without divisions by those of the divisors in it
+    that it leaves alone.
+    """
     varying = {n for s in (loop, *walk(loop.body)) for n in defined(s)}
     before: list[Stmt] = []
     divisors: dict[Expr, _Divisor] = {}
-    for d in _divisors(loop):
-        if d in divisors or {v.name for v in free_vars(d)} & varying:
+    for d in found:
+        if {v.name for v in free_vars(d)} & varying:
             continue
         value = d
         if not isinstance(d, (Var, Special)):
@@ -154,7 +161,8 @@ class _Scope:
             case Binary(op, a, b):
                 x, divisor = self.expr(a), self.divisors.get(b)
                 if op not in _DIVISIONS or divisor is None or type_of(e) is not ScalarType.I32:
-                    return binary(op, x, self.expr(b))
+                    y = self.expr(b)
+                    return e if x is a and y is b else binary(op, x, y)
                 quotient, rest = self.divide(x, divisor)
                 short = divisor.value <= rest
                 if op == "//":
@@ -162,8 +170,10 @@ class _Scope:
                 if op == "%":
                     return select(short, rest - divisor.value, rest)
                 return quotient + select(rest > 0, 1, 0) + select(rest > divisor.value, 1, 0)
-            case Select(c, a, b):
-                return select(self.expr(c), self.expr(a), self.expr(b))
+            case Select():
+                old = children(e)
+                new = [self.expr(x) for x in old]
+                return e if all(map(is_, old, new)) else select(*new)
         return e
 
     def divide(self, x: Expr, d: _Divisor) -> tuple[Expr, ...]:

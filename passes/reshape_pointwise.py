@@ -10,6 +10,7 @@ Anywhere before ``simplify``, which drops what is no longer used.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from lowering.kernel.kernel import Kernel
@@ -34,14 +35,17 @@ def reshape_pointwise(kernel: Kernel, options: LoweringOptions) -> Kernel:
         half: frag<f32, 64x64> = frag.pointwise sigmoid, twice
         y: frag<f32, 64x64> = frag.pointwise mul, half, 2.0
     """
-    reads = [name for stmt in walk(kernel.body) for name in used(stmt)]
+    stmts = list(walk(kernel.body))
+    if not any(isinstance(s, FragPointwise) and s.op == "tanh" for s in stmts):
+        return kernel
+    reads = Counter(name for stmt in stmts for name in used(stmt))
     names = Names(kernel)
 
     def body(stmts: Body) -> Body:
         tanh = {
             s.out.name: s
             for s in stmts
-            if isinstance(s, FragPointwise) and s.op == "tanh" and reads.count(s.out.name) == 1
+            if isinstance(s, FragPointwise) and s.op == "tanh" and reads[s.out.name] == 1
         }
         out: list[Stmt] = []
         for stmt in stmts:

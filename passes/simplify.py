@@ -11,7 +11,8 @@ Last, so that every other pass can build expressions plainly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lowering.ground.expr import (
     Binary,
@@ -44,7 +45,6 @@ from lowering.kernel.visit import (
     kept,
     map_bodies,
     map_exprs,
-    rename,
     used,
     walk,
 )
@@ -66,12 +66,7 @@ def simplify(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         tma.load A_s[0, 0, 0], A[t, 0]
     """
-    body, shortest = kernel.body, set[Expr]()
-    while True:
-        new = _drop_unused(_body(body, {}, shortest)[0])
-        if new is body or new == body:
-            return replace(kernel, body=body)
-        body = new
+    return replace(kernel, body=_without_unused(_Simplifier().body(kernel.body, {})[0]))
 
 
 def simplify_expr(e: Expr) -> Expr:
@@ -115,56 +110,98 @@ def _size(e: Expr) -> int:
     return 1 + sum(_size(c) for c in children(e))
 
 
-def _shortened(e: Expr, shortest: set[Expr]) -> Expr:
-    """``e`` simplified; ``shortest`` are those that stay as they are, which is most of them."""
-    if e in shortest:
-        return e
-    new = simplify_expr(e)
-    if new == e:
-        shortest.add(e)
-    return new
+@dataclass(slots=True)
+class _Simplifier:
+    """Simplifies each statement once: what is known is known in front of all that reads it.
+
+    Args:
+        shortest: of expressions those that nothing makes shorter.
+    """
+
+    shortest: dict[Expr, Expr] = field(default_factory=dict)
+
+    def body(self, body: Body, env: Mapping[Var, Expr]) -> tuple[Body, Mapping[Var, Expr]]:
+        """``body`` simplified, and what is known at its end (a loop's yields stand there)."""
+        out: list[Stmt] = []
+        known = dict(env)
+        for stmt in body:
+            stmt = map_exprs(stmt, partial(self.shortened, known=known))
+            match stmt:
+                case Let(var, Const() | Var() | Special() as value):
+                    known[var] = value
+                    continue
+                case If(Const(value), then, other):
+                    out += self.body(then if value else other, known)[0]
+                    continue
+                case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
+                    continue
+            if isinstance(stmt, For):
+                inner, inside = self.body(stmt.body, known)
+                yields = [
+                    y if isinstance(y, Frag) else self.shortened(y, inside) for y in stmt.yields
+                ]
+                out.append(changed(stmt, {"body": inner, "yields": kept(stmt.yields, yields)}))
+            else:
+                out.append(map_bodies(stmt, lambda inner: self.body(inner, known)[0]))
+        return kept(body, out), known
+
+    def shortened(self, e: Expr, known: Mapping[Var, Expr]) -> Expr:
+        """``e`` with what is known, simplified until nothing changes."""
+        if known:
+            e = substitute(e, known)
+        if not isinstance(e, Binary | Select):
+            return e
+        found = self.shortest.get(e)
+        if found is None:
+            found = simplify_expr(e)
+            while (new := simplify_expr(found)) != found:
+                found = new
+            self.shortest[e] = self.shortest[found] = found
+        return found
 
 
-def _body(
-    body: Body, env: Mapping[Var, Expr], shortest: set[Expr]
-) -> tuple[Body, Mapping[Var, Expr]]:
-    """``body`` simplified, and what is known at its end (a loop's yields stand there)."""
-    out: list[Stmt] = []
-    known = dict(env)
-    for stmt in body:
-        stmt = rename((stmt,), known)[0] if known else stmt
-        stmt = map_exprs(stmt, lambda e: _shortened(e, shortest))
-        match stmt:
-            case Let(var, Const() | Var() | Special() as value):
-                known[var] = value
-                continue
-            case If(Const(value), then, other):
-                out += _body(then if value else other, known, shortest)[0]
-                continue
-            case For(start=Const(a), stop=Const(b), carries=()) if b <= a:
-                continue
-        if isinstance(stmt, For):
-            inner, inside = _body(stmt.body, {}, shortest)
-            yields = [
-                y if isinstance(y, Frag) else simplify_expr(substitute(y, inside))
-                for y in stmt.yields
-            ]
-            out.append(changed(stmt, {"body": inner, "yields": kept(stmt.yields, yields)}))
+def _without_unused(body: Body) -> Body:
+    """Without what makes values that nothing reads that stays, and without empty branches."""
+    makers: dict[str, set[str]] = {}
+    reads = set[str]()
+    for stmt in walk(body):
+        gives = _gives(stmt)
+        if gives:
+            makers |= dict.fromkeys(gives, used(stmt))
         else:
-            out.append(map_bodies(stmt, lambda b: _body(b, {}, shortest)[0]))
-    return kept(body, out), known
+            reads |= used(stmt)
+    pending = [*reads]
+    while pending:
+        more = makers.pop(pending.pop(), set())
+        pending += more - reads
+        reads |= more
+    less, decided = _kept(body, reads)
+    return _without_unused(less) if decided else less  # nobody reads what it was decided by
 
 
-def _drop_unused(body: Body) -> Body:
-    reads = set().union(*(used(s) for s in walk(body)))
+def _gives(stmt: Stmt) -> list[str]:
+    """What a statement makes that does nothing else."""
+    return defined(stmt) if stmt.TRAITS.pure and not bodies(stmt) else []
 
-    def keep(stmt: Stmt) -> bool:
-        gives = () if bodies(stmt) else defined(stmt)
-        if gives and stmt.TRAITS.pure:
-            return not reads.isdisjoint(gives)
-        return not (isinstance(stmt, If) and not stmt.then and not stmt.other)
+
+def _kept(body: Body, reads: set[str]) -> tuple[Body, bool]:
+    """Without what gives nothing of ``reads``, and without empty branches; whether it had such."""
+    out: list[Stmt] = []
+    decided = False
 
     def visit(inner: Body) -> Body:
-        return kept(inner, [map_bodies(s, visit) for s in inner if keep(s)])
+        nonlocal decided
+        less, more = _kept(inner, reads)
+        decided |= more
+        return less
 
-    return visit(body)
+    for stmt in body:
+        gives = _gives(stmt)
+        if gives and reads.isdisjoint(gives):
+            continue
+        stmt = map_bodies(stmt, visit)
+        if isinstance(stmt, If) and not stmt.then and not stmt.other:
+            decided = True
+        else:
+            out.append(stmt)
+    return kept(body, out), decided

@@ -13,9 +13,10 @@ After ``allocate_mbarriers``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import is_
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import (
@@ -27,6 +28,7 @@ from lowering.ground.expr import (
     ScalarType,
     Select,
     Var,
+    children,
     free_vars,
     select,
     substitute,
@@ -44,7 +46,16 @@ from lowering.kernel.nodes import (
     Role,
     Stmt,
 )
-from lowering.kernel.visit import Names, defined, map_bodies, map_exprs, map_roles, walk
+from lowering.kernel.visit import (
+    Names,
+    bodies,
+    defined,
+    kept,
+    map_bodies,
+    map_exprs,
+    map_roles,
+    walk,
+)
 from passes.options import LoweringOptions
 from passes.ring_barriers import step_of
 
@@ -145,11 +156,12 @@ class _Stepper:
     arrays: frozenset[str]
     before: list[Stmt] = field(default_factory=list)
     positions: dict[Expr, Poly] = field(default_factory=dict)
+    inside_of: dict[int, list[Expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lets = {s.var: s.value for s in walk(self.role.body) if isinstance(s, Let)}
-        loops = [s for s in walk(self.role.body) if isinstance(s, For)]
-        stmts = [s for loop in loops for s in (loop, *walk(loop.body)) if not isinstance(s, Let)]
+        self.taken(self.role.body)
+        stmts = (s for s in _in_loops(self.role.body) if not isinstance(s, Let))
         self.inside = {name for s in stmts for name in defined(s)}
 
     def position(self, m: Expr) -> Poly:
@@ -180,18 +192,27 @@ class _Stepper:
     def within(self, body: Body, places: _Places) -> Body:
         return self.body(body, places)[0]
 
+    def taken(self, body: Body) -> list[Expr]:
+        """The steps in a statement list of the role as it was, in program order."""
+        found: list[Expr] = []
+        for stmt in body:
+            if (step := step_of(stmt)) and step[1] == self.stages and step[2] in self.arrays:
+                found.append(step[0])
+            for inner in bodies(stmt):
+                found += self.taken(inner)
+        self.inside_of[id(body)] = found
+        return found
+
     def steps(self, stmt: Stmt) -> bool:
         """Whether a statement is a loop that steps through the stages."""
-        return isinstance(stmt, For) and any(
-            s == self.stages for _, s in _steps(stmt.body, self.arrays)
-        )
+        return isinstance(stmt, For) and bool(self.inside_of[id(stmt.body)])
 
     def moves(self, stmt: Stmt) -> bool:
         """Whether a statement is a loop that steps from trip to trip."""
         return isinstance(stmt, For) and any(
             any(stmt.var in free_vars(a) for term, _ in self.position(m).terms for a in term)
-            for m, s in _steps(stmt.body, self.arrays) if s == self.stages
-        )  # fmt: skip
+            for m in self.inside_of[id(stmt.body)]
+        )
 
     def loop(self, loop: For, places: _Places) -> tuple[Body, _Place]:
         if loop.step != ONE:
@@ -224,7 +245,7 @@ class _Stepper:
 
     def entry(self, loop: For) -> Poly:
         """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
-        m = next(m for m, s in _steps(loop.body, self.arrays) if s == self.stages)
+        m = self.inside_of[id(loop.body)][0]
         starts = {s.var: s.start for s in walk(loop.body) if isinstance(s, For)}
         return _at(self.position(m), starts)
 
@@ -285,19 +306,18 @@ class _Stepper:
         if not places:
             return stmt
         new = map_exprs(stmt, lambda e: self.replaced(e, places))
-        return map_bodies(new, lambda b: tuple(self.statement(s, places) for s in b))
+        return map_bodies(new, lambda b: kept(b, [self.statement(s, places) for s in b]))
 
     def replaced(self, e: Expr, places: _Places) -> Expr:
         which, m = self.found(e)
         at = None if m is None else self.position(m)
         if at is not None and (place := _near(places, at)):
             return self.shifted(place, at)[which]
-        match e:
-            case Binary(op, a, b):
-                return Binary(op, self.replaced(a, places), self.replaced(b, places))
-            case Select(c, a, b):
-                return Select(*(self.replaced(x, places) for x in (c, a, b)))
-        return e
+        old = children(e)
+        new = [self.replaced(x, places) for x in old]
+        if all(map(is_, old, new)):
+            return e
+        return Binary(e.op, *new) if isinstance(e, Binary) else Select(*new)
 
     def found(self, e: Expr) -> tuple[int, Expr | None]:
         """The step of which an expression is the stage (0) or the parity (1), if it is one."""
@@ -325,6 +345,16 @@ class _Stepper:
             around = place.stage - (self.stages - offset)
         near = place.stage + offset if offset > 0 else place.stage - -offset
         return select(wraps, around, near), place.parity ^ select(wraps, 1, 0)
+
+
+def _in_loops(body: Body) -> Iterator[Stmt]:
+    """The loops of a body and everything in them."""
+    for stmt in body:
+        if isinstance(stmt, For):
+            yield from walk((stmt,))
+        else:
+            for inner in bodies(stmt):
+                yield from _in_loops(inner)
 
 
 def _near(places: _Places, at: Poly) -> _Place | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lowering.ground.expr import OPS, SPECIALS
+from lowering.ground.expr import SPECIALS
+from lowering.ground.scalar_ops import OPS
 from passes.pipeline import PASSES
 from wsched.importer import build_fusion, record_text
 from wsched.importer.linear import LINEAR

@@ -9,10 +9,12 @@ divides only what is never negative, and the machine faults on anything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
+
+from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, OPS
 
 __all__ = [
     "FALSE",
@@ -57,9 +59,17 @@ class ScalarType(Enum):
     PRED = "pred"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expr:
-    """Base of all scalar expressions."""
+    """Base of all scalar expressions.
+
+    Trees are looked up and asked for their variables in every pass; what depends on a tree alone
+    is kept with it when it is first asked for.
+    """
+
+    __slots__ = ("_free", "_hash")
+    _free: ClassVar[frozenset[Var]]
+    _hash: ClassVar[int]
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, as_expr(other))
@@ -127,6 +137,9 @@ class Const(Expr):
 
     __str__ = Expr.__str__
 
+    def __hash__(self) -> int:
+        return hash(self.value)  # as of a variable
+
 
 @dataclass(frozen=True, slots=True)
 class Var(Expr):
@@ -162,6 +175,9 @@ class Binary(Expr):
 
     __str__ = Expr.__str__
 
+    def __hash__(self) -> int:
+        return _kept_hash(self, self.op, self.lhs, self.rhs)
+
 
 @dataclass(frozen=True, slots=True)
 class Select(Expr):
@@ -173,6 +189,17 @@ class Select(Expr):
 
     __str__ = Expr.__str__
 
+    def __hash__(self) -> int:
+        return _kept_hash(self, self.cond, self.then, self.other)
+
+
+def _kept_hash(e: Expr, *parts: object) -> int:
+    try:
+        return e._hash
+    except AttributeError:
+        object.__setattr__(e, "_hash", hash(parts))
+    return e._hash
+
 
 ZERO, ONE = Const(0), Const(1)
 FALSE, TRUE = Const(0, ScalarType.PRED), Const(1, ScalarType.PRED)
@@ -181,36 +208,6 @@ SPECIALS = (
     "ctaid.x", "ctaid.y", "ctaid.z", "nctaid.x", "nctaid.y", "warp", "lane", "warpgroup.warp",
     "cluster.ctarank", "smid",
 )  # fmt: skip
-
-# op -> (meaning on Python integers, binding strength of the infix form; 0 prints as a call)
-OPS: dict[str, tuple[Callable[[int, int], int], int]] = {
-    "or": (lambda a, b: int(bool(a or b)), 1),
-    "and": (lambda a, b: int(bool(a and b)), 2),
-    "==": (lambda a, b: int(a == b), 3),
-    "!=": (lambda a, b: int(a != b), 3),
-    "<": (lambda a, b: int(a < b), 3),
-    "<=": (lambda a, b: int(a <= b), 3),
-    "^": (lambda a, b: a ^ b, 4),
-    "<<": (lambda a, b: a << b, 5),
-    "+": (lambda a, b: a + b, 6),
-    "-": (lambda a, b: a - b, 6),
-    "*": (lambda a, b: a * b, 7),
-    "//": (lambda a, b: a // b, 7),
-    "%": (lambda a, b: a % b, 7),
-    "ceildiv": (lambda a, b: -(-a // b), 0),
-    "min": (min, 0),
-    "max": (max, 0),
-    # Of step m of a ring with so many stages: which stage it has, and the parity of that stage's
-    # phase. Not spelled with % and //, so that nobody has to guess what a division is about.
-    "stage": (lambda m, stages: m % stages, 0),
-    "parity": (lambda m, stages: m // stages % 2, 0),
-    # PTX's mul.hi for non-negative numbers of 31 bits: the product without its low 31 bits.
-    "mulhi": (lambda a, b: a * b >> 31, 0),
-}
-DIVISIONS = frozenset({"//", "%", "ceildiv", "stage", "parity"})
-"""Operations that divide."""
-
-COMPARISONS = frozenset({"==", "!=", "<", "<=", "and", "or"})
 
 
 def as_expr(value: ExprLike | bool) -> Expr:
@@ -303,25 +300,23 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     return plain if folded is None or type_of(folded) is not type_of(plain) else folded
 
 
+_DROPPED = frozenset({("+", 0), ("^", 0), ("*", 1)})
+_DROPPED_RIGHT = frozenset({*_DROPPED, ("-", 0), ("<<", 0), ("//", 1), ("ceildiv", 1)})
+"""Operations and a side, the other one of which they leave as it is."""
+
+
 def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
     """What ``a op b`` is where one side is a constant that decides it or leaves the other alone."""
-    for x, y in ((a, b), (b, a)):
+    for x, y, dropped in ((a, b, _DROPPED), (b, a, _DROPPED_RIGHT)):
         if not isinstance(x, Const):
             continue
-        first = x is a
-        match op, x.value:
-            case ("+" | "^", 0) | ("*", 1):
-                return y
-            case ("-" | "<<", 0) | ("//" | "ceildiv", 1) if not first:
-                return y
-            case ("*", 0):
-                return Const(0, _wider(x.type, type_of(y)))
-            case ("%", 1) if not first:
-                return Const(0, _wider(x.type, type_of(y)))
-            case ("and", v):
-                return y if v else FALSE
-            case ("or", v):
-                return TRUE if v else y
+        if (op, x.value) in dropped:
+            return y
+        if (op, x.value) == ("*", 0) or (x is b and (op, x.value) == ("%", 1)):
+            return Const(0, _wider(x.type, type_of(y)))
+        if op in ("and", "or"):
+            decides = bool(x.value) is (op == "or")
+            return (TRUE if x.value else FALSE) if decides else y
     return None
 
 
@@ -335,15 +330,20 @@ def children(e: Expr) -> tuple[Expr, ...]:
     return ()
 
 
+_NONE = frozenset[Var]()
+
+
 def free_vars(e: Expr) -> frozenset[Var]:
     """All variables in ``e``."""
-    if isinstance(e, Var):
-        return frozenset((e,))
-    if isinstance(e, Binary):
-        return free_vars(e.lhs) | free_vars(e.rhs)
-    if isinstance(e, Select):
-        return free_vars(e.cond) | free_vars(e.then) | free_vars(e.other)
-    return frozenset()
+    try:
+        return e._free
+    except AttributeError:
+        found = frozenset((e,)) if isinstance(e, Var) else _NONE
+        for c in children(e):
+            inside = free_vars(c)
+            found = found | inside if found else inside
+        object.__setattr__(e, "_free", found)
+    return found
 
 
 def substitute(e: Expr, env: Mapping[Var, Expr] | Mapping[Special, Expr]) -> Expr:

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
 
 __all__ = ["Poly", "linear_in", "poly", "same"]
 
 Monomial = tuple[Expr, ...]
+
+
+_text = lru_cache(maxsize=4096)(repr)
+
+
+def _place(term: tuple[Monomial, int]) -> str:
+    """By what terms are sorted."""
+    return _text(term[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Poly:
         for monomial, coefficient in terms:
             total[monomial] = total.get(monomial, 0) + coefficient
         terms = [(m, c) for m, c in total.items() if c]
-        return Poly(tuple(sorted(terms, key=str) if len(terms) > 1 else terms))
+        return Poly(tuple(sorted(terms, key=_place) if len(terms) > 1 else terms))
 
     def __add__(self, other: Poly) -> Poly:
         return Poly.of(self.terms + other.terms)
@@ -58,7 +67,7 @@ class Poly:
     def expr(self) -> Expr:
         """An expression with this value, terms in sorted order, subtraction last."""
         total: Expr = as_expr(0)
-        for monomial, coefficient in sorted(self.terms, key=lambda t: (t[1] < 0, str(t[0]))):
+        for monomial, coefficient in sorted(self.terms, key=lambda t: (t[1] < 0, _place(t))):
             term: Expr = as_expr(abs(coefficient))
             for atom in reversed(monomial):
                 term = atom * term
@@ -70,14 +79,14 @@ def poly(e: Expr) -> Poly:
     """Normal form of ``e``."""
     match e:
         case Const(value):
-            return Poly.of([((), value)])
+            return Poly((((), value),) if value else ())
         case Binary("+", a, b):
             return poly(a) + poly(b)
         case Binary("-", a, b):
             return poly(a) - poly(b)
         case Binary("*", a, b):
             return poly(a) * poly(b)
-    return Poly.of([((e,), 1)])
+    return Poly((((e,), 1),))
 
 
 def same(a: Expr, b: Expr) -> bool:

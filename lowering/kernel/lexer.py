@@ -10,7 +10,6 @@ from lowering.ground.dtypes import STORED, DType
 from lowering.ground.errors import WschedError
 from lowering.ground.expr import (
     FALSE,
-    OPS,
     SPECIALS,
     TRUE,
     Binary,
@@ -21,6 +20,7 @@ from lowering.ground.expr import (
     Special,
     Var,
 )
+from lowering.ground.scalar_ops import OPS
 from lowering.kernel.operands import Frag
 
 __all__ = ["NUMBER_NAMES", "IRSyntaxError", "Lexer"]

@@ -11,9 +11,9 @@ warps run what is in ``verify_roles``, what values and tensors an operation take
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
+from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType
 from lowering.kernel.control import Elect, For, Let
 from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
@@ -200,15 +200,14 @@ class _Verifier:
             return_later = set()
         for name in sorted(used(stmt) - set(scope) - return_later):
             yield f"{name} is used before it is defined"
-        for field in fields(stmt):
-            value = getattr(stmt, field.name)
+        for field, value in values_of(stmt).items():
             names = self.storage.get(type(value))
             if names is not None:
                 where = getattr(value, "buffer", None) or getattr(value, "map", None) or value.array
                 yield from self.stored(where, names)
-            if field.name != "out":
+            if field != "out":
                 for frag in value if isinstance(value, tuple) else (value,):
-                    yield from self.fragment(stmt, field.name, frag, scope)
+                    yield from self.fragment(stmt, field, frag, scope)
         if isinstance(stmt, Stamp):
             yield from self.stamp(stmt)
         ring = getattr(stmt, "ring", None)

@@ -7,9 +7,9 @@ Part of ``verify``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from lowering.ground.expr import Const, ScalarType, type_of
+from lowering.ground.records import values_of
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     FenceTensormapAcquire,
@@ -49,7 +49,7 @@ def declared_maps(kernel: Kernel) -> Iterator[str]:
 
 def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Rules that one statement breaks."""
-    for value in (getattr(stmt, f.name) for f in fields(stmt)):
+    for value in values_of(stmt).values():
         if not isinstance(value, GmemRef | MapRef):
             continue
         m: TensorMap | GlobalTensor | None = _map(kernel, value.map)

@@ -8,11 +8,11 @@ a plain tensor.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
 from lowering.ground.layouts import BLOCK_ROWS
+from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
 from lowering.kernel.kernel import GlobalTensor, Kernel, SharedBuffer, TensorMap, Workspace
@@ -110,7 +110,7 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _atom(stmt)
         case TmaLoad(cache=cache) | TmaStore(cache=cache) if cache not in CACHE_POLICIES:
             yield f"no cache policy named {cache}"
-    for value in (getattr(stmt, f.name) for f in fields(stmt) if f.name != "below"):
+    for value in (v for name, v in values_of(stmt).items() if name != "below"):
         if isinstance(value, Frag) and value.type.dtype is DType.PRED:
             yield f"{value.name} is a predicate, which only frag.pointwise takes and gives"
 
@@ -151,7 +151,7 @@ def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
 
 def _tensors(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
     """Threads access plain tensors, everything else goes through a tensor map."""
-    refs = [v for f in fields(stmt) if isinstance(v := getattr(stmt, f.name), GmemRef | MapRef)]
+    refs = [v for v in values_of(stmt).values() if isinstance(v, GmemRef | MapRef)]
     for ref in refs:
         name = ref.map
         if stmt.TRAITS.plain and isinstance(ref, GmemRef):

@@ -7,10 +7,10 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from operator import is_
-from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowering.ground.expr import Expr, Var, free_vars, substitute
+from lowering.ground.records import replaced
 from lowering.kernel.control import Carry, Elect, For, If, OnWarp, Role, Roles, Section
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Frag, Stmt
@@ -41,25 +41,34 @@ if TYPE_CHECKING:
     _Node = TypeVar("_Node", bound=DataclassInstance)
 
 
+_LISTS = (For, Elect, OnWarp, Section)
+_NESTED = frozenset({*_LISTS, If, Roles})
+"""The kinds of statements with others inside; few of a kernel's are."""
+
+
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The statement lists directly inside ``stmt``."""
-    if isinstance(stmt, For | Elect | OnWarp | Section):
-        return (stmt.body,)
+    if type(stmt) not in _NESTED:
+        return ()
     if isinstance(stmt, If):
         return (stmt.then, stmt.other)
     if isinstance(stmt, Roles):
         return tuple(r.body for r in stmt.roles)
-    return ()
+    assert isinstance(stmt, _LISTS)
+    return (stmt.body,)
 
 
 def map_bodies(stmt: Stmt, f: Callable[[Body], Body]) -> Stmt:
     """``stmt`` with ``f`` applied to each statement list directly inside it."""
-    if isinstance(stmt, For | Elect | OnWarp | Section):
+    if type(stmt) not in _NESTED:
+        return stmt
+    if isinstance(stmt, _LISTS):
         return changed(stmt, {"body": f(stmt.body)})
     if isinstance(stmt, If):
         return changed(stmt, {"then": f(stmt.then), "other": f(stmt.other) if stmt.other else ()})
     if isinstance(stmt, Roles):
-        return Roles(tuple(changed(r, {"body": f(r.body)}) for r in stmt.roles))
+        roles = [changed(r, {"body": f(r.body)}) for r in stmt.roles]
+        return changed(stmt, {"roles": kept(stmt.roles, roles)})
     return stmt
 
 
@@ -74,10 +83,12 @@ def map_roles(kernel: Kernel, f: Callable[[Role], Role]) -> Kernel:
 
 def walk(body: Body) -> Iterator[Stmt]:
     """Every statement, parents first, in program order."""
-    for stmt in body:
+    pending = [*reversed(body)]
+    while pending:
+        stmt = pending.pop()
         yield stmt
-        for inner in bodies(stmt):
-            yield from walk(inner)
+        for inner in reversed(bodies(stmt)):
+            pending += reversed(inner)
 
 
 def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
@@ -103,28 +114,66 @@ def changed(node: _Node, values: Mapping[str, Any]) -> _Node:
     """
     if all(getattr(node, name) is value for name, value in values.items()):
         return node
-    return replace(node, **values)
+    return replaced(node, **values)
 
 
-_fields: Callable[[type], tuple[str, ...]] = cache(lambda cls: tuple(x.name for x in fields(cls)))
-"""Names of a dataclass's fields."""
+class _How(Enum):
+    """What a value in a statement has to do with expressions and fragments."""
+
+    NOTHING = 0
+    EXPR = 1
+    FRAG = 2
+    TUPLE = 3
+    FIELDS = 4
+
+
+def _how_of(cls: type) -> _How:
+    if issubclass(cls, Frag):
+        return _How.FRAG
+    if issubclass(cls, Expr):
+        return _How.EXPR
+    if issubclass(cls, tuple):
+        return _How.TUPLE
+    return _How.FIELDS if is_dataclass(cls) and not issubclass(cls, Stmt) else _How.NOTHING
+
+
+_how: Callable[[type], _How] = cache(_how_of)
+
+_PLAIN = frozenset({
+    "str", "str | None", "int", "int | None", "bool", "float", "DType", "Memory", "Body",
+    "tuple[str, ...]", "tuple[int, ...]", "frozenset[int]",
+})  # fmt: skip
+"""Declared types of fields that hold neither expressions nor fragments, nor what has some."""
+
+_fields: Callable[[type], tuple[str, ...]] = cache(
+    lambda cls: tuple(x.name for x in fields(cls) if x.type not in _PLAIN)
+)
+"""The names of all other fields of a node."""
 
 
 def _map(value: Any, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> Any:
     """``value`` with ``f`` on the expressions and ``g`` on the fragments directly in it."""
-    if isinstance(value, (str, int, NoneType)):
-        return value
-    if isinstance(value, Frag):
-        return g(value)
-    if isinstance(value, Expr):
+    how = _how(type(value))
+    if how is _How.EXPR:
         return f(value)
-    if isinstance(value, tuple):
-        if value and isinstance(value[0], (Stmt, Role)):
-            return value
+    if how is _How.FRAG:
+        return g(value)
+    if how is _How.TUPLE and not (value and isinstance(value[0], (Stmt, Role))):
         return kept(value, [_map(v, f, g) for v in value])
-    if is_dataclass(value) and not isinstance(value, (Stmt, type)):
-        return changed(value, {n: _map(getattr(value, n), f, g) for n in _fields(type(value))})
+    if how is _How.FIELDS:
+        return _fields_mapped(value, f, g)
     return value
+
+
+def _fields_mapped(node: _Node, f: Callable[[Expr], Expr], g: Callable[[Frag], Frag]) -> _Node:
+    """The same of each field of ``node``; itself where nothing becomes another."""
+    new = {}
+    for name in _fields(type(node)):
+        old = getattr(node, name)
+        value = _map(old, f, g)
+        if value is not old:
+            new[name] = value
+    return replaced(node, **new) if new else node
 
 
 def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
@@ -133,8 +182,7 @@ def map_exprs(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     Binding occurrences (let, loop, carry, group variables) are expressions too and are passed to
     ``f``, so ``f`` must map a variable to a variable where it is bound.
     """
-    names = _fields(type(stmt))
-    return changed(stmt, {n: _map(getattr(stmt, n), f, lambda g: g) for n in names})
+    return _fields_mapped(stmt, f, lambda g: g)
 
 
 def rename(
@@ -150,8 +198,7 @@ def rename(
         return table.get(f.name, f)
 
     def one(stmt: Stmt) -> Stmt:
-        values = {n: _map(getattr(stmt, n), scalar, frag) for n in _fields(type(stmt))}
-        return map_bodies(changed(stmt, values), all_of)
+        return map_bodies(_fields_mapped(stmt, scalar, frag), all_of)
 
     def all_of(inner: Body) -> Body:
         return kept(inner, [one(s) for s in inner])
@@ -179,7 +226,14 @@ def consumes(body: Body, ring: str) -> bool:
 
 def defined(stmt: Stmt) -> list[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
-    return [n for field in stmt.TRAITS.binds for n in _bound(getattr(stmt, field, None))]
+    names: list[str] = []
+    for field in stmt.TRAITS.binds:
+        value = getattr(stmt, field, None)
+        if isinstance(value, Frag | Var):
+            names.append(value.name)
+        elif value is not None:
+            names += _bound(value)
+    return names
 
 
 def _bound(value: object) -> list[str]:
@@ -199,33 +253,41 @@ def _bound(value: object) -> list[str]:
 def operands(stmt: Stmt) -> Iterator[Any]:
     """What stands in the fields of ``stmt`` that it reads, element by element of a tuple.
 
-    Of a loop's carried values the first ones; statement lists are left out.
+    Of a loop's carried values the first ones; statement lists, words and numbers are left out.
     """
+    binds = stmt.TRAITS.binds
     for name in _fields(type(stmt)):
         value = getattr(stmt, name)
-        for v in value if isinstance(value, tuple) else (value,):
-            if isinstance(v, Carry):
-                yield v.init
-            elif name not in stmt.TRAITS.binds and not isinstance(v, (Stmt, Role)):
-                yield v
+        if not isinstance(value, tuple):
+            if name not in binds:
+                yield value
+        elif value and isinstance(value[0], Carry):
+            yield from (carry.init for carry in value)
+        elif name not in binds and not (value and isinstance(value[0], (Stmt, Role))):
+            yield from value
 
 
 def used(stmt: Stmt) -> set[str]:
     """Names of scalars and fragments that ``stmt`` itself reads (not its statement lists)."""
     names: set[str] = set()
-
-    def expr(e: Expr) -> Expr:
-        names.update(v.name for v in free_vars(e))
-        return e
-
-    def frag(f: Frag) -> Frag:
-        names.add(f.name)
-        return f
-
     for value in operands(stmt):
-        if not isinstance(value, (str, int, Enum, NoneType)):
-            _map(value, expr, frag)
+        _note(value, names)
     return names
+
+
+def _note(value: Any, names: set[str]) -> None:
+    """Add the names of the scalars and fragments in an operand."""
+    how = _how(type(value))
+    if how is _How.EXPR:
+        names.update([v.name for v in free_vars(value)])
+    elif how is _How.FRAG:
+        names.add(value.name)
+    elif how is _How.TUPLE:
+        for v in value:
+            _note(v, names)
+    elif how is _How.FIELDS:
+        for name in _fields(type(value)):
+            _note(getattr(value, name), names)
 
 
 def take_name(base: str, taken: set[str]) -> str:

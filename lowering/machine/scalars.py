@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lowering.ground.expr import OPS, Binary, Const, Expr, ScalarType, Select, Special, Var
+from lowering.ground.expr import Binary, Const, Expr, ScalarType, Select, Special, Var
+from lowering.ground.scalar_ops import OPS
 from lowering.machine.errors import FaultError
 
 __all__ = ["Env", "Scalar", "bind", "compile_scalar"]

@@ -9,7 +9,7 @@ asks, all leaves in the loop are lowered at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import ONE
@@ -25,6 +25,11 @@ __all__ = ["PARTS", "AtOnce"]
 
 PARTS = (ParallelType.Serial, ParallelType.Unroll)
 """Loops over parts of what a warpgroup holds."""
+
+_Key = tuple[str, int]
+"""A tensor, and a number of loops: of a loop of the tree the first tensor in it, and the loops
+around it; of a tile its tensor, and the loops in front of those that it covers.
+"""
 
 
 class AtOnce:
@@ -46,14 +51,28 @@ class AtOnce:
         self.repeating = frozenset[Group]().union(*(a.repeated for a in accumulators))
         self.around = dict(_around(nodes, ()))
         self.tensors = [self.fusion.tensor(name) for name in self.around]
+        self.tiles: dict[_Key, Tile | None] = {}
         may = {t.name: self._repeated(t) for t in self.tensors}
-        self.first = {t.name: self._shared(t, may) for t in self.tensors}
+        last = self._ends(may, max)
+        self.first = {t.name: self._shared(t, last) for t in self.tensors}
         while (found := self._more()) != self.first:
             self.first = found
+        self.last = self._ends(self.first, max)
+
+    def _ends(self, of: Mapping[str, int], end: Callable[[int, int], int]) -> dict[_Key, int]:
+        """Of each loop the least or the largest number that its leaves have.
+
+        Loops are told by their first tensor and how many are around them.
+        """
+        found: dict[_Key, int] = {}
+        for name, loops in self.around.items():
+            for loop in (_key(x, depth) for depth, x in enumerate(loops)):
+                found[loop] = end(found.get(loop, of[name]), of[name])
+        return found
 
     def covers(self, node: Loop, depth: int) -> bool:
         """Whether statements stand for all trips of a loop that is in ``depth`` others."""
-        return all(self.first[t.name] <= depth for t in leaves(node))
+        return self.last[_key(node, depth)] <= depth
 
     def tile(self, t: TensorView) -> Tile:
         """What the statement of a leaf covers.
@@ -81,18 +100,19 @@ class AtOnce:
                 first = depth
         return first
 
-    def _shared(self, t: TensorView, may: Mapping[str, int]) -> int:
+    def _shared(self, t: TensorView, last: Mapping[_Key, int]) -> int:
         """Where those of these loops begin that are so for all leaves in them."""
         loops = self.around[t.name]
-        shared = (all(may[x.name] <= p for x in leaves(loops[p])) for p in range(len(loops)))
-        return next((p for p, all_do in enumerate(shared) if all_do), len(loops))
+        shared = (p for p, loop in enumerate(loops) if last[_key(loop, p)] <= p)
+        return next(shared, len(loops))
 
     def _more(self) -> dict[str, int]:
         """The same with what each leaf asks for, and with what others in those loops do."""
         found = {t.name: self._asked(t) for t in self.tensors}
+        least = self._ends(found, min)
         for name, loops in self.around.items():
             for depth, loop in enumerate(loops[: found[name]]):
-                if any(found[t.name] <= depth for t in leaves(loop)):
+                if least[_key(loop, depth)] <= depth:
                     found[name] = depth
                     break
         return found
@@ -131,11 +151,14 @@ class AtOnce:
 
     def _tile(self, t: TensorView, first: int) -> Tile | None:
         """The same with the loops from ``first`` on, None if that is no box."""
-        try:
-            tile = self._box(t, first)
-            return tile if tile.sizes else None
-        except UnsupportedError:
-            return None
+        key = t.name, first
+        if key not in self.tiles:
+            try:
+                tile = self._box(t, first)
+                self.tiles[key] = tile if tile.sizes else None
+            except UnsupportedError:
+                self.tiles[key] = None
+        return self.tiles[key]
 
     def _box(self, t: TensorView, first: int) -> Tile:
         inside = {d.id for d in self._inside(t, first)}
@@ -162,6 +185,11 @@ class AtOnce:
 def _loops(t: TensorView) -> list[IterDomain]:
     """The loops of a tensor around its box."""
     return [d for d in t.loop if d.parallel not in BOX]
+
+
+def _key(loop: Loop, depth: int) -> _Key:
+    """A loop of the tree that ``depth`` others are around."""
+    return loop.tensor.name, depth
 
 
 def _around(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section
+from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section, Stmt
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
 from lowering.nest.at_once import PARTS, AtOnce
@@ -151,12 +151,12 @@ class _Walk:
 
     def body(self, nodes: tuple[Node, ...], depth: int) -> Body:
         """The nodes in the same ``depth`` loops, one after the other."""
-        out: Body = ()
+        out: list[Stmt] = []
         for n, node in enumerate(nodes):
             out += self.node(node, depth)
             if self.partials is not None and self._completes(node, depth):
-                return out + self.combined(self.partials, nodes[n + 1 :], depth)
-        return out
+                return (*out, *self.combined(self.partials, nodes[n + 1 :], depth))
+        return tuple(out)
 
     def _completes(self, node: Node, depth: int) -> bool:
         t = self.lead

@@ -39,6 +39,8 @@ class Namer:
 
 def _needed(lets: list[Let], body: Body) -> list[Let]:
     """Those of ``lets`` that a body reads, or another of them that it reads."""
+    if not lets:
+        return []
     read = {name for stmt in walk(body) for name in used(stmt)}
     chosen = []
     for let in reversed(lets):

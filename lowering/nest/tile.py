@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from lowering.ground.errors import UnsupportedError
@@ -23,7 +24,7 @@ from wsched.schedule.proof.graph import Group, TransformGraph
 __all__ = ["Tile", "offset_of", "tile_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tile:
     """A box of a tensor.
 
@@ -45,7 +46,7 @@ class Tile:
         found = self.dims[self.tensor.logical.index(dimension)]
         return prod(constant(d.extent, f"{self.tensor.name}: {d.label}") for d in found)
 
-    @property
+    @cached_property
     def order(self) -> tuple[IterDomain, ...]:
         """The dimensions that are stored in the order of the box's loops, each by its fastest one;
         those that it has one index of stay where they are. Of a fragment the last two are rows and
@@ -61,7 +62,7 @@ class Tile:
             found.sort(key=lambda d: not (repeats(d) and d.id in fastest))
         return tuple(found)
 
-    @property
+    @cached_property
     def axes(self) -> tuple[int, ...]:
         """Of each of ``order`` its position among the dimensions that are stored."""
         return tuple(self.tensor.stored.index(d) for d in self.order)
@@ -80,7 +81,7 @@ class Tile:
             raise _refused(self.tensor, loops, "rows and columns of the last two dimensions")
         return row > col
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Elements along each of ``order``."""
         return tuple(self.size(d) for d in self.order)
@@ -163,17 +164,17 @@ def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
     """
     order = [d]
     for s in t.transforms:
-        ids = [x.id for x in order]
-        at = next((p for p, x in enumerate(ids) if x in {i.id for i in s.inputs}), None)
-        if at is None:
+        ids, inputs = [x.id for x in order], [x.id for x in s.inputs]
+        places = [ids.index(x) for x in inputs if x in ids]
+        if not places:
             continue
+        at = min(places)
         if isinstance(s, Split):
             order[at : at + 1] = [s.outer, s.inner]
-        elif not s.traversal and ids[at : at + 2] == [s.outer.id, s.inner.id]:
+        elif not s.traversal and ids[at : at + 2] == inputs:
             order[at : at + 2] = [s.output]
         else:
-            last = max(p for p, x in enumerate(ids) if x in {i.id for i in s.inputs})
-            order = order[last + 1 :]
+            order = order[max(places) + 1 :]
     loops = {x.id: x for x in t.loop}
     return [loops[x.id] for x in order if x.id in loops]
 

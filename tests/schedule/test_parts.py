@@ -64,9 +64,9 @@ def test_titles_where_buffers_differ() -> None:
 def twice(fusion: Fusion) -> Fusion:
     """The same fusion with a second mma of the same operands, whose result goes nowhere."""
     (mma,) = (e for e in fusion.exprs if isinstance(e, MmaOp))
-    second = replace(fusion.tensor(mma.output), name="T99")
+    second = replace(fusion.tensor(mma.output), name=f"T{len(fusion.tensors)}")
     at = fusion.exprs.index(mma)
-    exprs = (*fusion.exprs[:at], replace(mma, output="T99"), *fusion.exprs[at:])
+    exprs = (*fusion.exprs[:at], replace(mma, output=second.name), *fusion.exprs[at:])
     return fusion.updated((second,), exprs)
 
 
@@ -74,7 +74,7 @@ def test_what_reads_one_ring_may_be_two_parts() -> None:
     fusion = twice(schedule_matmul(linear(), COOPERATIVE))
     found = find_parts(fusion)
     assert [p.fills for p in found] == [("T6", "T7"), (), ()]
-    assert [p.tensors for p in found[1:]] == [("T99",), ("T4", "T9", "T8", "T5")]
+    assert [p.tensors for p in found[1:]] == [("T10",), ("T4", "T9", "T8", "T5")]
 
 
 def test_three_parts_fit_a_page() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lowering.ground.errors import ScheduleError
 from lowering.ground.locks import Lock
 from lowering.target.target import Target
-from wsched.fusion import Fusion, nest_text
+from wsched.fusion import Fusion, History, nest_text
 from wsched.run.arguments import extents_of
 from wsched.run.compiled import CompiledFusion, compile_plan
 from wsched.run.input_error import InputError
@@ -36,7 +36,7 @@ def kernel_of(schedule: Schedule) -> CompiledFusion:
         ScheduleError: it is illegal, or breaks a limit of the device.
         UnsupportedError: there is no lowering for it.
     """
-    key = replace(schedule.fusion, history=()), schedule.options, schedule.target
+    key = replace(schedule.fusion, history=History()), schedule.options, schedule.target
     found = _kernels.get(key)
     if found is None:
         with _making:

@@ -22,8 +22,10 @@ from wsched.fusion.expr import (
     inputs_of,
     rewire,
 )
+from wsched.fusion.exprs import Exprs
 from wsched.fusion.fusion import Entry, Fusion, TensorBinding
 from wsched.fusion.groups import Groups
+from wsched.fusion.history import History
 from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
     Product,
@@ -69,9 +71,11 @@ __all__ = [
     "CircularBufferType",
     "DataType",
     "Entry",
+    "Exprs",
     "Fusion",
     "FusionExpr",
     "Groups",
+    "History",
     "IterDomain",
     "IterType",
     "LoadStoreOp",

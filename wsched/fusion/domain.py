@@ -6,9 +6,10 @@ extent is rounded up); ``Merge`` is always a bijection, also when it changes the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, ceildiv, maximum, minimum, select
+from lowering.ground.records import replaced
 from wsched.fusion.types import IterType, ParallelType
 
 __all__ = [
@@ -51,7 +52,7 @@ class IterDomain:
 
     def on(self, parallel: ParallelType) -> IterDomain:
         """The same domain run by ``parallel``."""
-        return replace(self, parallel=parallel)
+        return replaced(self, parallel=parallel)
 
     def __str__(self) -> str:
         extent = f"1 ex {self.extent}" if self.iter_type is IterType.Broadcast else f"{self.extent}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lowering.ground.errors import InternalError
+from lowering.ground.records import replaced
 from wsched.fusion.domain import IterDomain
 from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inputs_of
+from wsched.fusion.exprs import Exprs
 from wsched.fusion.groups import Groups
+from wsched.fusion.history import History
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
@@ -76,8 +79,8 @@ class Fusion:
         inputs: bindings of the caller's tensors, in the order of the definition.
         outputs: bindings of the results.
         tensors: all tensors, ``T0`` first; a tensor's number is its position.
-        exprs: in topological order.
-        history: the primitives applied so far.
+        exprs: in topological order; any tuple of them becomes :class:`Exprs`.
+        history: the primitives applied so far; likewise.
         next_id: the first unused :class:`IterDomain` id.
         unknowns: what only the device knows and extents of loops may depend on.
         groups: what says which rows are which matrix of the batch, where the caller's matrices
@@ -87,9 +90,9 @@ class Fusion:
     inputs: tuple[TensorBinding, ...]
     outputs: tuple[TensorBinding, ...]
     tensors: tuple[TensorView, ...]
-    exprs: tuple[FusionExpr, ...]
+    exprs: Exprs
     next_id: int
-    history: tuple[PrimitiveCall, ...] = ()
+    history: History = field(default_factory=History)
     unknowns: tuple[Unknown, ...] = ()
     groups: Groups | None = None
 
@@ -98,24 +101,43 @@ class Fusion:
         """Names of all tensors."""
         return tuple(t.name for t in self.tensors)
 
+    def __post_init__(self) -> None:
+        if type(self.exprs) is not Exprs:
+            object.__setattr__(self, "exprs", Exprs(self.exprs))
+        if type(self.history) is not History:
+            object.__setattr__(self, "history", History(self.history))
+
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
-        return any(t.name == name for t in self.tensors)
+        return self._place(name) is not None
 
     def tensor(self, name: str) -> TensorView:
         """The tensor of this name; InternalError if there is none (primitives check before)."""
-        for t in self.tensors:
-            if t.name == name:
-                return t
-        raise InternalError("fusion", f"no tensor {name} among {', '.join(self.names)}")
+        found = self.find(name)
+        if found is None:
+            raise InternalError("fusion", f"no tensor {name} among {', '.join(self.names)}")
+        return found
+
+    def find(self, name: str) -> TensorView | None:
+        """The tensor of this name, None if there is none."""
+        at = self._place(name)
+        return None if at is None else self.tensors[at]
+
+    def _place(self, name: str) -> int | None:
+        """The position of a tensor, which its name tells."""
+        try:
+            at = int(name[1:])
+            return at if self.tensors[at].name == name else None
+        except (TypeError, ValueError, IndexError):  # what a caller took for a name, too
+            return None
 
     def definition(self, name: str) -> FusionExpr | None:
         """The expression that makes a tensor, None for an input."""
-        return next((e for e in self.exprs if e.output == name), None)
+        return self.exprs.making.get(name)
 
     def uses(self, name: str) -> tuple[FusionExpr, ...]:
         """The expressions that read a tensor."""
-        return tuple(e for e in self.exprs if name in inputs_of(e))
+        return self.exprs.reading.get(name, ())
 
     def consumers(self, name: str) -> tuple[TensorView, ...]:
         """The tensors made from a tensor."""
@@ -129,8 +151,8 @@ class Fusion:
     @property
     def in_order(self) -> tuple[str, ...]:
         """Names of all tensors in topological order, those that no expression makes first."""
-        made = tuple(e.output for e in self.exprs)
-        return (*(n for n in self.names if n not in made), *made)
+        made = self.exprs.making
+        return (*(n for n in self.names if n not in made), *(e.output for e in self.exprs))
 
     def made_from(self, names: Iterable[str]) -> tuple[str, ...]:
         """These tensors and all that they are made from, in topological order."""
@@ -150,7 +172,7 @@ class Fusion:
     @property
     def mmas(self) -> tuple[MmaOp, ...]:
         """The matrix multiplications, in topological order."""
-        return tuple(e for e in self.exprs if isinstance(e, MmaOp))
+        return self.exprs.mmas
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -247,23 +269,33 @@ class Fusion:
     def updated(
         self,
         changed: Iterable[TensorView] = (),
-        exprs: tuple[FusionExpr, ...] | None = None,
+        exprs: Iterable[FusionExpr] | None = None,
         next_id: int | None = None,
+        call: PrimitiveCall | None = None,
     ) -> Fusion:
-        """With tensors replaced by name (new names appended), and expressions if given."""
-        by_name = {t.name: t for t in self.tensors} | {t.name: t for t in changed}
-        return replace(
+        """With tensors replaced by name (new names appended), with expressions if given, and with
+        one more call in the history.
+        """
+        tensors = list(self.tensors)
+        for t in changed:
+            at = self._place(t.name)
+            if at is None:
+                tensors.append(t)
+            else:
+                tensors[at] = t
+        return replaced(
             self,
-            tensors=tuple(by_name.values()),
-            exprs=self.exprs if exprs is None else exprs,
+            tensors=tuple(tensors),
+            exprs=self.exprs if exprs is None else Exprs(exprs),
             next_id=self.next_id if next_id is None else next_id,
+            history=self.history if call is None else self.history.and_then(call),
         )
 
     def recorded(self, call: PrimitiveCall) -> Fusion:
         """With one more step in the history."""
-        return replace(self, history=(*self.history, call))
+        return replace(self, history=self.history.and_then(call))
 
     def fresh(self, domains: Iterable[IterDomain]) -> tuple[tuple[IterDomain, ...], int]:
         """Copies of ``domains`` under new ids, and the next unused id after them."""
-        copies = tuple(replace(d, id=self.next_id + n) for n, d in enumerate(domains))
+        copies = tuple(replaced(d, id=self.next_id + n) for n, d in enumerate(domains))
         return copies, self.next_id + len(copies)

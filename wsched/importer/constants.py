@@ -3,43 +3,93 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
+from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.resolve import resolve
 from wsched.fusion.names import ROWS
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 
-__all__ = ["exact", "number", "same_size", "squeezed", "values_of"]
+__all__ = ["Numbers", "exact", "number", "same_size"]
+
+
+@dataclass
+class Numbers:
+    """What a definition computes of constants, each found once.
+
+    Args:
+        definition: whose names these are.
+    """
+
+    definition: Definition
+    _numbers: dict[str, float] = field(default_factory=dict)
+    _read: dict[str, bool] = field(default_factory=dict)
+
+    def of(self, value: Value) -> float:
+        """The value of a literal, a constant or an operation on them.
+
+        Raises:
+            UnsupportedError: it is no number, or made by an operation that is not folded.
+        """
+        if isinstance(value, Ref):
+            return resolve(value.name, self._number, self._numbers)
+        return _literal(value)
+
+    def reads_tensor(self, node: Node) -> bool:
+        """Whether a node without dimensions depends on a tensor or a run-time scalar."""
+        names = (v.name for v in node.arguments if isinstance(v, Ref))
+        return any(resolve(name, self._reads, self._read) for name in names)
+
+    def _number(self, name: str) -> Generator[str, float, float]:
+        node = self.definition.node(name)
+        if node is None:
+            raise _no_number(Ref(name))
+        if node.op not in ("define_scalar", *SCALAR):
+            raise UnsupportedError(
+                f"line {node.line}: fd.ops.{node.op} of constants alone",
+                f"of constants: fd.ops.{{{', '.join(SCALAR)}}}",
+            )
+        operands = []
+        for v in node.operands[: _arity(node)]:
+            operands.append((yield v.name) if isinstance(v, Ref) else _literal(v))
+        return _fold(node, operands)
+
+    def _reads(self, name: str) -> Generator[str, bool, bool]:
+        node = self.definition.node(name)
+        if node is None or node.op == "size":
+            return False
+        if node.op in ("define_scalar", "define_tensor"):
+            return node.is_input
+        for v in node.arguments:
+            if isinstance(v, Ref) and (yield v.name):
+                return True
+        return False
 
 
 def number(definition: Definition, value: Value) -> float:
-    """The value of a literal, a constant or an operation on them.
+    """One of :class:`Numbers`; raises as :meth:`Numbers.of`."""
+    return Numbers(definition).of(value)
 
-    Raises:
-        UnsupportedError: it is no number, or made by an operation that is not folded.
-    """
+
+def _literal(value: Value) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    node = definition.node(value.name) if isinstance(value, Ref) else None
-    if node is None:
-        raise UnsupportedError(f"the operand {text_of(value)}", "tensors and numbers")
-    if node.op == "define_scalar":
-        return number(definition, node.operands[0])
-    if node.op not in SCALAR:
-        raise UnsupportedError(
-            f"line {node.line}: fd.ops.{node.op} of constants alone",
-            f"of constants: fd.ops.{{{', '.join(SCALAR)}}}",
-        )
-    return _fold(node, [number(definition, v) for v in node.operands[: _arity(node)]])
+    raise _no_number(value)
+
+
+def _no_number(value: Value) -> UnsupportedError:
+    return UnsupportedError(f"the operand {text_of(value)}", "tensors and numbers")
 
 
 def _arity(node: Node) -> int:
-    return 1 if node.op in ("cast", "neg") else 2
+    return 1 if node.op in ("define_scalar", "cast", "neg") else 2
 
 
 def _fold(node: Node, operands: list[float]) -> float:
     match node.op, operands:
-        case "cast", [x]:
+        case (("define_scalar" | "cast"), [x]):
             return x
         case "neg", [x]:
             return -x
@@ -63,7 +113,7 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
     if isinstance(size, Ref):
         node = definition.node(size.name)
         return node is not None and node.op == "size"
-    operands = [*matmul.operands, *(v for _, v in matmul.kwargs)][:2]
+    operands = matmul.arguments[:2]
     source = operands[0 if axis == ROWS else 1]
     node = definition.node(source.name) if isinstance(source, Ref) else None
     while node is not None and node.op in ("permute", "stride_order"):
@@ -71,17 +121,6 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
         node = definition.node(inner.name) if isinstance(inner, Ref) else None
     shape = node.get("shape") if node is not None else None
     return size == -1 or (isinstance(shape, tuple) and size in shape)
-
-
-def values_of(node: Node) -> list[Value]:
-    """The operands of a pointwise operation, in order."""
-    return [*node.operands, *(v for _, v in node.kwargs)]
-
-
-def squeezed(node: Node) -> list[int]:
-    """The dimensions that a squeeze drops."""
-    dims = node.argument("dims", 1)
-    return [d for d in dims if isinstance(d, int)] if isinstance(dims, tuple) else []
 
 
 def exact(x: object) -> bool:

@@ -58,10 +58,15 @@ class Node:
     line: int
 
     @property
+    def arguments(self) -> tuple[Value, ...]:
+        """Operands, then named arguments."""
+        return (*self.operands, *(v for _, v in self.kwargs))
+
+    @property
     def values(self) -> tuple[Value, ...]:
-        """Operands, then named arguments; lists taken apart."""
+        """:attr:`arguments`, lists taken apart."""
         flat: list[Value] = []
-        for v in (*self.operands, *(v for _, v in self.kwargs)):
+        for v in self.arguments:
             flat += v if isinstance(v, tuple) else (v,)
         return tuple(flat)
 
@@ -113,6 +118,7 @@ class Definition:
 
     @cached_property
     def _by_name(self) -> dict[str, Node]:
+        """Where a name is given twice it is the first one's."""
         return {name: n for n in reversed(self.nodes) for name in reversed(n.results)}
 
     def behind(self, names: Iterable[str]) -> dict[str, Node]:
@@ -135,7 +141,7 @@ class Definition:
                 is written into an input.
         """
         for node in self.nodes:
-            for value in (*node.operands, *(v for _, v in node.kwargs)):
+            for value in node.arguments:
                 for x in _leaves(value):
                     if isinstance(x, Open):
                         raise UnsupportedError(

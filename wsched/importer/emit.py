@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from wsched.fusion import (
     BroadcastOp,
     CastOp,
     DataType,
+    Exprs,
     FusionExpr,
     IterDomain,
     IterType,
@@ -33,7 +35,7 @@ class Emitted:
     """Tensors ``T0`` first, expressions in topological order, the outputs among the tensors."""
 
     tensors: tuple[TensorView, ...]
-    exprs: tuple[FusionExpr, ...]
+    exprs: Exprs
     outputs: tuple[TensorView, ...]
     next_id: int
 
@@ -85,9 +87,10 @@ def emit_fusion(
         if s.op == "input":
             full = len(s.spread) == len(memory)
             e.made[s] = e.named[s.source] if full else e.view(s.source, s.spread, memory)
-    read = [x for s in order for x in s.inputs]
+    read = {x for s in order for x in s.inputs if isinstance(x, Step)}
+    once = {s for s, times in Counter(outputs).items() if times == 1}
     for s in order:
-        direct = s.op != "input" and outputs.count(s) == 1 and s not in read
+        direct = s.op != "input" and s in once and s not in read
         where = MemoryType.Global if direct else MemoryType.Local
         if s.op == "mma":
             e.made[s] = e.add(s.dtype, where, " ".join((*memory, f"r{SUMMED}")))
@@ -203,7 +206,7 @@ class _Emitter:
             names.append(name)
         return Emitted(
             tuple(self.tensors),
-            tuple(self.exprs),
+            Exprs(self.exprs),
             tuple(self.tensor(n) for n in names),
             self.next_id,
         )

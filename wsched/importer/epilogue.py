@@ -10,25 +10,32 @@ demanded twice is made once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.resolve import resolve
 from wsched.fusion import DataType
 from wsched.fusion.names import COLS, ROWS
 from wsched.importer.composite import COMPOSITES
-from wsched.importer.constants import exact, number, same_size, squeezed, values_of
+from wsched.importer.constants import Numbers, exact, same_size
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import ALIASES, MISSING, Promotion, arity_of, promotion
+from wsched.importer.ranks import Ranks, squeezed
 from wsched.importer.reductions import Reduced
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
-__all__ = ["EpilogueImport"]
+__all__ = ["EpilogueImport", "Key", "Making"]
 
 _FLOAT = DataType.Float
 _STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
 _NAMES = ", ".join(map(str, _STORED))
 _COMPUTED = (*_STORED, DataType.Bool)
+Key = tuple[str, Dims]
+"""A name, and the dimensions of the matmul's result that its own are."""
+Making = Generator[Key, Operand, Operand]
+"""How a name's step is made; it asks for the steps that it reads."""
+
 _POINTWISE = "the operations of design/pointwise-ops.md"
 
 
@@ -45,6 +52,8 @@ class EpilogueImport:
         where: the steps are, in texts of errors.
         summed: type of the accumulator.
         steps: what has been made, in an order in which it can be computed.
+        ranks: of the definition's names.
+        numbers: what it computes of constants alone.
     """
 
     definition: Definition
@@ -54,8 +63,14 @@ class EpilogueImport:
     where: str = "in an epilogue"
     summed: DataType = DataType.Float
     steps: list[Step] = field(default_factory=list)
+    ranks: Ranks = field(init=False)
+    numbers: Numbers = field(init=False)
     _found: dict[tuple[str, Dims], Operand] = field(default_factory=dict)
     _same: dict[tuple[object, ...], Step] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ranks = Ranks(self.definition, len(self.dims))
+        self.numbers = Numbers(self.definition)
 
     def output(self, name: str) -> Step:
         """The step of an output of the fusion.
@@ -66,9 +81,9 @@ class EpilogueImport:
         node = self.definition.node(name)
         if node is None or node.op in ("define_tensor", "define_scalar"):
             raise UnsupportedError(f"the output {name}, which is an input,", "a computed output")
-        if self.rank(Ref(name)) != len(self.dims):
+        if self.ranks.of(Ref(name)) != len(self.dims):
             raise UnsupportedError(
-                f"the output {name} with {self.rank(Ref(name))} dimensions",
+                f"the output {name} with {self.ranks.of(Ref(name))} dimensions",
                 f"outputs [{', '.join(self.dims)}]",
             )
         step = self.operand(Ref(name), self.dims)
@@ -85,8 +100,8 @@ class EpilogueImport:
     def reduction(self, found: Reduced) -> Step:
         """The step of an output that is a reduction; raises as :meth:`output`."""
         call = f"fd.ops.{found.op}"
-        if self.rank(found.value) != len(self.dims):
-            what = f"{call} of {self.rank(found.value)} dimensions"
+        if self.ranks.of(found.value) != len(self.dims):
+            what = f"{call} of {self.ranks.of(found.value)} dimensions"
             raise UnsupportedError(what, f"of [{', '.join(self.dims)}]")
         value = self.operand(found.value, self.dims)
         if not isinstance(value, Step) or value.spread != set(self.dims):
@@ -208,44 +223,34 @@ class EpilogueImport:
     def operand(self, value: Value, dims: Dims) -> Operand:
         """The step of a name whose dimensions are those of the matmul's result named ``dims``."""
         if not isinstance(value, Ref):
-            return number(self.definition, value)
-        key = value.name, dims
-        if key not in self._found:
-            self._found[key] = self.node(value, dims)
-        return self._found[key]
+            return self.numbers.of(value)
+        return resolve((value.name, dims), self.node, self._found)
 
-    def node(self, value: Ref, dims: Dims) -> Operand:
+    def asked(self, value: Value, dims: Dims) -> Making:
+        """The same for what another is made of."""
+        return (yield value.name, dims) if isinstance(value, Ref) else self.numbers.of(value)
+
+    def node(self, key: Key) -> Making:
         """Make what a name stands for."""
-        node = self.definition.node(value.name)
+        name, dims = key
+        node = self.definition.node(name)
         if node is None:
-            raise UnsupportedError(f"the name {value.name}", "names defined above")
-        if value.name in self.matmuls:
+            raise UnsupportedError(f"the name {name}", "names defined above")
+        if name in self.matmuls:
             return self.result(node, dims)
         if node.op == "define_tensor":
             return self.input(node, dims)
-        if node.op == "define_scalar" and node.operands[:1] in ((), (None,)):
+        if node.op == "define_scalar" and node.is_input:
             return self.scalar(node)
-        if self.rank(value) == 0 and not self.reads_tensor(node):
-            return number(self.definition, value)
+        if self.ranks.of(Ref(name)) == 0 and not self.numbers.reads_tensor(node):
+            return self.numbers.of(Ref(name))
         call = f"fd.ops.{node.op}"
         match node.op:
             case "cast":
-                return self.cast_node(node, dims)
-            case "broadcast":
-                flags = node.argument("is_broadcast_dim", 1)
-                kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
-                return self.operand(node.operands[0], tuple(d for d, new in kept if not new))
-            case "broadcast_in_dim":
-                into = node.argument("broadcast_dims", 2)
-                at = into if isinstance(into, tuple) else ()
-                return self.operand(
-                    node.operands[0], tuple(dims[p] for p in at if isinstance(p, int))
-                )
-            case "set" | "expand" | "stride_order":
-                self.check_shape(node, dims)
-                return self.operand(node.operands[0], dims)
-            case "squeeze":
-                return self.operand(node.operands[0], self.unsqueezed(node, dims))
+                to = _type_of(node)
+                return self.cast((yield from self.asked(node.operands[0], dims)), to)
+            case "broadcast" | "broadcast_in_dim" | "set" | "expand" | "stride_order" | "squeeze":
+                return (yield from self.asked(node.operands[0], self.moved(node, dims)))
         if node.op in REDUCED:
             raise UnsupportedError(
                 f"{call} that an operation of the kernel reads", "reductions that are results"
@@ -255,20 +260,15 @@ class EpilogueImport:
         arity = arity_of(node.op)
         if arity is None:
             raise UnsupportedError(f"{call} {self.where}", _POINTWISE)
-        values = values_of(node)
+        values = node.arguments
         if len(values) != arity:
             raise UnsupportedError(f"{call} with {len(values)} operands", f"{arity} operands")
-        operands = [self.operand(v, self.inner(v, dims)) for v in values]
+        operands = []
+        for v in values:
+            operands.append((yield from self.asked(v, self.inner(v, dims))))
         if node.op in COMPOSITES:
             return COMPOSITES[node.op](self, *operands)
         return self.pointwise(node.op, *operands)
-
-    def cast_node(self, node: Node, dims: Dims) -> Operand:
-        """``fd.ops.cast``."""
-        to = node.argument("dtype", 1)
-        if to not in _COMPUTED or not isinstance(to, DataType):
-            raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
-        return self.cast(self.operand(node.operands[0], dims), to)
 
     def result(self, matmul: Node, dims: Dims) -> Operand:
         """A matmul's result, rounded by whoever does not cast it to fp32."""
@@ -283,8 +283,8 @@ class EpilogueImport:
             self.steps.append(total)
         bias = matmul.get("bias", (*matmul.operands[2:], None)[0])
         if bias is not None:
-            if self.rank(bias) != 1:
-                raise UnsupportedError(f"a bias with {self.rank(bias)} dimensions", "a bias [N]")
+            if (rank := self.ranks.of(bias)) != 1:
+                raise UnsupportedError(f"a bias with {rank} dimensions", "a bias [N]")
             self.require_computed("linear with a bias", self.summed)
             row = self.cast(self.operand(bias, (COLS,)), _FLOAT)
             total = self.make("add", _FLOAT, total, row)
@@ -334,52 +334,29 @@ class EpilogueImport:
 
     # --- shapes --------------------------------------------------------------------------------
 
-    def rank(self, value: Value) -> int:
-        """Number of dimensions of a name; 0 of a number."""
-        node = self.definition.node(value.name) if isinstance(value, Ref) else None
-        if node is None or node.op in ("define_scalar", "size"):
-            return 0
-        match node.op:
-            case "define_tensor":
-                shape = node.get("shape", ())
-                return len(shape) if isinstance(shape, tuple) else 0
-            case "linear" | "matmul":
-                return len(self.dims)
-            case "broadcast":
-                flags = node.argument("is_broadcast_dim", 1)
-                return len(flags) if isinstance(flags, tuple) else 0
-            case "broadcast_in_dim":
-                shape = node.argument("shape", 1)
-                return len(shape) if isinstance(shape, tuple) else 0
-            case "normal" | "uniform":
-                shape = node.argument("shape", 2)
-                return len(shape) if isinstance(shape, tuple) else 0
-            case "squeeze":
-                return self.rank(node.operands[0]) - len(squeezed(node))
-            case "expand" | "cast" | "set" | "stride_order":
-                return self.rank(node.operands[0])
-        return max((self.rank(v) for v in values_of(node)), default=0)
-
     def inner(self, value: Value, dims: Dims) -> Dims:
         """Dimensions of an operand of lower rank: the last ones, as NumPy aligns shapes."""
-        return dims[len(dims) - self.rank(value) :]
+        return dims[len(dims) - self.ranks.of(value) :]
 
-    def reads_tensor(self, node: Node) -> bool:
-        """Whether a node without dimensions depends on a tensor or a run-time scalar."""
-        for v in values_of(node):
-            source = self.definition.node(v.name) if isinstance(v, Ref) else None
-            if source is None or source.op == "size":
-                continue
-            if source.op == "define_scalar":
-                if source.operands[:1] in ((), (None,)):
-                    return True
-            elif source.op == "define_tensor" or self.reads_tensor(source):
-                return True
-        return False
+    def moved(self, node: Node, dims: Dims) -> Dims:
+        """The dimensions of what an operation looks at otherwise."""
+        match node.op:
+            case "broadcast":
+                flags = node.argument("is_broadcast_dim", 1)
+                kept = zip(dims, flags if isinstance(flags, tuple) else (), strict=True)
+                return tuple(d for d, new in kept if not new)
+            case "broadcast_in_dim":
+                into = node.argument("broadcast_dims", 2)
+                at = into if isinstance(into, tuple) else ()
+                return tuple(dims[p] for p in at if isinstance(p, int))
+            case "squeeze":
+                return self.unsqueezed(node, dims)
+        self.check_shape(node, dims)
+        return dims
 
     def unsqueezed(self, node: Node, dims: Dims) -> Dims:
         """The dimensions before a squeeze; those of size 1 are never those of a dimension."""
-        rank = self.rank(node.operands[0])
+        rank = self.ranks.of(node.operands[0])
         gone = {p % rank for p in squeezed(node)}
         left = iter(dims)
         return tuple("1" if p in gone else next(left) for p in range(rank))
@@ -397,3 +374,11 @@ class EpilogueImport:
                 raise UnsupportedError(
                     f"fd.ops.expand to shape={text_of(shape)}", "the sizes of the matmul's result"
                 )
+
+
+def _type_of(cast: Node) -> DataType:
+    """What is cast to."""
+    to = cast.argument("dtype", 1)
+    if to not in _COMPUTED or not isinstance(to, DataType):
+        raise UnsupportedError(f"fd.ops.cast to {text_of(to)}", "BFloat16, Half, Float, Bool")
+    return to

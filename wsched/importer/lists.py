@@ -115,6 +115,7 @@ def part_of(definition: Definition, outputs: Sequence[str]) -> Definition:
     """The part for some outputs, its inputs in the order in which they are first read."""
     needed = definition.behind(outputs)
     nodes = [n for n in definition.nodes if n.results[0] in needed]
-    order = list(dict.fromkeys(ref for n in nodes for ref in n.refs))
-    inputs = sorted((n for n in nodes if n.is_input), key=lambda n: order.index(n.results[0]))
+    read = dict.fromkeys(ref for n in nodes for ref in n.refs)
+    order = {name: at for at, name in enumerate(read)}
+    inputs = sorted((n for n in nodes if n.is_input), key=lambda n: order[n.results[0]])
     return Definition((*inputs, *(n for n in nodes if not n.is_input)), tuple(outputs))

@@ -180,7 +180,7 @@ def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> Impo
     name = node.results[0]
     of = f"{call} of {name}, which is computed"
     made = EpilogueImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
-    alike = made.rank(Ref(name)) == len(axes)
+    alike = made.ranks.of(Ref(name)) == len(axes)
     step = made.operand(Ref(name), axes) if alike else None
     inputs = [s for s in needed(step) if s.op == "input"] if isinstance(step, Step) else []
     whole = len(inputs) == 1 and inputs[0].spread == set(axes)

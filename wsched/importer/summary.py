@@ -9,8 +9,8 @@ from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 from wsched.fusion.summary import Extent, Result, Summary, Value
 from wsched.importer.definition import Definition, Node, Ref
-from wsched.importer.definition import Value as Argument
-from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.epilogue import EpilogueImport, Key, Making
+from wsched.importer.ranks import Ranks
 from wsched.importer.reductions import reduced_dims
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
@@ -34,7 +34,7 @@ def import_summary(definition: Definition) -> Summary:
     if not nodes:
         raise UnsupportedError("a definition without a reduction", "sum, max or min")
     steps = _Import(definition, {}, DataType.Float)
-    ranks = {steps.rank(n.operands[0]) for n in nodes}
+    ranks = {steps.ranks.of(n.operands[0]) for n in nodes}
     if len(ranks) > 1:
         raise UnsupportedError("reductions of tensors of several ranks", "of one shape")
     rank = ranks.pop()
@@ -54,6 +54,10 @@ class _Import(EpilogueImport):
     over: frozenset[str] = frozenset()
     read: set[int] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ranks = Ranks(self.definition, 0, reduced=True)
+
     @property
     def kept(self) -> Dims:
         """The dimensions that are left."""
@@ -61,7 +65,7 @@ class _Import(EpilogueImport):
 
     def made(self, name: str) -> tuple[Step, Dims]:
         """The step of a result and its dimensions."""
-        rank = self.rank(Ref(name))
+        rank = self.ranks.of(Ref(name))
         dims = {len(self.dims): self.dims, len(self.kept): self.kept}.get(rank)
         if dims is None:
             raise UnsupportedError(f"the output {name} with {rank} dimensions", _SHAPES)
@@ -72,14 +76,15 @@ class _Import(EpilogueImport):
             raise UnsupportedError(f"the output {name} of {step.dtype}", "BFloat16, Half, Float")
         return step, dims
 
-    def node(self, value: Ref, dims: Dims) -> Operand:
+    def node(self, key: Key) -> Making:
         """A reduction, or what an epilogue may have, too."""
-        node = self.definition.node(value.name)
+        name, dims = key
+        node = self.definition.node(name)
         if node is None or node.op not in REDUCED:
-            return super().node(value, dims)
+            return (yield from super().node(key))
         if dims not in (self.kept, self.dims):
             raise UnsupportedError(f"fd.ops.{node.op} as [{', '.join(dims)}]", _SHAPES)
-        source = self.operand(node.operands[0], self.dims)
+        source = yield from self.asked(node.operands[0], self.dims)
         if not isinstance(source, Step):
             raise UnsupportedError(f"fd.ops.{node.op} of a number", "of tensors")
         asked = node.argument("dtype", 3)
@@ -91,15 +96,6 @@ class _Import(EpilogueImport):
         made = Step(node.op, dtype, (wide,), source.spread - self.over)
         self.steps.append(made)
         return made
-
-    def rank(self, value: Argument) -> int:
-        """Number of dimensions; of a reduction those that it leaves."""
-        node = self.definition.node(value.name) if isinstance(value, Ref) else None
-        if node is None or node.op not in REDUCED:
-            return super().rank(value)
-        rank = super().rank(node.operands[0])
-        kept = node.argument("keepdim", 2) is True
-        return rank if kept else rank - len(reduced_dims(node, rank))
 
     def check_shape(self, node: Node, dims: Dims) -> None:
         """There is no result of a matmul that an expand may go to."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from wsched.fusion import DataType, Fusion, PointwiseOp, Product, products
+from wsched.fusion import DataType, Fusion, History, PointwiseOp, Product, products
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.options import KernelOptions
@@ -62,7 +62,7 @@ def schedule_name(fusion: Fusion, options: KernelOptions) -> str:
     Calls that lead to the same schedule give the same name.
     """
     told = {n: v for n, v in options.changed().items() if n not in _OUTSIDE}
-    facts = repr((replace(fusion, history=()), told))
+    facts = repr((replace(fusion, history=History()), told))
     return "_".join([*_fusion_words(fusion), "schedule", _digits(facts, 10)])
 
 

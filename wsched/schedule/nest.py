@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from wsched.fusion import BOX, Fusion, IterDomain, TensorView
@@ -203,8 +204,11 @@ class _Builder:
 
     def find(self, key: _Key) -> _Key:
         """The first of the loops that are one with ``key``."""
+        passed = []
         while (up := self.leader.get(key, key)) != key:
+            passed.append(key)
             key = up
+        self.leader.update(dict.fromkeys(passed, key))
         return key
 
     def tree(self) -> tuple[Node, ...]:
@@ -231,14 +235,28 @@ class _Builder:
 
         What waits for each other comes as it can; ``circle`` then says so.
         """
-        left = dict(inside)
+        left, place = dict(inside), {key: at for at, key in enumerate(inside)}
+        made = {t.name: key for key, found in inside.items() for t in found}
+        needed = {
+            key: {made[name] for name in self.needs(found) if name in made}
+            for key, found in inside.items()
+        }
+        readers: dict[_Key | str, list[_Key | str]] = {key: [] for key in inside}
+        for key, behind in needed.items():
+            for read in behind:
+                readers[read].append(key)
+        ready = [place[key] for key, behind in needed.items() if not behind]  # a heap, as sorted
+        keys = list(inside)
         while left:
-            missing = {t.name for found in left.values() for t in found}
-            ready = (key for key, found in left.items() if not self.needs(found) & missing)
-            key = next(ready, None)
-            if key is None:
+            if ready:
+                key = keys[heappop(ready)]
+            else:
                 key, self.circle = self.waiting(left, depth)
             yield key, left.pop(key)
+            for reader in readers[key]:
+                needed[reader].discard(key)
+                if not needed[reader] and reader in left:
+                    heappush(ready, place[reader])
 
     def waiting(
         self, left: dict[_Key | str, list[TensorView]], depth: int

@@ -68,6 +68,7 @@ class Schedule:
         self._calls: list[PrimitiveCall] = []
         self._plan: Plan | None = None
         self._graph: TransformGraph | None = None
+        self._described: Fusion | None = None
 
     @property
     def fusion(self) -> Fusion:
@@ -259,6 +260,7 @@ class Schedule:
         call = PrimitiveCall("inline_at", (tv, inside))
         at = self._position(tv, inside, call) + isinstance(inside, str)
         self._made(inline_at(self.fusion, tv, at, self._transforms()))
+        self._described = self.fusion  # which loops are shared is not in the graph
 
     def circular_buffer(
         self, tv: str, stages: int, prefetch: int, type: CircularBufferType
@@ -294,8 +296,11 @@ class Schedule:
 
     def _transforms(self) -> TransformGraph:
         """The transform graph; most calls behind the last split or merge leave it as it is."""
-        if self._graph is None or not self._graph.describes(self.fusion):
+        if self._graph is None or not (
+            self._described is self.fusion or self._graph.describes(self.fusion)
+        ):
             self._graph = TransformGraph(self.fusion)
+        self._described = self.fusion
         return self._graph
 
     def _position(self, tv: str, axis: Axis, call: PrimitiveCall) -> int:

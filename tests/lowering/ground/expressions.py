@@ -6,8 +6,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from lowering.ground.expr import (
-    COMPARISONS,
-    OPS,
     Binary,
     Const,
     Expr,
@@ -16,6 +14,7 @@ from lowering.ground.expr import (
     Special,
     Var,
 )
+from lowering.ground.scalar_ops import COMPARISONS, OPS
 
 INTEGERS = tuple(Var(n) for n in "abc")
 WIDE = Var("w", ScalarType.I64)

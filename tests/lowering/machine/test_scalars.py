@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.ground.expr import OPS, Binary, Const, ScalarType, Select, Special, Var, evaluate
+from lowering.ground.expr import Binary, Const, ScalarType, Select, Special, Var, evaluate
+from lowering.ground.scalar_ops import OPS
 from lowering.machine.errors import FaultError
 from lowering.machine.scalars import Env, bind, compile_scalar
 

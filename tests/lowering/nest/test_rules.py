@@ -163,8 +163,8 @@ DIRECT = MatmulParams(use_smem_epilogue=False)
 def test_a_direct_store_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = matmul._schedule_epilogue
 
-    def boxed(s: Schedule, tv: str, params: MatmulParams, box: bool) -> None:
-        schedule(s, tv, params, box or tv == "T5")
+    def boxed(s: Schedule, tv: str, params: MatmulParams, names: matmul._Names) -> None:
+        schedule(s, tv, params, replace(names, boxed=(*names.boxed, "T5")))
 
     error = refusal(monkeypatch, DIRECT, _schedule_epilogue=boxed)
     assert error.what == "T5 = Set(T8) of 64 x 64 [Bulk]"

@@ -1,11 +1,16 @@
-"""Which tensors in global memory an epilogue reads, and which of them TMA loads."""
+"""Which tensors in global memory an epilogue reads, which of them TMA loads, and its chunks."""
 
 from __future__ import annotations
 
 from wsched.fusion import BroadcastOp, DataType, Fusion, inputs_of, the_products
+from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.reductions import Reductions
 
-__all__ = ["MAX_LOADED", "epilogue_inputs", "loaded_inputs", "loaded_types", "matrix_inputs"]
+__all__ = [
+    "MAX_LOADED", "epilogue_columns", "epilogue_inputs", "loaded_inputs", "loaded_types",
+    "matrix_inputs",
+]  # fmt: skip
 
 MAX_LOADED = 3
 """Each of them has a warp of the load warpgroup; one of the four loads the operands."""
@@ -34,3 +39,10 @@ def loaded_inputs(fusion: Fusion, params: MatmulParams) -> tuple[str, ...]:
 def loaded_types(fusion: Fusion, params: MatmulParams) -> tuple[DataType, ...]:
     """Element types of :func:`loaded_inputs`."""
     return tuple(fusion.tensor(name).dtype for name in loaded_inputs(fusion, params))
+
+
+def epilogue_columns(fusion: Fusion, params: MatmulParams) -> int:
+    """Columns of a chunk, the same for all that the epilogue reads and writes."""
+    results = (b.dtype for b in fusion.matrices)
+    loaded = loaded_types(fusion, params)
+    return chunk_columns(params, *results, *loaded, *Reductions.of(fusion).types)

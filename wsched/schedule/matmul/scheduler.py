@@ -31,11 +31,11 @@ from wsched.fusion import (
     the_products,
 )
 from wsched.schedule.matmul.chunks import pieces
-from wsched.schedule.matmul.epilogue_inputs import epilogue_inputs, loaded_inputs, loaded_types
+from wsched.schedule.matmul.epilogue_inputs import epilogue_columns, epilogue_inputs, loaded_inputs
 from wsched.schedule.matmul.kernel_options import thread_bytes
-from wsched.schedule.matmul.limits import chunk_columns, require_legal, settled
+from wsched.schedule.matmul.limits import require_legal, settled
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
-from wsched.schedule.matmul.reductions import Reductions, over_columns
+from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.plan import Plan
 from wsched.schedule.schedule import Schedule
 
@@ -55,6 +55,7 @@ class _Names:
         epilogue: all that is computed after it, copies of the epilogue's inputs in registers
             included.
         boxed: those of the epilogue that TMA stores, box by box.
+        columns: of a chunk, the same for all that the epilogue reads and writes.
     """
 
     loads: tuple[str, ...]
@@ -62,6 +63,7 @@ class _Names:
     inputs: tuple[str, ...]
     epilogue: tuple[str, ...]
     boxed: tuple[str, ...]
+    columns: int
 
 
 def plan_matmul(fusion: Fusion, params: MatmulParams, target: Target = DEFAULT) -> Plan:
@@ -96,13 +98,13 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     for tv in (*names.loads, *names.sums, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
     for tv in names.loads:
-        _schedule_load(s, tv, params)
+        _schedule_load(s, tv, params, names.columns)
     for tv in names.inputs:
-        _schedule_input(s, tv, params)
+        _schedule_input(s, tv, params, names.columns)
     for tv in names.sums:
         _schedule_accumulator(s, tv, params)
     for tv in names.epilogue:
-        _schedule_epilogue(s, tv, params, tv in names.boxed)
+        _schedule_epilogue(s, tv, params, names)
     _inline(s, names)
 
 
@@ -136,7 +138,7 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     order = [e.output for e in s.fusion.exprs]
     others = {*loads, *sums, *inputs}
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
-    return _Names(loads, sums, inputs, after, boxed)
+    return _Names(loads, sums, inputs, after, boxed, epilogue_columns(s.fusion, params))
 
 
 def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -242,33 +244,33 @@ def _ctas(params: MatmulParams) -> Expr:
     return Special("nctaid.x") // (params.cluster_dims.m * params.cluster_dims.n)
 
 
-def _schedule_load(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _schedule_load(s: Schedule, tv: str, params: MatmulParams, columns: int) -> None:
     """One serial loop over the load steps; the tile is the box of a TMA, in memory's order, or
     several, where it may be of several tensors that stand side by side.
     """
-    _split_list(s, tv, params)
+    _split_list(s, tv, params, columns)
     options = params.circular_buffer_options
     stages = options.smem_circular_buffer_stage
     _step_through(s, tv, "k", params, stages, stages - options.smem_circular_buffer_prefetch_gap)
 
 
-def _split_list(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _split_list(s: Schedule, tv: str, params: MatmulParams, columns: int) -> None:
     """Cut what is loaded of a list into pieces that are of one entry each."""
     lists = {b.entry.axis for b in s.fusion.entries(s.fusion.source(tv).name) if b.entry}
     product = the_products(s.fusion)[0]
     dims, major = (product.rows, product.cols), (product.m_major, product.n_major)
     if params.exchange_operands:
         dims, major = dims[::-1], major[::-1]
-    sizes = pieces(params, _columns(s, params), *major)
+    sizes = pieces(params, columns, *major)
     for d, label, size in zip(dims, ("Mi", "Ni"), sizes, strict=True):
         tile = s.tensor(tv).loop[s.axis(tv, label)].extent
         if str(d.extent) in lists and tile != Const(size):
             s.split(tv, s.axis(tv, label), size, labels=("piece", label))
 
 
-def _schedule_input(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _schedule_input(s: Schedule, tv: str, params: MatmulParams, columns: int) -> None:
     """The same for a matrix of the epilogue: a step is a chunk of the columns of the tile."""
-    _split_columns(s, tv, params)
+    _split_columns(s, tv, columns)
     s.reorder(tv, {s.axis(tv, "chunk"): s.axis(tv, "Mi")})
     stages = params.epilogue_input_stages
     _step_through(s, tv, "chunk", params, stages, stages - 1)
@@ -353,15 +355,16 @@ def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
         s.parallelize(tv, axis, ParallelType.Mma)
 
 
-def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) -> None:
+def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, names: _Names) -> None:
     """``[cta, (tile), group, (across), chunk | ...]``: a TMA box, or m64 fragments of registers.
 
     Of what is reduced, rows or columns, the result has none left. What is transposed as it is
     stored has a box for each m64: its rows are columns of the box.
     """
+    boxed = tv in names.boxed
     _split_tile(s, tv, params)
     if s.axis(tv, "Ni") >= 0:
-        _split_columns(s, tv, params)
+        _split_columns(s, tv, names.columns)
         s.reorder(tv, {s.axis(tv, "chunk"): _innermost_group(s, tv) + 1})
     if (not boxed or params.exchange_operands) and s.axis(tv, "Mi") >= 0:
         s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
@@ -373,16 +376,9 @@ def _schedule_epilogue(s: Schedule, tv: str, params: MatmulParams, boxed: bool) 
         s.parallelize(tv, axis, ParallelType.Bulk if boxed else ParallelType.Mma)
 
 
-def _split_columns(s: Schedule, tv: str, params: MatmulParams) -> None:
+def _split_columns(s: Schedule, tv: str, columns: int) -> None:
     """The warp tile's columns into chunks, the same for all that the epilogue reads and writes."""
-    s.split(tv, s.axis(tv, "Ni"), _columns(s, params), labels=("chunk", "N"))
-
-
-def _columns(s: Schedule, params: MatmulParams) -> int:
-    """Columns of a chunk."""
-    types = (*(b.dtype for b in s.fusion.matrices), *loaded_types(s.fusion, params),
-             *Reductions.of(s.fusion).types)  # fmt: skip
-    return chunk_columns(params, *types)
+    s.split(tv, s.axis(tv, "Ni"), columns, labels=("chunk", "N"))
 
 
 def _inline(s: Schedule, names: _Names) -> None:

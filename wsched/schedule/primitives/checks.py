@@ -12,9 +12,10 @@ Reasons = list[str]
 
 def find(fusion: Fusion, tv: str, call: PrimitiveCall) -> TensorView:
     """The tensor ``tv``; ScheduleError naming those that exist."""
-    if not fusion.has(tv):
+    found = fusion.find(tv)
+    if found is None:
         raise ScheduleError("tensor", str(call), f"there is no tensor {tv}", fusion.names)
-    return fusion.tensor(tv)
+    return found
 
 
 def refuse(

@@ -75,7 +75,7 @@ def circular_buffer(
     new = replace(t, circular_buffer=CircularBuffer(stages, prefetch, type))
     reasons = check_circular_buffer(fusion, t, new, target)
     refuse("circular_buffer", call, reasons, t, _legal(new))
-    return fusion.updated((new,)).recorded(call)
+    return fusion.updated((new,), call=call)
 
 
 def stepping_loops(t: TensorView) -> tuple[IterDomain, ...]:

@@ -81,8 +81,9 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
         ctas: least number of CTAs along x; None where the cluster is not known yet, so that
             ``%nctaid.x // 2`` may be the number of clusters.
     """
-    known = {} if isinstance(factor, Const) else _extents(fusion)
-    foreign = [r for e in dict.fromkeys(parts_of(factor)) if (r := _foreign(e, known))]
+    parts = dict.fromkeys(parts_of(factor))
+    known = _extents(fusion) if any(isinstance(e, Var) for e in parts) else {}
+    foreign = [r for e in parts if (r := _foreign(e, known))]
     if foreign:
         return foreign
     reasons: Reasons = []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from lowering.ground.records import replaced
 from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, WarpSpecialized
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 from wsched.schedule.proof.graph import TransformGraph
@@ -37,7 +36,7 @@ def inline_at(
     deepest = deepest_inlining(fusion, t, graph) if reasons else None
     legal = () if deepest is None else (str(PrimitiveCall("inline_at", (tv, deepest))),)
     refuse("inline", call, reasons, t, legal)
-    return fusion.updated((replace(t, compute_at=position),)).recorded(call)
+    return fusion.updated((replaced(t, compute_at=position),), call=call)
 
 
 def check_inline_at(fusion: Fusion, t: TensorView, position: int, graph: TransformGraph) -> Reasons:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lowering.ground.records import replaced
 from wsched.fusion import Fusion, IterDomain, IterType, Merge, MmaOp, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_traversal
@@ -47,7 +48,8 @@ def merge(
     t = find(fusion, tv, call)
     refuse("merge", call, check_merge(t, axis_o, inner), t, _legal(fusion, t, call))
     check_traversal(call, t, traversal)
-    return _merge(fusion, t, axis_o, inner, traversal, label).recorded(call)
+    new = _merge(t, axis_o, inner, fusion.next_id, traversal, label)
+    return fusion.updated((new,), next_id=fusion.next_id + 1, call=call)
 
 
 def check_merge(t: TensorView, axis_o: int, axis_i: int) -> Reasons:
@@ -80,13 +82,13 @@ def _legal(fusion: Fusion, t: TensorView, call: PrimitiveCall) -> tuple[str, ...
 
 
 def _merge(
-    fusion: Fusion, t: TensorView, axis_o: int, axis_i: int, traversal: int, label: str | None
-) -> Fusion:
-    outer, inner, n = t.loop[axis_o], t.loop[axis_i], fusion.next_id
+    t: TensorView, axis_o: int, axis_i: int, n: int, traversal: int, label: str | None
+) -> TensorView:
+    """The tensor with a new loop, of id ``n``."""
+    outer, inner = t.loop[axis_o], t.loop[axis_i]
     kind = outer.iter_type if outer.iter_type is inner.iter_type else IterType.Iteration
     word = label or f"{outer.label}·{inner.label}"
     merged = IterDomain(n, outer.extent * inner.extent, word, kind)
     loop = tuple(merged if d is outer else d for d in t.loop if d is not inner)
     step = Merge(outer, inner, merged, traversal)
-    new = replace(t, loop=loop, transforms=(*t.transforms, step))
-    return fusion.updated((new,), next_id=n + 1)
+    return replaced(t, loop=loop, transforms=(*t.transforms, step))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from lowering.ground.records import replaced
 from wsched.fusion import Fusion, IterType, ParallelType, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
@@ -44,7 +43,7 @@ def parallelize(fusion: Fusion, tv: str, axis: int, parallel: ParallelType) -> F
     t = find(fusion, tv, call)
     refuse("parallelize", call, check_parallelize(t, axis, parallel), t)
     loop = (*t.loop[:axis], t.loop[axis].on(parallel), *t.loop[axis + 1 :])
-    return fusion.updated((replace(t, loop=loop),)).recorded(call)
+    return fusion.updated((replaced(t, loop=loop),), call=call)
 
 
 def check_parallelize(t: TensorView, axis: int, parallel: ParallelType) -> Reasons:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from lowering.ground.records import replaced
 from wsched.fusion import Fusion, PrimitiveCall, TensorView
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse
 
@@ -28,7 +28,8 @@ def reorder(fusion: Fusion, tv: str, old2new: Mapping[int, int]) -> Fusion:
     call = PrimitiveCall("reorder", (tv, dict(old2new)))
     t = find(fusion, tv, call)
     refuse("reorder", call, check_reorder(t, old2new), t)
-    return _reorder(fusion, t, old2new).recorded(call)
+    new = replaced(t, loop=tuple(t.loop[p] for p in _order(t, old2new)))
+    return fusion.updated((new,), call=call)
 
 
 def check_reorder(t: TensorView, old2new: Mapping[int, int]) -> Reasons:
@@ -52,8 +53,3 @@ def _order(t: TensorView, old2new: Mapping[int, int]) -> tuple[int, ...]:
     new2old = {new: old for old, new in old2new.items()}
     rest = iter([p for p in range(len(t.loop)) if p not in old2new])
     return tuple(new2old[p] if p in new2old else next(rest) for p in range(len(t.loop)))
-
-
-def _reorder(fusion: Fusion, t: TensorView, old2new: Mapping[int, int]) -> Fusion:
-    loop = tuple(t.loop[p] for p in _order(t, old2new))
-    return fusion.updated((replace(t, loop=loop),))

@@ -29,7 +29,7 @@ def set_allocation_domain(fusion: Fusion, tv: str, order: tuple[int, ...]) -> Fu
     refuse("allocation", call, check_set_allocation_domain(fusion, t, order), t)
     allocation = tuple(t.logical[p] for p in order)
     new = replace(t, allocation=() if allocation == t.logical else allocation)
-    return fusion.updated((new,)).recorded(call)
+    return fusion.updated((new,), call=call)
 
 
 def check_set_allocation_domain(fusion: Fusion, t: TensorView, order: tuple[int, ...]) -> Reasons:

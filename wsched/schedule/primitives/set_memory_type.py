@@ -27,7 +27,7 @@ def set_memory_type(fusion: Fusion, tv: str, memory: MemoryType) -> Fusion:
     call = PrimitiveCall("set_memory_type", (tv, memory))
     t = find(fusion, tv, call)
     refuse("memory", call, check_set_memory_type(fusion, t, memory), t)
-    return fusion.updated((replace(t, memory=memory),)).recorded(call)
+    return fusion.updated((replace(t, memory=memory),), call=call)
 
 
 def check_set_memory_type(fusion: Fusion, t: TensorView, memory: MemoryType) -> Reasons:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lowering.ground.expr import Expr, ExprLike, as_expr
+from lowering.ground.records import replaced
 from wsched.fusion import Fusion, IterDomain, PrimitiveCall, Split, TensorView, split_extents
 from wsched.schedule.primitives.checks import Reasons, axis_reasons, find, refuse, rewrite_reasons
 from wsched.schedule.primitives.factor import check_factor
@@ -50,7 +49,8 @@ def split(
     t = find(fusion, tv, call)
     refuse("split", call, check_split(t, axis), t)
     check_factor(fusion, call, t, as_expr(factor))
-    return _split(fusion, t, axis, as_expr(factor), inner_split, labels, dynamic).recorded(call)
+    new = _split(t, axis, fusion.next_id, as_expr(factor), inner_split, labels, dynamic)
+    return fusion.updated((new,), next_id=fusion.next_id + 2, call=call)
 
 
 def check_split(t: TensorView, axis: int) -> Reasons:
@@ -59,15 +59,16 @@ def check_split(t: TensorView, axis: int) -> Reasons:
 
 
 def _split(
-    fusion: Fusion,
     t: TensorView,
     axis: int,
+    n: int,
     factor: Expr,
     inner_split: bool,
     labels: tuple[str, str] | None,
     dynamic: bool,
-) -> Fusion:
-    old, n = t.loop[axis], fusion.next_id
+) -> TensorView:
+    """The tensor with two new loops, of ids from ``n`` on."""
+    old = t.loop[axis]
     extents = split_extents(old.extent, factor, inner_split)
     stem = f"({old.label})" if "·" in old.label else old.label
     outer, inner = (
@@ -78,5 +79,4 @@ def _split(
     )
     step = Split(old, outer, inner, inner_split, dynamic)
     loop = (*t.loop[:axis], outer, inner, *t.loop[axis + 1 :])
-    new = replace(t, loop=loop, transforms=(*t.transforms, step))
-    return fusion.updated((new,), next_id=n + 2)
+    return replaced(t, loop=loop, transforms=(*t.transforms, step))

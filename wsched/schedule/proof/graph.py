@@ -9,7 +9,7 @@ the transform that consumes it, and from a transform to the groups that it makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,11 @@ class Step:
     transform: Transform
     inputs: tuple[Group, ...]
     outputs: tuple[Group, ...]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """What it consumes and makes."""
+        return (*self.inputs, *self.outputs)
 
     def __str__(self) -> str:
         if isinstance(self.transform, Split):
@@ -155,23 +160,11 @@ class TransformGraph:
         merge's result from its parts) come before quotients and remainders, so that an index is
         affine in the known ones wherever one derivation is.
         """
-        found = dict(known)
-        while self._grow(found, _compose, bind) or self._grow(found, _decompose, bind):
-            pass
-        return found
-
-    def _grow(
-        self, found: dict[Group, Expr], rule: Rule, bind: Callable[[Group, Expr], Expr]
-    ) -> bool:
-        """Apply a rule to the first step where it finds a new index."""
-        for step in self.steps:
-            if all(g in found for g in (*step.inputs, *step.outputs)):
-                continue
-            new = {g: e for g, e in rule(step, found).items() if g not in found}
-            if new:
-                found.update((g, bind(g, e)) for g, e in new.items())
-                return True
-        return False
+        found, left = dict(known), self.steps
+        while True:
+            left = tuple(s for s in left if not all(map(found.__contains__, s.groups)))
+            if not (_grow(left, found, _compose, bind) or _grow(left, found, _decompose, bind)):
+                return found
 
     def _find(self, d: int) -> int:
         return self._leader.get(d, d)
@@ -249,6 +242,21 @@ def _logical_pairs(fusion: Fusion) -> Iterator[tuple[int, int]]:
         for name in inputs_of(e):
             for p, c in zip(fusion.tensor(name).stored, consumer, strict=True):
                 yield p.id, c.id
+
+
+def _grow(
+    steps: Iterable[Step],
+    found: dict[Group, Expr],
+    rule: Rule,
+    bind: Callable[[Group, Expr], Expr],
+) -> bool:
+    """Apply a rule to the first step where it finds a new index."""
+    for step in steps:
+        new = {g: e for g, e in rule(step, found).items() if g not in found}
+        if new:
+            found.update((g, bind(g, e)) for g, e in new.items())
+            return True
+    return False
 
 
 def _compose(step: Step, found: Mapping[Group, Expr]) -> dict[Group, Expr]:
