@@ -6,6 +6,7 @@ the best of several is taken: process time counts what others do to the caches.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -60,7 +61,7 @@ def chain(operations: int) -> str:
     names = ["f", *(f"v{n}" for n in range(operations))]
     lines = [
         f"{name} = fd.ops.{calls[n % len(calls)].format(read)}"
-        for n, (read, name) in enumerate(zip(names, names[1:], strict=False))
+        for n, (read, name) in enumerate(itertools.pairwise(names))
     ]
     first = "f = fd.ops.cast(y, dtype=DataType.Float)"
     last = f"d = fd.ops.cast({names[-1]}, dtype=DataType.BFloat16)"
