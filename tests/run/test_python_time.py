@@ -1,14 +1,14 @@
 """How long Python takes from a definition to CUDA text, in process time.
 
-Machines differ and are busy, so a time is told by what a fixed loop takes in the same moments, and
-the best of several is taken: process time counts what others do to the caches.
+Machines differ and are busy, so a time is told by what a fixed loop takes in the same moments; the
+best of several of both are taken, as process time counts what others do to the caches.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -18,11 +18,13 @@ from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import compile_fusion
 
 LOOP_MS = 5.0
-"""What :func:`loop` takes on the host of an H200 with nothing else to do."""
+"""What :func:`loop` takes on a machine with nothing else to do; the others are of that machine."""
 
-BOUND_MS = 80
+BOUND_MS = 70
+"""For any schedule, with a short epilogue; 25 to 55 when this was written."""
+
 LONG_MS = 2000
-"""For an epilogue of 500 operations."""
+"""For an epilogue of 500 operations; 600 when this was written."""
 
 
 def milliseconds(run: Callable[[], object]) -> float:
@@ -47,12 +49,12 @@ def compiled(text: str, name: str) -> Callable[[], object]:
 
 
 def corrected(run: Callable[[], object], times: int) -> float:
-    """The least of several, in milliseconds of a machine on which :func:`loop` takes LOOP_MS."""
-    found = []
+    """The best of several, in milliseconds of a machine on which :func:`loop` takes LOOP_MS."""
+    loops, runs = [], []
     for _ in range(times):
-        before, taken, after = milliseconds(loop), milliseconds(run), milliseconds(loop)
-        found.append(taken / (before + after) * 2 * LOOP_MS)
-    return min(found)
+        loops += [milliseconds(loop), milliseconds(loop)]
+        runs.append(milliseconds(run))
+    return min(runs) / min(loops) * LOOP_MS
 
 
 def chain(operations: int) -> str:
@@ -61,7 +63,7 @@ def chain(operations: int) -> str:
     names = ["f", *(f"v{n}" for n in range(operations))]
     lines = [
         f"{name} = fd.ops.{calls[n % len(calls)].format(read)}"
-        for n, (read, name) in enumerate(itertools.pairwise(names))
+        for n, (read, name) in enumerate(pairwise(names))
     ]
     first = "f = fd.ops.cast(y, dtype=DataType.Float)"
     last = f"d = fd.ops.cast({names[-1]}, dtype=DataType.BFloat16)"
@@ -71,18 +73,18 @@ def chain(operations: int) -> str:
 @pytest.mark.parametrize("text", [definition(), GELU], ids=["plain", "gelu"])
 @pytest.mark.parametrize("name", ["coop_128x256", "dynamic_cluster_pingpong", "stream_k_pingpong"])
 def test_before_nvrtc(name: str, text: str) -> None:
-    assert corrected(compiled(text, name), 9) < BOUND_MS
+    assert corrected(compiled(text, name), 5) < BOUND_MS
 
 
 def test_with_a_residual() -> None:
     """A matrix that is loaded: a ring more, and the most that any schedule here takes."""
-    assert corrected(compiled(RESIDUAL, "dynamic_cluster_pingpong"), 9) < BOUND_MS
+    assert corrected(compiled(RESIDUAL, "dynamic_cluster_pingpong"), 5) < BOUND_MS
 
 
 def test_long_epilogues_take_linear_time() -> None:
     few, many = (compiled(chain(n), "pingpong_128x128") for n in (100, 400))
-    assert corrected(many, 3) < 6 * corrected(few, 3)
+    assert corrected(many, 2) < 6 * corrected(few, 3)
 
 
 def test_five_hundred_operations() -> None:
-    assert corrected(compiled(chain(500), "pingpong_128x128"), 2) < LONG_MS
+    assert corrected(compiled(chain(500), "pingpong_128x128"), 1) < LONG_MS
