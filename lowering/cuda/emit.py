@@ -46,7 +46,7 @@ _RULES = {
 def emit_cuda(kernel: Kernel) -> str:
     """The complete source of a final kernel: the device header, then the kernel.
 
-    Needs no include path. Compile for ``sm_90a`` (``lowering.cuda.nvrtc``).
+    Needs no include path. Compile it for the kernel's target (``lowering.cuda.nvrtc``).
 
     Raises:
         InternalError: the kernel is not final (a tile-level node, a missing offset, byte count or

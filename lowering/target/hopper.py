@@ -35,4 +35,5 @@ HOPPER = Target(
     register_step=8,
     setmaxnreg=(24, 240),
     named_barriers=16,
+    max_cluster=8,  # portable; 16 on some parts, for kernels that say so
 )

@@ -30,6 +30,7 @@ class Target:
         register_step: setmaxnreg takes multiples of it ...
         setmaxnreg: ... from the first to the second number.
         named_barriers: hardware barriers of a CTA; number 0 is ``__syncthreads``.
+        max_cluster: CTAs of a cluster that each such GPU can run.
     """
 
     arch: str
@@ -42,6 +43,7 @@ class Target:
     register_step: int
     setmaxnreg: tuple[int, int]
     named_barriers: int
+    max_cluster: int
 
     @property
     def gpu(self) -> str:

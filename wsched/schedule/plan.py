@@ -181,7 +181,7 @@ def make_plan(
     relations = load_relations(fusion, graph, target)
     loads = tuple(fusion.tensor(name) for name in relations[0].loads)
     cluster = find_cluster(graph, loads)
-    check_grid(fusion, cluster)
+    check_grid(fusion, cluster, target)
     check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
     edges = edges_of(parts, relations)

@@ -8,10 +8,12 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ExprLike, Special
+from lowering.target.targets import DEFAULT
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, linear
 from tests.schedule.whole import Tiling, result, whole
 from wsched.fusion import ParallelType
 from wsched.schedule import ClusterDims, MatmulParams, Schedule, make_plan, plan_matmul
+from wsched.schedule.proof.grid import cluster_size
 
 CTAS = Special("nctaid.x")
 
@@ -84,3 +86,19 @@ def test_neighbours_that_share_nothing_are_no_cluster() -> None:
         whole(Tiling(tiles, lambda s, tv: None, size=(128, 64, 64), rows=64, inline=2)).fusion
     )
     assert p.cluster == ()
+
+
+def test_a_cluster_is_one_that_the_target_runs() -> None:
+    """The same schedule on a GPU with larger clusters, and on one with smaller ones."""
+    wide = replace(DEFAULT, max_cluster=16)
+    made = plan_matmul(linear(), replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4)), wide)
+    assert cluster_size(made.cluster) == 16
+    with pytest.raises(ScheduleError) as error:
+        make_plan(made.fusion, made.graph)
+    assert str(error.value) == (
+        "ScheduleError[grid]: a cluster of ctaM 4 x ctaN 4: 16 CTAs share what they load, and are "
+        "launched as a cluster; a GPU of compute capability 9.0 runs clusters of 8"
+    )
+    with pytest.raises(ScheduleError) as error:
+        plan_matmul(linear(), replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4)))
+    assert error.value.why == "a cluster of 4 x 4 CTAs, at most 8 fit"

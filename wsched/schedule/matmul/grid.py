@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from lowering.target.ptx import GRID_YZ_MAX
+from lowering.target.target import Target
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
 __all__ = ["grid_reasons"]
 
-MAX_CLUSTER = 8
-"""CTAs of a cluster that every Hopper part can schedule (CUDA C++ Programming Guide)."""
 
-
-def grid_reasons(params: MatmulParams) -> Reasons:
-    """All reasons why no grid is dealt out as the parameters say."""
+def grid_reasons(params: MatmulParams, target: Target) -> Reasons:
+    """All reasons why no grid of ``target`` is dealt out as the parameters say."""
     cluster, (outer, inner) = params.cluster_dims, params.grid_traversal_factor
     reasons: Reasons = []
-    if min(cluster.m, cluster.n) < 1 or cluster.m * cluster.n > MAX_CLUSTER:
-        reasons.append(f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {MAX_CLUSTER} fit")
+    if min(cluster.m, cluster.n) < 1 or cluster.m * cluster.n > target.max_cluster:
+        reasons.append(
+            f"a cluster of {cluster.m} x {cluster.n} CTAs, at most {target.max_cluster} fit"
+        )
     if outer < 1 or inner != 1:
         reasons.append(
             f"grid_traversal_factor=({outer}, {inner}): the order groups the slower dimension of "

@@ -111,7 +111,7 @@ def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
         *_mma_reasons(params, target.mma),
         *_buffer_reasons(params),
         *_register_reasons(params, target),
-        *grid_reasons(params),
+        *grid_reasons(params, target),
     ]
 
 

@@ -8,6 +8,7 @@ from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr, children
 from lowering.ground.poly import same
 from lowering.target.ptx import GRID_X_MAX, GRID_YZ_MAX
+from lowering.target.target import Target
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -72,7 +73,7 @@ def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Gr
     return tuple(found)
 
 
-def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
+def check_grid(fusion: Fusion, cluster: Sequence[Group], target: Target) -> None:
     """Loops on CTAs run on a grid of their extent, which a grid can have.
 
     An extent on BIDx that depends on the number of CTAs must be that number, or what of it is in
@@ -81,11 +82,20 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
     Args:
         fusion: the complete schedule.
         cluster: its dimensions.
+        target: the GPU that it is for.
 
     Raises:
         ScheduleError: ``grid``.
     """
     size = cluster_size(cluster)
+    if size > target.max_cluster:
+        sides = " x ".join(f"{g.label} {g.extent}" for g in cluster)
+        raise ScheduleError(
+            "grid",
+            f"a cluster of {sides}",
+            f"{size} CTAs share what they load, and are launched as a cluster; {target.gpu} runs "
+            f"clusters of {target.max_cluster}",
+        )
     legal = CTAS if size == 1 else CTAS // size * size
     for t in fusion.tensors:
         for d in t.loop:
