@@ -19,6 +19,7 @@ class LoweringOptions:
         cache_policies: (tensor map, policy) of the copies that have one of their own.
         l2_promotions: (tensor map, bytes) of those with one of their own.
         promotion: K after which sums of wgmma are added to a second accumulator; 0 for never.
+        vector_registers: registers of a thread for vectors that an epilogue's chunks share.
         trace_slots: stamps that a warp of a traced kernel has room for; 0 for a kernel without
             stamps.
     """
@@ -28,4 +29,5 @@ class LoweringOptions:
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()
     promotion: int = 0
+    vector_registers: int = 0
     trace_slots: int = 0

@@ -26,6 +26,7 @@ from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.dump import Dumper
 from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
+from passes.load_vectors_first import load_vectors_first
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
 from passes.prefetch_tensor_maps import prefetch_tensor_maps
@@ -63,6 +64,7 @@ PASSES: tuple[Pass, ...] = (
     allocate_mbarriers,  # full and empty barriers for the steps of all rings, init and teardown
     expect_tx,  # bytes of each phase, from the copies that now name their barrier
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
+    load_vectors_first,  # scales and biases once for all chunks, where registers hold them
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided

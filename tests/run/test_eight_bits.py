@@ -11,7 +11,7 @@ import wsched
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from lowering.ground.errors import ScheduleError
-from lowering.kernel.nodes import FragUpdate
+from lowering.kernel.nodes import For, FragLoadGlobal, FragUpdate
 from lowering.kernel.visit import walk
 from tests.schedules import SCHEDULES
 from wsched.front.scaled import int_mm_call, scaled_mm_call
@@ -67,6 +67,24 @@ def test_machine_code(name: str, integers: bool) -> None:
     a, b = operands(torch.int8 if integers else torch.float8_e4m3fn)
     call = int_mm_call(a, b) if integers else scaled_mm_call(a, b, ONE, ONE)
     kernel = wsched.compile(*call, params=narrow(SCHEDULES[name]))
+    assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
+
+
+@pytest.mark.parametrize(("name", "whole"), [("coop_128x128", True), ("coop_128x256", False)])
+def test_scales_are_loaded_once(name: str, whole: bool) -> None:
+    """All columns of a tile where registers are left beside the accumulators; rows always."""
+    a, b = operands(torch.float8_e4m3fn)
+    rows, columns = torch.rand(200, 1), torch.rand(1, 144)
+    call = scaled_mm_call(a, b, rows, columns, use_fast_accum=not whole)
+    kernel = wsched.compile(*call, params=narrow(SCHEDULES[name]))
+    loads = [s for s in walk(kernel.kernel.body) if isinstance(s, FragLoadGlobal)]
+    chunks = [
+        s for loop in walk(kernel.kernel.body) if isinstance(loop, For) and loop.unroll
+        for s in walk(loop.body) if isinstance(s, FragLoadGlobal)
+    ]  # fmt: skip
+    assert len(loads) == 2 and len(chunks) == (0 if whole else 1)
+    wanted = a.double() @ b.double() * rows * columns
+    assert (kernel(*call[1])[0] - wanted).norm() < 4e-3 * wanted.norm()
     assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
 
 

@@ -21,6 +21,7 @@ from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import thread_cycles
+from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 __all__ = [
@@ -40,6 +41,11 @@ ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.015, 0.003
 """Cycles for an element of a tile on one warpgroup: to convert and store two bytes of it; for an
 instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
 The latter two from ``wsched bench pingpong``: gelu, residual and silu beside the bare matmul."""
+
+CHUNK = {1: 176}
+"""Cycles of a chunk beside its elements: barriers, and the store of the one before. By bytes of an
+operand: those of 16 bits are in what was fitted for elements; of 8 bits 13 chunks of 128x208 at
+4096x4096x4096 took 6 us in 5 rounds (H200, 2026-11-22)."""
 
 REDUCED = 3
 """Instructions of a reduction for an element: to mask it at an edge, and to add it."""
@@ -301,7 +307,11 @@ def _epilogue(problem: Problem, params: MatmulParams) -> float:
     warpgroups = 1 if params.ping_pong else params.warpgroups
     work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
     element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
-    return TILE_END + element * tile.m * tile.n / warpgroups
+    types = (*problem.results, *problem.reductions.types)
+    columns = chunk_columns(params, *types) if types else 1
+    chunks = params.tile_sizes.warp_tile.n // columns
+    ends = TILE_END + CHUNK.get(problem.operand.bytes, 0) * chunks
+    return ends + element * tile.m * tile.n / warpgroups
 
 
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:

@@ -22,6 +22,7 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
         programmatic_dependent_launch=options.programmatic_dependent_launch,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),
+        vector_registers=options.vector_registers,
         promotion=max((e.promotion for e in plan.fusion.mmas), default=0),
     )
 

@@ -35,6 +35,10 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
                     raise _refused(call, f"{value} buffers hold nothing", ("1 and more", "None"))
             case "programmatic_dependent_launch":
                 require(call, name, value, bool)
+            case "vector_registers":
+                require(call, name, value, int)
+                if value < 0:
+                    raise _refused(call, f"{value} registers", ("0 and more",))
             case "vector":
                 require(call, name, value, int)
                 if value not in _VECTORS:

@@ -41,6 +41,8 @@ class KernelOptions:
             bytes of those that are not named.
         vector: columns that a thread reads or writes at once where it accesses global memory
             itself, 1 or 2; the tensors of a call have to be aligned for it.
+        vector_registers: registers of a thread for rows and columns that the epilogue reads: as
+            many as fit are loaded in front of its chunks; of the others each chunk loads its part.
         copied_bytes: (tensor in global memory, bytes that a thread copies of it at once) of what
             threads load into shared memory; of those that are not named, ``vector`` elements.
     """
@@ -51,6 +53,7 @@ class KernelOptions:
     l2_promotions: tuple[tuple[str, TensorMapL2Promotion], ...] = ()
     vector: int = 2
     copied_bytes: tuple[tuple[str, int], ...] = ()
+    vector_registers: int = 0
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the default."""

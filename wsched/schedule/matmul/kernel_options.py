@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from wsched.fusion import Fusion, the_products
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.vectors import vector_registers
 from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
 
 __all__ = ["kernel_options", "thread_bytes"]
@@ -21,6 +22,7 @@ def kernel_options(fusion: Fusion, params: MatmulParams) -> KernelOptions:
         cache_policies=_cache_policies(fusion, params),
         l2_promotions=_l2_promotions(fusion, params),
         copied_bytes=_copied_bytes(fusion, params),
+        vector_registers=vector_registers(fusion, params),
         vector=1 if params.exchange_operands else params.supported_vec_size.epilogue,
     )
 

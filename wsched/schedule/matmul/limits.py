@@ -34,7 +34,7 @@ from wsched.schedule.registers import BARE_REGISTERS, SPARE_REGISTERS
 
 __all__ = [
     "RegisterPair", "check_params", "chunk_columns", "fitting_stages", "register_candidates",
-    "require_legal", "require_legal_for", "settled", "shared_bytes",
+    "registers_left", "require_legal", "require_legal_for", "settled", "shared_bytes",
 ]  # fmt: skip
 
 RegisterPair = tuple[int, int] | None
@@ -366,6 +366,13 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
     return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
+
+
+def registers_left(demands: Demands, params: MatmulParams) -> int:
+    """Registers that a thread has to spare in the epilogue of legal parameters."""
+    taken = demands.products * _accumulators(params) + _other_registers(demands, params)
+    target = demands.target
+    return _compute_registers(params, _pairs(params, target)[-1], target) - taken
 
 
 def _of(demands: Demands) -> str:

@@ -1,0 +1,131 @@
+"""Load what the chunks of an epilogue share once, in front of them, as far as registers are given.
+
+Requires: unrolled loops over chunks of columns, whose ``frag.load_global``s are of tensors that the
+kernel does not write.
+Guarantees: a load that is the same in every trip of such a loop stands in front of it, and one of
+few registers in front of the loop before it, too, whose time hides its latency. Loads of a row's
+neighbouring columns, a chunk in each trip, are one load of all of them.
+
+After ``chunk_epilogue``, which makes the loops; before ``wait_for_earlier_grids``, which looks for
+the first access to global memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lowering.ground.expr import ONE, ZERO, Const, Expr, substitute
+from lowering.ground.poly import poly, same
+from lowering.ground.types import FragmentType
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, Stmt
+from lowering.kernel.visit import Names, defined, map_bodies, used, walk
+from passes.options import LoweringOptions
+
+__all__ = ["load_vectors_first"]
+
+_FEW = 4
+"""Registers of a thread that a main loop has room for beside its own."""
+
+
+def load_vectors_first(kernel: Kernel, options: LoweringOptions) -> Kernel:
+    """Vectors are loaded in front of the chunks that they are read for.
+
+    before::
+
+        for k in 0 .. n carry (...) { ... }
+        for chunk in 0 .. 3 unroll {
+          rows: frag<f32, 64x1> = frag.load_global x[row, 0]
+          cols: frag<f32, 1x64> = frag.load_global y[0, col + chunk * 64]
+          ...
+        }
+
+    after::
+
+        rows: frag<f32, 64x1> = frag.load_global x[row, 0]
+        for k in 0 .. n carry (...) { ... }
+        all: frag<f32, 1x192> = frag.load_global y[0, col]
+        for chunk in 0 .. 3 unroll {
+          cols: frag<f32, 1x64> = frag.columns all, chunk * 64
+          ...
+        }
+    """
+    if not options.vector_registers:
+        return kernel
+    return replace(kernel, body=_body(kernel.body, Names(kernel), options.vector_registers))
+
+
+def _body(body: Body, names: Names, registers: int) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        stmt = map_bodies(stmt, lambda inner: _body(inner, names, registers))
+        if isinstance(stmt, For) and stmt.unroll:
+            loads, stmt = _hoisted(stmt, names, registers)
+            for load in loads:
+                out.insert(_place(out, load), load)
+        out.append(stmt)
+    return tuple(out)
+
+
+def _hoisted(loop: For, names: Names, registers: int) -> tuple[list[FragLoadGlobal], For]:
+    """The loads that can stand in front of a loop, as many as registers hold, and the loop without
+    them.
+    """
+    inside = {name for s in walk(loop.body) for name in defined(s)}
+    inside |= {c.var.name for c in loop.carries}
+    first: list[FragLoadGlobal] = []
+    left: list[Stmt] = []
+    for stmt in loop.body:
+        if not isinstance(stmt, FragLoadGlobal) or used(stmt) & inside:
+            left.append(stmt)
+            continue
+        whole = _whole(loop, stmt, names)
+        if whole is None or whole.out.type.registers > registers:
+            left.append(stmt)
+            continue
+        registers -= whole.out.type.registers
+        first.append(whole)
+        if whole is not stmt:
+            left.append(FragColumns(stmt.out, whole.out, loop.var * stmt.out.type.cols))
+    return first, replace(loop, body=tuple(left)) if first else loop
+
+
+def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | None:
+    """What all trips load: the same, or columns that lie side by side, of which a chunk has whole
+    groups of 8; None if it is neither.
+    """
+    if loop.var.name not in used(load):
+        return load
+    kind, plain = load.out.type, load.limit is None and load.index is None and not load.trans
+    *outer, col = load.src.coords
+    if kind.rows != 1 or kind.cols % 8 or not plain or not isinstance(loop.stop, Const):
+        return None
+    if loop.start != ZERO or loop.step != ONE or not _steps_by(loop, col, kind.cols):
+        return None
+    if any(not same(x, substitute(x, {loop.var: ZERO})) for x in outer):
+        return None
+    out = Frag(names.new("all"), FragmentType(kind.dtype, 1, kind.cols * loop.stop.value))
+    begin = substitute(col, {loop.var: ZERO})
+    return replace(load, out=out, src=replace(load.src, coords=(*outer, begin)))
+
+
+def _steps_by(loop: For, e: Expr, width: int) -> bool:
+    """Whether an index grows by so much from trip to trip."""
+    after = substitute(e, {loop.var: loop.var + 1})
+    return (poly(after) - poly(e)).constant() == width
+
+
+def _place(body: Sequence[Stmt], load: FragLoadGlobal) -> int:
+    """Where a load goes in what stands in front of its loop."""
+    kind = load.out.type
+    if kind.registers > _FEW:
+        return len(body)
+    at = len(body)
+    needed = used(load)
+    for i in reversed(range(len(body))):
+        if needed & {n for s in walk((body[i],)) for n in defined(s)}:
+            break
+        if isinstance(body[i], For):
+            return i
+    return at

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from passes.load_vectors_first import load_vectors_first
+from tests.passes.texts import lowered, unchanged
+
+HEAD = """
+param n: i32
+param M: i32
+param N: i32
+global x: f32[M, 1]
+global y: f32[1, N]
+global z: bf16[M, N] align 4
+roles {
+  role compute warps 0 .. 4 {
+    let row: i32 = n * 64
+"""
+MAIN = """
+    total: frag<f32, 64x192> = frag.fill 0.0
+    for k in 0 .. n {
+      let twice: i32 = k * 2
+    }
+"""
+TAIL = """
+      d: frag<f32, 64x64> = frag.pointwise mul, e, cols
+      out: frag<bf16, 64x64> = frag.cast d
+      frag.store_global z[row, chunk * 64], out
+    }
+  }
+}
+"""
+BEFORE = """
+    for chunk in 0 .. 3 unroll {
+      part: frag<f32, 64x64> = frag.columns total, chunk * 64
+      rows: frag<f32, 64x1> = frag.load_global x[row, 0]
+      e: frag<f32, 64x64> = frag.pointwise mul, part, rows
+      cols: frag<f32, 1x64> = frag.load_global y[0, 8 + chunk * 64]
+"""
+ROWS = "    rows: frag<f32, 64x1> = frag.load_global x[row, 0]\n"
+ROWS_FIRST = BEFORE.replace(f"  {ROWS}", "")
+ALL_FIRST = ROWS_FIRST.replace(
+    "    for chunk", "    all: frag<f32, 1x192> = frag.load_global y[0, 8]\n    for chunk"
+).replace("frag.load_global y[0, 8 + chunk * 64]", "frag.columns all, chunk * 64")
+
+
+def test_rows_in_front_of_the_main_loop_and_columns_in_front_of_the_chunks() -> None:
+    zero, loop = MAIN.split("    for k")
+    found = lowered(load_vectors_first, HEAD + MAIN + BEFORE + TAIL, vector_registers=50)
+    wanted = HEAD + zero + ROWS + "    for k" + loop + ALL_FIRST + TAIL
+    assert found == lowered(load_vectors_first, wanted)
+
+
+@pytest.mark.parametrize("registers", [2, 49])
+def test_what_registers_do_not_hold_stays(registers: int) -> None:
+    """192 columns take 48, two rows 2."""
+    zero, loop = MAIN.split("    for k")
+    found = lowered(load_vectors_first, HEAD + MAIN + BEFORE + TAIL, vector_registers=registers)
+    wanted = HEAD + zero + ROWS + "    for k" + loop + ROWS_FIRST + TAIL
+    assert found == lowered(load_vectors_first, wanted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("8 + chunk * 64", "8 + chunk * 128"),
+        ("8 + chunk * 64", "chunk // 2"),
+        ("8 + chunk * 64]", "8 + chunk * 64], limit=n"),
+    ],
+)
+def test_other_loads_stay(old: str, new: str) -> None:
+    """Rows that differ from chunk to chunk; columns apart, unknown, or limited."""
+    body = BEFORE.replace("x[row, 0]", "x[chunk * 64, 0]").replace(old, new)
+    assert unchanged(load_vectors_first, HEAD + MAIN + body + TAIL, vector_registers=99)
+
+
+def test_only_where_registers_are_given() -> None:
+    assert unchanged(load_vectors_first, HEAD + MAIN + BEFORE + TAIL)
