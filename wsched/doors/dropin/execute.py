@@ -23,6 +23,7 @@ from wsched.importer import UnfinishedError
 from wsched.program.classes import class_key
 from wsched.program.prepare import Function
 from wsched.run.input_error import InputError
+from wsched.run.ranges import ranged
 
 if TYPE_CHECKING:
     import torch
@@ -166,7 +167,7 @@ def _decided(
     try:
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = _run_of(original, decision, inputs)
+        run = ranged(_run_of(original, decision, inputs), lambda: f"wsched: {known.title}")
         results = run(inputs, key)
     except (UnsupportedError, ScheduleError) as e:
         tally = _tally(known, _refused(decision, e))
