@@ -26,6 +26,7 @@ from pathlib import Path
 from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import TEMPORARY, distrust, replace_file
+from lowering.ground.log import log
 from lowering.ground.recent import Recent
 from lowering.target.targets import DEFAULT
 
@@ -104,9 +105,14 @@ class CubinCache:
         Raises as ``compile_cubin``; never because of the disk.
         """
         key = self.key(source, options, arch)
-        found = self._memory.get(key) or self._read(key)
-        if found is None:
-            found = self._compiler(source, name, options, arch)
+        if (kept := self._memory.get(key)) is not None:
+            return kept
+        found = self._read(key)
+        if found is not None:
+            log("cubin from disk", lambda: name)
+        else:
+            found = made = self._compiler(source, name, options, arch)
+            log("compilation", lambda: f"{name} took {made.seconds:.2g} s")
             self._write(key, found)
         return self._memory.add(key, found)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.log import log
 from wsched.choose.problem import GPUS, Gpu
 from wsched.front.cut.route import call_of, chosen_cut, cutter_of
 from wsched.front.explain import (
@@ -21,11 +23,14 @@ from wsched.front.explanation import Explanation
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
-from wsched.front.route import CUT
+from wsched.front.route import CUT, Route
 from wsched.front.routes import routes
 from wsched.front.traced import define, is_compiling, traced
+from wsched.importer import Definition
+from wsched.importer.title import title_of
 from wsched.program.classes import class_key
 from wsched.run.input_error import InputError, require_sequence
+from wsched.run.ranges import ranged
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.schedule import Schedule
 
@@ -143,12 +148,30 @@ def _first_call(
         except UnsupportedError as e:
             route = candidates.send(e)
             continue
+        log("route", partial(_told, route, found, inputs))
         key = _key(inputs, constants)
         if key is not None:
+            route = replace(route, run=ranged(route.run, lambda: f"wsched: {_title(found)}"))
             if len(found.routes) >= _CLASSES:
                 found.routes.clear()
             found.routes[key] = route
         return results
+
+
+def _title(found: Known) -> str:
+    read = found.recorded
+    return title_of(read) if isinstance(read, Definition) else "a definition that cannot be read"
+
+
+def _told(route: Route, found: Known, inputs: Sequence[Any]) -> str:
+    """Which way a class of calls goes, in a line."""
+    shapes = ", ".join("x".join(map(str, t.shape)) for t in inputs if hasattr(t, "shape"))
+    kernels = [p.kernel.kernel.name for p in route.parts if p.kernel is not None]
+    if route.kernel is not None:
+        kernels = [route.kernel.kernel.name]
+    names = f" ({', '.join(kernels)})" if kernels else ""
+    before = "".join(f"; not {r.what}: {r.reason}" for r in route.refusals)
+    return f"{_title(found)} of {shapes}: {route.name}{names}{before}"
 
 
 def explain(

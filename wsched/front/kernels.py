@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from lowering.target.target import Target
@@ -24,6 +25,7 @@ from wsched.schedule.schedule import Schedule
 if TYPE_CHECKING:
     import torch
 from lowering.ground.locks import Lock
+from lowering.ground.log import log
 
 __all__ = ["adopt", "compile"]
 
@@ -62,7 +64,10 @@ def compile(
 
 
 def _make(fusion: Fusion, params: MatmulParams, compiled: bool, target: Target) -> CompiledFusion:
-    return (compile_clean if compiled else compile_fusion)(fusion, params, target)
+    begin = perf_counter()
+    made = (compile_clean if compiled else compile_fusion)(fusion, params, target)
+    log("kernel", lambda: f"{made.kernel.name} made in {perf_counter() - begin:.2g} s")
+    return made
 
 
 def _kernel_key(

@@ -7,7 +7,6 @@ the rest once for each class of inputs.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +26,7 @@ from wsched.front.cut.sizes import bind_extents
 from wsched.front.cut.verdict import verdict
 from wsched.importer import Definition, definition_of, refuse_unfinished
 from wsched.importer.ops import PRODUCTS
+from wsched.importer.title import title_of
 from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ class Known:
     @property
     def title(self) -> str:
         """A few words that tell it: its matmuls, and how much there is beside them."""
-        ops = [n.op for n in self.definition.nodes if not n.op.startswith("define_")]
-        counts = Counter(op for op in ops if op in PRODUCTS)
-        told = [op if n == 1 else f"{n} {op}" for op, n in counts.items()]
-        others = len(ops) - counts.total()
-        return " + ".join([*told, *([f"{others} more"] if others else [])]) or "no matmul"
+        return title_of(self.definition)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from wsched.importer import UnfinishedError
 from wsched.program.classes import class_key
 from wsched.program.prepare import Function
 from wsched.run.input_error import InputError
+from wsched.run.ranges import ranged
 
 if TYPE_CHECKING:
     import torch
@@ -172,13 +173,13 @@ def _decided(
     try:
         if not decision.taken:
             raise UnsupportedError(decision.reason, "what is predicted to be faster")
-        run = _run_of(original, decision, inputs)
+        run = _told(known, _run_of(original, decision, inputs))
         try:
             results = run(inputs, key)
         except NvfuserError:
             if _takes_all(original, fd, inputs, options):
                 raise
-            run = _run_of(original, decision, inputs, by_torch=True)
+            run = _told(known, _run_of(original, decision, inputs, by_torch=True))
             results = run(inputs, key)
     except (UnsupportedError, ScheduleError) as e:
         tally = _tally(known, _refused(decision, e))
@@ -235,6 +236,11 @@ def _run_of(
     cutter = decision.cutter
     assert cutter is not None
     return make(cutter.definition, cutter.graph.types, decision.segments, inputs, rest).run
+
+
+def _told(known: Known, run: Run) -> Run:
+    """It within a range of its title, for profilers."""
+    return ranged(run, lambda: f"wsched: {known.title}")
 
 
 def _first(

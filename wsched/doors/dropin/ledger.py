@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.locks import Lock
+from lowering.ground.log import log
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.front.cut.predict import SegmentsCost
 from wsched.front.cut.segments import Segment
@@ -45,6 +46,16 @@ class Tally:
             return 0.0
         return self.calls * (self.nvfuser.us - self.cost.us)
 
+    def told(self) -> str:
+        """What has been decided, in a line."""
+        if self.reason:
+            return f"{self.name}: nvFuser runs it: {self.reason}"
+        own = sum(s.matmul for s in self.segments)
+        predicted = ""
+        if self.cost is not None and self.nvfuser is not None:
+            predicted = f", predicted {self.cost.us:.1f} us, nvFuser {self.nvfuser.us:.1f} us"
+        return f"{self.name}: {own} kernels of wsched's in {len(self.segments)} parts{predicted}"
+
 
 class Ledger:
     """The lines of a process, in the order of their first calls.
@@ -59,6 +70,7 @@ class Ledger:
 
     def line(self, tally: Tally, calls: int) -> Tally:
         """Keep a line and count calls in it; the one to count further ones in."""
+        log("call of nvFuser's", tally.told)
         with self._lock:
             if len(self._lines) >= LINES:
                 tally = self._more
