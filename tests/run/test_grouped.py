@@ -122,6 +122,19 @@ def test_ends_that_no_groups_have_write_nothing_outside(ends: tuple[int, ...]) -
     assert torch.equal(d[:last], wanted) and d[last:].isnan().all()
 
 
+@pytest.mark.parametrize(
+    ("m", "g", "n", "k"),
+    [(5, 0, 16, 32), (0, 3, 16, 32), (8, 2, 16, 0), (8, 2, 0, 32), (1, 1, 8, 8)],
+)
+def test_nothing_of_something(m: int, g: int, n: int, k: int) -> None:
+    """No groups, no rows, nothing to sum, no columns: as torch, zeros where nothing is summed."""
+    x, w = torch.ones(m, k).bfloat16(), torch.ones(g, n, k).bfloat16().mT
+    ends = torch.full((g,), m, dtype=torch.int32)
+    d = torch.full((m, n), float("nan"), dtype=x.dtype)
+    wsched.compile(grouped(), [x, w, ends])(x, w, ends, out=d)
+    assert (d == k).all() if g else d.isnan().all()
+
+
 def test_one_kernel_for_all_ends() -> None:
     """What is captured once serves other sizes: nothing of a launch depends on them."""
     k = kernel("ping-pong")
@@ -189,6 +202,15 @@ def test_threads_do_not_store_rows_of_groups() -> None:
         compile_fusion(import_fusion(grouped()), params)
     assert e.value.what == "T5, whose rows are in groups, accessed by threads"
     assert e.value.supported == "TMA loads and stores of them"
+
+
+def test_columns_that_tma_cannot_store_are_refused() -> None:
+    x, w, ends = given((3, 5), 12, 32)
+    with pytest.raises(UnsupportedError) as e:
+        wsched.compile(grouped(), [x, w, ends])
+    assert e.value.what == "rows in groups whose results are stored by threads (BFloat16)"
+    assert e.value.supported == "results whose rows are multiples of 16 bytes"
+    assert wsched.grouped_mm(x, w, ends).shape == (8, 12)  # by torch
 
 
 GATE = grouped(

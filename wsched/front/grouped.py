@@ -72,7 +72,7 @@ def grouped_mm(
     _require(x, matrices, offsets, added, epilogue)
     kinds = tuple(_dtype(t) for t in added)
     text = _definition(_dtype(x), len(matrices), kinds, epilogue, _named(out_dtype or x.dtype))
-    return execute(text, [x, offsets, *matrices, *added])[0]
+    return execute(text, [x, offsets.contiguous(), *matrices, *added])[0]
 
 
 def _require(
