@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError, UnsupportedError
-from lowering.ground.expr import ZERO, Expr
+from lowering.ground.expr import ZERO, Expr, Var
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import Consume, Frag, GmemRef, Produce, Stmt
@@ -18,6 +18,7 @@ from lowering.nest.refusal import refused
 from lowering.nest.registers import Registers
 from lowering.nest.scope import Namer, Scopes
 from lowering.nest.tile import Tile
+from lowering.nest.views import thread_views
 from lowering.nest.work_loops import END, FIRST, WorkLoops
 from wsched.fusion import Fusion, FusionExpr, IterDomain, ParallelType, TensorView
 from wsched.schedule.nest import BOX
@@ -150,7 +151,7 @@ class Place:
         dims = tuple(dims)
         at, axis = self.coordinates(dims), axis_of(self.fusion, name)
         if self.fusion.ragged(name):
-            return GmemRef(name, self._in_group(dims, at))
+            return GmemRef(name, self._in_group(name, dims, at))
         if not axis:
             return GmemRef(name, tuple(at))
         (along,) = (p for p, d in enumerate(dims) if str(d.extent) == axis)
@@ -159,12 +160,18 @@ class Place:
         at[along] -= self.scopes.bind("begin", begin)
         return GmemRef(name, tuple(at), self.scopes.bind("entry", entry))
 
-    def _in_group(self, dims: tuple[IterDomain, ...], at: list[Expr]) -> tuple[Expr, ...]:
+    def _in_group(
+        self, name: str, dims: tuple[IterDomain, ...], at: list[Expr]
+    ) -> tuple[Expr, ...]:
         """The coordinates of a ragged map: where the group ends, and the row of a matrix whose rows
-        all end there.
+        all end there. Threads take the row itself; what they read behind the group nobody stores.
         """
         groups = self.fusion.groups
         names = [str(d.extent) for d in dims]
+        if groups is not None and name in thread_views(self.fusion):
+            first = self.found[END] + self.found[FIRST] - Var(groups.rows)
+            rows = {groups.axis: ZERO, groups.rows: first + at[names.index(groups.rows)]}
+            return tuple(rows.get(n, e) for n, e in zip(names, at, strict=True))
         if groups is None or names[:2] != [groups.axis, groups.rows] or len(dims) != 3:
             what = f"{self.tensor.name} = {self.expr} with dimensions {', '.join(names)} in memory"
             raise self.refuse(what, "rows of groups by rows, of matrices")

@@ -77,12 +77,13 @@ def global_tensors(
     """
     declared = []
     for name, read in thread_views(fusion).items():
-        if fusion.ragged(name):
-            what = f"{name}, whose rows are in groups, accessed by threads"
-            raise refused(fusion.tensor(name), what, "TMA loads and stores of them")
+        if fusion.ragged(name) and name in {b.tensor for b in fusion.outputs}:
+            what = f"{name}, whose rows are in groups, stored by threads"
+            raise refused(fusion.tensor(name), what, "TMA stores of them, which end with the group")
         own = entry_sizes(fusion, name, read.dims)
         dims = zip(read.dims, own, strict=True)
-        sizes = tuple(Const(1) if repeats(d) else size for d, size in dims)
+        once = {groups.axis} if (groups := fusion.groups) and fusion.ragged(name) else set[str]()
+        sizes = tuple(Const(1) if repeats(d) or str(d.extent) in once else size for d, size in dims)
         dtype = element_type(read.view.dtype)
         single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
         align = 1 if vector == 1 or single else vector * dtype.bytes

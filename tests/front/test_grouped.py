@@ -57,6 +57,19 @@ def test_a_bias_and_a_type() -> None:
     assert torch.equal(d, (product(x, w, ends) + bias[group]).bfloat16().float().relu())
 
 
+def weighted(ops: Operations, d: Any, scale: Any, rest: Any) -> Any:
+    scaled = ops.mul(d, ops.broadcast(scale, is_broadcast_dim=[False, True]))
+    return ops.add(scaled, rest)
+
+
+def test_a_weight_for_each_row_and_a_residual() -> None:
+    x, w, ends = given((5, 9, 70), 40, 32)
+    scale, rest = torch.randint(1, 4, (84,)).float(), torch.randint(-3, 4, (84, 40)).bfloat16()
+    d = wsched.grouped_mm(x, w, ends, epilogue=weighted, inputs=[scale, rest])
+    scaled = product(x, w, ends).bfloat16().float() * scale[:, None]
+    assert torch.equal(d, (scaled + rest).bfloat16())
+
+
 X, W, ENDS = given((3, 4), 16, 32)
 
 
@@ -67,6 +80,7 @@ X, W, ENDS = given((3, 4), 16, 32)
         ((X, W, ENDS.long()), "offsets is torch.int64, the definition says torch.int32"),
         ((X, W, ENDS.flip(0)), "offsets are [7, 3], which do not rise from 0 to at most 7 rows"),
         ((X, W, ENDS + 1), "offsets are [4, 8], which do not rise from 0 to at most 7 rows"),
+        ((X, (), ENDS), "w has 0 tensors, whose products no epilogue takes"),
         ((X, (W, W), ENDS), "w has 2 tensors, whose products no epilogue takes"),
         ((X.cfloat(), W, ENDS), "torch.complex64 is no type of a grouped matmul"),
         ((X, W[0], ENDS), "input 2 has shape [32, 16], the definition has 3 dimensions"),

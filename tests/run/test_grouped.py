@@ -122,6 +122,19 @@ def test_ends_that_no_groups_have_write_nothing_outside(ends: tuple[int, ...]) -
     assert torch.equal(d[:last], wanted) and d[last:].isnan().all()
 
 
+@pytest.mark.parametrize(
+    ("m", "g", "n", "k"),
+    [(5, 0, 16, 32), (0, 3, 16, 32), (8, 2, 16, 0), (8, 2, 0, 32), (1, 1, 8, 8)],
+)
+def test_nothing_of_something(m: int, g: int, n: int, k: int) -> None:
+    """No groups, no rows, nothing to sum, no columns: as torch, zeros where nothing is summed."""
+    x, w = torch.ones(m, k).bfloat16(), torch.ones(g, n, k).bfloat16().mT
+    ends = torch.full((g,), m, dtype=torch.int32)
+    d = torch.full((m, n), float("nan"), dtype=x.dtype)
+    wsched.compile(grouped(), [x, w, ends])(x, w, ends, out=d)
+    assert (d == k).all() if g else d.isnan().all()
+
+
 def test_one_kernel_for_all_ends() -> None:
     """What is captured once serves other sizes: nothing of a launch depends on them."""
     k = kernel("ping-pong")
@@ -187,8 +200,17 @@ def test_threads_do_not_store_rows_of_groups() -> None:
     params = replace(dynamic(SMALL["cooperative"]), use_smem_epilogue=False)
     with pytest.raises(UnsupportedError) as e:
         compile_fusion(import_fusion(grouped()), params)
-    assert e.value.what == "T5, whose rows are in groups, accessed by threads"
-    assert e.value.supported == "TMA loads and stores of them"
+    assert e.value.what == "T5, whose rows are in groups, stored by threads"
+    assert e.value.supported == "TMA stores of them, which end with the group"
+
+
+def test_columns_that_tma_cannot_store_are_refused() -> None:
+    x, w, ends = given((3, 5), 12, 32)
+    with pytest.raises(UnsupportedError) as e:
+        wsched.compile(grouped(), [x, w, ends])
+    assert e.value.what == "rows in groups whose results are stored by threads (BFloat16)"
+    assert e.value.supported == "results whose rows are multiples of 16 bytes"
+    assert wsched.grouped_mm(x, w, ends).shape == (8, 12)  # by torch
 
 
 GATE = grouped(
@@ -226,6 +248,33 @@ def test_an_epilogue() -> None:
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     sums = (product(x, w, ends) + b[group]).bfloat16().float()
     assert torch.equal(d, (sums * s + r).bfloat16())
+
+
+WEIGHTED = grouped(
+    *(f"r{i} = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)" for i in range(3)),
+    "s = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+    "e = fd.ops.grouped_mm(x, w, o)",
+    "v = fd.ops.broadcast(s, is_broadcast_dim=[False, True])",
+    "f = fd.ops.mul(e, v)", "t0 = fd.ops.add(f, r0)", "t1 = fd.ops.add(t0, r1)",
+    "t2 = fd.ops.add(t1, r2)", "d = fd.ops.cast(t2, dtype=DataType.BFloat16)", "fd.add_output(d)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cooperative", "ping-pong", "exchanged", "cluster"])
+def test_a_weight_for_each_row(name: str) -> None:
+    """Threads read it, and the third matrix, by the rows of the group; also behind the last one."""
+    sizes = SIZES["hard"]
+    x, w, ends = given(sizes, 40, 56, behind=3)
+    m = len(x)
+    rows = [torch.randint(-3, 4, (m, 40)) for _ in range(3)]
+    s = torch.randint(1, 4, (m,)).float()
+    params = replace(dynamic(SMALL[name]), epilogue_input_stages=2)
+    k = wsched.compile(WEIGHTED, [x, w, ends, *(r.bfloat16() for r in rows), s], params=params)
+    d = torch.full((m, 40), float("nan"), dtype=x.dtype)
+    k(x, w, ends, *(r.bfloat16() for r in rows), s, out=d)
+    scaled = product(x, w, ends).bfloat16().float() * s[: sum(sizes), None]
+    assert torch.equal(d[: sum(sizes)], (scaled + sum(rows)[: sum(sizes)]).bfloat16())
+    assert d[sum(sizes) :].isnan().all()
 
 
 def test_what_it_is_called() -> None:

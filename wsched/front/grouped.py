@@ -31,6 +31,7 @@ def grouped_mm(
     *,
     bias: torch.Tensor | Sequence[torch.Tensor] | None = None,
     epilogue: Epilogue | None = None,
+    inputs: Sequence[torch.Tensor] = (),
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Multiply the rows of each group with a matrix of its own, as ``torch._grouped_mm`` does.
@@ -51,6 +52,8 @@ def grouped_mm(
             ``lambda ops, d: ops.silu(d)``, of two products
             ``lambda ops, gate, up: ops.mul(ops.silu(gate), up)``. Pass the same function each time:
             kernels are kept by it.
+        inputs: what the epilogue takes behind the products: [M, N], [N], or [M] that it broadcasts,
+            ``lambda ops, d, s: ops.mul(d, ops.broadcast(s, is_broadcast_dim=[False, True]))``.
         out_dtype: of the result, by default that of ``x``.
 
     Returns:
@@ -66,13 +69,14 @@ def grouped_mm(
     matrices = [w] if single else list(w)
     added = [] if bias is None else [bias] if isinstance(bias, torch.Tensor) else list(bias)
     named = [("x", x), ("offsets", offsets), *(("w", t) for t in matrices)]
-    for name, tensor in (*named, *(("bias", t) for t in added)):
+    for name, tensor in (*named, *(("bias", t) for t in added), *(("inputs", t) for t in inputs)):
         if not isinstance(tensor, torch.Tensor):
             raise no_tensor(name, tensor)
     _require(x, matrices, offsets, added, epilogue)
-    kinds = tuple(_dtype(t) for t in added)
-    text = _definition(_dtype(x), len(matrices), kinds, epilogue, _named(out_dtype or x.dtype))
-    return execute(text, [x, offsets, *matrices, *added])[0]
+    kinds, more = ([(t.dim(), _named(t.dtype)) for t in given] for given in (added, inputs))
+    out = _named(out_dtype or x.dtype)
+    text = _definition(_named(x.dtype), len(matrices), tuple(kinds), tuple(more), epilogue, out)
+    return execute(text, [x, offsets.contiguous(), *matrices, *added, *inputs])[0]
 
 
 def _require(
@@ -96,10 +100,6 @@ def _require(
             raise InputError(text, "offsets", str(ends[1:]), f"0 to {x.shape[0]}, rising")
 
 
-def _dtype(t: torch.Tensor) -> DataType:
-    return _named(t.dtype)
-
-
 def _named(dtype: torch.dtype) -> DataType:
     """The type of a torch type.
 
@@ -116,45 +116,53 @@ def _named(dtype: torch.dtype) -> DataType:
 class Operations:
     """Operations below ``fd.ops`` that an epilogue calls, as they are written down.
 
-    Attributes:
-        nodes: what was called.
+    Args:
+        nodes: where to.
     """
 
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
 
     def __getattr__(self, op: str) -> Callable[..., Ref]:
         def call(*operands: Value, **kwargs: Value) -> Ref:
-            return self.add(op, *operands, **kwargs)
+            return _written(self._nodes, op, *operands, **kwargs)
 
         return call
 
-    def add(self, op: str, *operands: Value, **kwargs: Value) -> Ref:
-        """Write a call down; what it gives."""
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(Node(op, (name,), operands, tuple(kwargs.items()), len(self.nodes) + 1))
-        return Ref(name)
+
+def _written(nodes: list[Node], op: str, *operands: Value, **kwargs: Value) -> Ref:
+    """Write a call down; what it gives."""
+    name = f"v{len(nodes)}"
+    nodes.append(Node(op, (name,), operands, tuple(kwargs.items()), len(nodes) + 1))
+    return Ref(name)
+
+
+_Kind = tuple[int, DataType]
+"""Dimensions and type of a tensor."""
 
 
 @lru_cache(_DEFINITIONS)
 def _definition(
     dtype: DataType,
     count: int,
-    bias: tuple[DataType, ...],
+    bias: tuple[_Kind, ...],
+    inputs: tuple[_Kind, ...],
     epilogue: Epilogue | None,
     out: DataType,
 ) -> str:
-    """The text of it: x, ends, matrices and their biases."""
-    ops = Operations()
+    """The text of it: x, ends, matrices and their biases, and what the epilogue takes beside."""
+    nodes: list[Node] = []
 
     def tensor(rank: int, dtype: DataType) -> Ref:
-        return ops.add("define_tensor", shape=(-1,) * rank, dtype=dtype)
+        return _written(nodes, "define_tensor", shape=(-1,) * rank, dtype=dtype)
 
     x, ends = tensor(2, dtype), tensor(1, DataType.Int32)
     matrices = [tensor(3, dtype) for _ in range(count)]
-    added = [tensor(2, d) for d in bias]
+    added = [tensor(*kind) for kind in bias]
+    others = [tensor(*kind) for kind in inputs]
     more: list[dict[str, Value]] = [{"bias": b} for b in added] or [{} for _ in matrices]
-    products = [ops.add(GROUPED, x, m, ends, **b) for m, b in zip(matrices, more, strict=True)]
-    result = products[0] if epilogue is None else epilogue(ops, *products)
-    result = ops.add("cast", result, dtype=out)
-    return definition_text(Definition(tuple(ops.nodes), (result.name,)))
+    pairs = zip(matrices, more, strict=True)
+    products = [_written(nodes, GROUPED, x, m, ends, **b) for m, b in pairs]
+    computed = products[0] if epilogue is None else epilogue(Operations(nodes), *products, *others)
+    result = _written(nodes, "cast", computed, dtype=out)
+    return definition_text(Definition(tuple(nodes), (result.name,)))

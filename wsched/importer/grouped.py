@@ -273,7 +273,7 @@ class _Lift:
             if self.plain.reduction(b.tensor) is not None:
                 raise UnsupportedError(f"a reduction of {_CALL}", "results [M, N]")
             names = tuple(str(d.extent) for d in t.in_memory)
-            if ROWS in names and (len(names) != 2 or names[0] != ROWS):
+            if ROWS in names and names[0] != ROWS:
                 what = f"{_CALL} beside [{', '.join(names)}] in memory"
                 raise UnsupportedError(what, f"matrices of whole rows, [{ROWS}, {COLS}] say")
         if any(isinstance(e, ReductionOp) for e in self.plain.exprs):
