@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from wsched.choose.nvfuser_cost import (
     pointwise_us,
     roofline_us,
 )
-from wsched.front.cut.choose import choose
+from wsched.front.cut.choose import Chosen, choose
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.predict import (
     SegmentsCost,
@@ -152,16 +153,16 @@ def test_a_matmul_that_is_left_is_priced_by_its_operations_and_bytes() -> None:
     assert segment_us(segment, call) == SegmentsCost(pytest.approx(MATMUL_US), host_us(1))
 
 
-def test_what_follows_it_is_a_kernel_with_the_bytes_of_the_segment() -> None:
-    """Its inputs and results: what is between the two is in the cache."""
+def test_what_follows_it_is_a_kernel_that_reads_the_product() -> None:
+    """The operands are the matmul's alone."""
     _, call, segment = left(FOLLOWED)
-    us = pytest.approx(MATMUL_US + pointwise_us(MOVED))
+    us = pytest.approx(MATMUL_US + pointwise_us(2 * 2 * M * N))
     assert segment_us(segment, call) == SegmentsCost(us, host_us(2))
 
 
 def test_nvfusers_route_counts_kernels() -> None:
     cutter, call, segment = left(FOLLOWED)
-    matmul, others = pytest.approx(MATMUL_US), pytest.approx(pointwise_us(MOVED))
+    matmul, others = pytest.approx(MATMUL_US), pytest.approx(pointwise_us(2 * 2 * M * N))
     assert nvfuser_us([segment], call) == NvfuserCost(matmul, others, host_us(2))
     plain = cutter.all(Take.NONE).segments
     kernels = [s for s in plain if s.matmul]
@@ -177,3 +178,31 @@ def test_the_call_beside_its_segments() -> None:
     one = segment_us(segment, call)
     host = 2 * one.host_us + CALL_HOST_US - STEP_HOST_US
     assert together([one, one]) == SegmentsCost(2 * one.gpu_us, host)
+
+
+def test_what_keeps_the_gpu_longer_is_only_better_than_what_does_so_more() -> None:
+    """A call is left to nvFuser whose GPU would be busy longer, so such a cut is none."""
+    cutter = Cutter(record_text(FAN.text))
+    call = sizes_of(cutter)
+    cut = cutter.all(Take.NONE)
+
+    def made(gpu: float, host: float, limit: float = 40.0) -> Chosen:
+        return Chosen(cut, SegmentsCost(gpu, host), cutter, call, limit)
+
+    short, long, longer = made(39, 66), made(42, 50), made(43, 45)
+    assert short.better_by(0.0, long) and not long.better_by(0.0, short)
+    assert long.better_by(0.0, longer) and not longer.better_by(0.0, long)
+    assert made(42, 50, inf).better_by(1.0, made(39, 66, inf))
+    assert not made(39, 65).better_by(2.0, short)
+
+
+def test_the_limit_of_the_gpu_is_asked_for() -> None:
+    """As long as a cut keeps it; where none does, the one that takes least of the GPU."""
+    cutter = Cutter(record_text(FAN.text))
+    call = sizes_of(cutter)
+    best = choose(cutter, call, may_leave=True)
+    assert choose(cutter, call, may_leave=True, gpu_us=best.cost.gpu_us).cost == best.cost
+    found = choose(cutter, call, may_leave=True, gpu_us=0.0)
+    ways = (cutter.all(t) for t in (Take.ALL, Take.NARROW, Take.NONE))
+    least_gpu = min(sum(segment_us(s, call).gpu_us for s in w.segments) for w in ways)
+    assert found.cost.gpu_us <= least_gpu

@@ -153,9 +153,9 @@ def test_aten_copies_heads_of_several_sequences() -> None:
         (kernel,) = bare
         costs.append((nvfuser_us(bare, call), cublas_us(call.planned(kernel).problem)))
     (one, one_us), (four, four_us) = costs
-    assert one.matmul_us == one_us and one.host_us == host_us(1)
+    assert one.matmul_us == one_us and one.host_us == host_us(3)  # two views
     copy = pointwise_us(2 * 2 * 4 * 64 * 8 * 64)
-    assert four.matmul_us == pytest.approx(four_us + 2 * copy) and four.host_us == host_us(3)
+    assert four.matmul_us == pytest.approx(four_us + 2 * copy) and four.host_us == host_us(5)
 
 
 def test_batches_do_not_split_k() -> None:

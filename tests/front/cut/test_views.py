@@ -6,6 +6,7 @@ import pytest
 
 import wsched
 from tests.front.cut.features import Feature, inputs_of
+from wsched.choose.nvfuser_cost import host_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.predict import VIEW_HOST_US, Sizes, nvfuser_us, segment_us
@@ -43,7 +44,7 @@ def test_they_are_the_kernels_memory() -> None:
 
 
 def test_what_they_cost() -> None:
-    """NvFuser makes them without a kernel, too."""
+    """NvFuser makes them without a kernel, too, but calls something for each."""
     cutter = Cutter(record_text(HEADS.text))
     tensors = cutter.graph.types
     call = Sizes(tensors, open_extents(cutter.definition, tensors))
@@ -51,7 +52,8 @@ def test_what_they_cost() -> None:
     assert [v.name for v in segments[-1].views] == ["q", "k"] and segments[-1].own
     cost = segment_us(segments[-1], call)
     assert (cost.gpu_us, cost.host_us) == (0.0, 2 * VIEW_HOST_US)
-    assert nvfuser_us(segments, call).kernels_us == 0.0
+    route = nvfuser_us(segments, call)
+    assert (route.kernels_us, route.host_us) == (0.0, host_us(3))
 
 
 @pytest.mark.parametrize(

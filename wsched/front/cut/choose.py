@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.expr import Var
@@ -33,24 +34,27 @@ class Chosen:
         cost: of all segments.
         cutter: what is cut: the definition, or the same with factors behind products.
         call: what was asked for, with that one's tensors.
+        gpu_us: what the GPU may take; a cut that takes more is only better than those with more.
     """
 
     cut: Cut
     cost: SegmentsCost
     cutter: Cutter
     call: Sizes
+    gpu_us: float = inf
 
     @property
-    def rank(self) -> tuple[float, float]:
+    def rank(self) -> tuple[float, float, float]:
         """The less the better."""
-        return self.cost.us, self.cost.gpu_us
+        return max(self.cost.gpu_us - self.gpu_us, 0.0), self.cost.us, self.cost.gpu_us
 
     def better_by(self, us: float, other: Chosen) -> bool:
         """Whether it takes less than another cut, by at least so many microseconds."""
-        return self.rank < other.rank and self.cost.us <= other.cost.us - us
+        enough = self.cost.us <= other.cost.us - us or self.rank[0] < other.rank[0]
+        return self.rank < other.rank and enough
 
 
-def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
+def choose(cutter: Cutter, call: Sizes, *, may_leave: bool, gpu_us: float = inf) -> Chosen:
     """The best cut found, of the definition as it is or with factors of operands behind products:
     those of all operands, then of one after the other.
 
@@ -59,30 +63,31 @@ def choose(cutter: Cutter, call: Sizes, *, may_leave: bool) -> Chosen:
         call: what is asked for.
         may_leave: whether a matmul that has a kernel may be left to others where that is
             predicted to be faster.
+        gpu_us: what the GPU may take, if some cut takes no more.
 
     Raises:
         UnsupportedError, ScheduleError: no cut can be run.
     """
-    best, moves = least(cutter, call, may_leave), cutter.moves
+    best, moves = least(cutter, call, may_leave, gpu_us), cutter.moves
     ways = [moves, *((m,) for m in moves)] if len(moves) > 1 else [moves] if moves else []
     taken = tuple[Moves, ...]()
     for way in ways:
         if set(way) <= set(taken):
             continue
         both = (*taken, *way)
-        found = _with_moved(cutter, both, call, may_leave)
+        found = _with_moved(cutter, both, call, may_leave, gpu_us)
         if found is not None and found.rank < best.rank:
             best, taken = found, both
     return best
 
 
 def _with_moved(
-    cutter: Cutter, moves: tuple[Moves, ...], call: Sizes, may_leave: bool
+    cutter: Cutter, moves: tuple[Moves, ...], call: Sizes, may_leave: bool, gpu_us: float
 ) -> Chosen | None:
     """The best cut with these factors behind products; None where there is none."""
     try:
         other = cutter.with_moved(moves)
-        return least(other, translated(call, cutter, other), may_leave)
+        return least(other, translated(call, cutter, other), may_leave, gpu_us)
     except (UnsupportedError, ScheduleError):
         return None
 
@@ -105,9 +110,9 @@ def translated(call: Sizes, cutter: Cutter, other: Cutter) -> Sizes:
     return replace(call, tensors=tensors, sizes=sizes)
 
 
-def least(cutter: Cutter, call: Sizes, may_leave: bool) -> Chosen:
+def least(cutter: Cutter, call: Sizes, may_leave: bool, gpu_us: float = inf) -> Chosen:
     """The best of the cuts that treat all matmuls alike, then one by one; raises as ``choose``."""
-    search = _Search(cutter, call, may_leave)
+    search = _Search(cutter, call, may_leave, gpu_us)
     count = len(cutter.matmuls)
     alike = [(t,) * count for t in (Take.ALL, Take.NARROW, Take.NONE, Take.SHARED)]
     tried = [(found, takes) for takes in alike if (found := search.price(takes)) is not None]
@@ -137,6 +142,7 @@ class _Search:
     cutter: Cutter
     call: Sizes
     may_leave: bool
+    gpu_us: float = inf
     refusal: UnsupportedError | ScheduleError = field(
         default_factory=lambda: UnsupportedError("this definition", "others")
     )
@@ -157,7 +163,7 @@ class _Search:
 
     def _cost(self, cut: Cut) -> Chosen:
         cost = together([self._segment(s) for s in cut.segments])
-        return Chosen(cut, cost, self.cutter, self.call)
+        return Chosen(cut, cost, self.cutter, self.call, self.gpu_us)
 
     def least_saving(self, chosen: Chosen, at: int) -> float:
         """Microseconds that leaving a matmul has to save."""

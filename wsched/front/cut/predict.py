@@ -252,7 +252,10 @@ def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:
 
 
 def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
-    """NvFuser's route, from the segments of a cut whose kernels have no epilogues."""
+    """NvFuser's route, from the segments of a cut whose kernels have no epilogues.
+
+    Views between matmuls are calls of nvFuser's on the host, though no kernels.
+    """
     matmul = others = 0.0
     count = 0
     for segment in segments:
@@ -260,9 +263,9 @@ def nvfuser_us(segments: Sequence[Segment], call: Sizes) -> NvfuserCost:
             planned = call.planned(segment)
             gathered = _gathered_us(segment, planned, call)
             matmul += cublas_us(planned.problem, planned.copied) + sum(gathered)
-            count += 1 + len(gathered)
+            count += 1 + len(gathered) + len(segment.looks)
         elif segment.views:
-            count += 1  # nvFuser makes them, too, without a kernel
+            count += len(segment.views)
         else:
             matmul_us, kernels_us, kernels = _rest(segment, call, {})
             matmul, others, count = matmul + matmul_us, others + kernels_us, count + kernels

@@ -62,4 +62,4 @@ def verdict(cutter: Cutter, call: Sizes) -> Verdict:
         UnsupportedError, ScheduleError: no cut can be run.
     """
     nvfuser = nvfuser_us(cutter.all(Take.NONE).segments, call)
-    return Verdict(choose(cutter, call, may_leave=True), nvfuser)
+    return Verdict(choose(cutter, call, may_leave=True, gpu_us=nvfuser.gpu_us), nvfuser)
