@@ -31,6 +31,8 @@ from lowering.kernel.nodes import (
     BarSync,
     Body,
     BulkWait,
+    CopyTile,
+    CpAsync,
     Elect,
     For,
     If,
@@ -46,6 +48,9 @@ from lowering.kernel.visit import Names, bodies, map_bodies, map_roles, walk
 from passes.options import LoweringOptions
 
 __all__ = ["trace"]
+
+_FILLS = (CopyTile, CpAsync, MBarrierExpectTx)
+"""What a loop does that fills the steps of a tile: threads copy, or one says what TMA brings."""
 
 EVENTS = ("cta", "load", "turn", "main_loop", "epilogue", "store_wait", "drain")
 
@@ -164,7 +169,7 @@ def _spans(body: Body, turns: frozenset[str], tile: Expr) -> Iterator[_Span]:
         if stmt.tile is not None:
             yield from _tile_spans(body, i, turns, stmt.tile)
             return
-        if any(isinstance(s, MBarrierExpectTx) for s in _directly(stmt.body)):
+        if any(isinstance(s, _FILLS) for s in _directly(stmt.body)):
             yield _Span("load", i, i, tile)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lowering.kernel.text import print_kernel
 from passes.trace import trace
 from tests.passes.texts import kernel, lowered
@@ -94,6 +96,17 @@ def test_a_single_tile_has_number_0() -> None:
         "main_loop, end, 0",
         "load, begin, 0",
         "load, end, 0",
+    ]
+
+
+@pytest.mark.parametrize("op", ["copy.tile", "cp.async"])
+def test_threads_that_load_are_stamped_as_one_that_does(op: str) -> None:
+    """Nothing announces their bytes."""
+    head = f"{HEAD} global x: bf16[n, n] align 16"
+    load = LOAD.replace(f"elect {{ {FILL} }}", f"{op} S[0, 0, 0], x[m_o * 64, m_i * 64], 64, 64")
+    assert stamps(f"{head} roles {{ {COMPUTE} {load} }}")[-2:] == [
+        "load, begin, m_o",
+        "load, end, m_o",
     ]
 
 
