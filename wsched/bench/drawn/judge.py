@@ -24,7 +24,7 @@ from wsched.choose.problem import Problem, row_alignment
 from wsched.choose.tuned.entry import problem_from_dict
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["Verdict", "judge", "summary", "verdict_of"]
+__all__ = ["Verdict", "judge", "planned", "summary", "verdict_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
     cublas = times.pop(REFERENCE, None)
     if len(times) < 2:
         return None
-    problem = _problem(name, result)
+    problem = planned(name, result)
     all_params = {n: MatmulParams.from_dict(result["systems"][n]["params"]) for n in times}
     predicted = {n: cost(problem, params).us for n, params in all_params.items()}
     choice = min(predicted, key=predicted.__getitem__)
@@ -86,7 +86,7 @@ def verdict_of(name: str, result: dict[str, Any]) -> Verdict | None:
     )
 
 
-def _problem(name: str, result: dict[str, Any]) -> Problem:
+def planned(name: str, result: dict[str, Any]) -> Problem:
     """What was planned for; files from before alignment was part of it lack that."""
     problem, (sizes, layout) = problem_from_dict(result["problem"]), name.split()
     m, n, k = map(int, sizes.split("x"))
