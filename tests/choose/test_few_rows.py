@@ -29,6 +29,7 @@ from wsched.choose.memory import (
 from wsched.choose.problem import Problem, demands
 from wsched.choose.tiles import exchanged_tiles
 from wsched.fusion import DataType
+from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     CircularBufferOptions,
@@ -65,7 +66,9 @@ def params_of(row: list[int]) -> MatmulParams:
             TensorMapL2Promotion(promoted_a), TensorMapL2Promotion(promoted_b)
         ),
     )
-    return with_tile(base, GemmTile(m, n, k), warpgroups, bool(ping_pong))
+    made = with_tile(base, GemmTile(m, n, k), warpgroups, bool(ping_pong))
+    odd = chunk_turns(made, chunk_columns(made, BF16)) % 2
+    return replace(made, epilogue_stages=1 if odd else 2)
 
 
 @cache

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from wsched.choose import cost_model
 from wsched.choose.copy_engine import fill_cycles, promotions
+from wsched.choose.epilogue import ELEMENT
 from wsched.choose.memory import least_bytes, moved_us
 from wsched.choose.problem import Problem
 from wsched.choose.tiles import Tile, splits
@@ -65,7 +66,7 @@ def _cycles(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[float, 
     fill = fill_cycles(problem, tile, cluster, promotions(problem), rate)
     bytes_ = sum(r.bytes for r in problem.results) / 2
     groups = 1 if tile.ping_pong else tile.warpgroups
-    ends = cost_model.START + cost_model.ELEMENT * bytes_ * tile.m * tile.n / groups
+    ends = cost_model.START + ELEMENT * bytes_ * tile.m * tile.n / groups
     if cluster.m * cluster.n == 1:
         return max(busy, fill), ends
     return max(busy + cost_model.CLUSTER_STEP, fill), ends + cost_model.CLUSTER_START

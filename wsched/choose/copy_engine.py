@@ -16,11 +16,10 @@ from wsched.schedule.matmul.params import (
     CachePolicies,
     ClusterDims,
     L2Promotions,
-    MatmulParams,
 )
 from wsched.schedule.options import CachePolicy, TensorMapL2Promotion
 
-__all__ = ["Extents", "asks_dearly", "fill_cycles", "policies", "promotions", "sent_bytes"]
+__all__ = ["Extents", "asks_dearly", "fill_cycles", "policies", "promotions"]
 
 LINE = WIDEST_SWIZZLE
 """Bytes of a line, of a box as of the L2."""
@@ -33,13 +32,10 @@ what two runs of ``bench random`` measured, a line that lies across two of the L
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
 
-RECEIVED_BYTES, RECEIVED_SHARP = 61, 6
-"""Bytes in a cycle that an SM of a cluster receives, whoever asked, and how sharply the larger
-limit wins."""
-
-SENT = {16: 1.25}
-"""What the L2 sends more: 8.1 TB/s of lines that nobody else reads, 6.5 where they touch another
-sector."""
+RECEIVED_BYTES, RECEIVED_OF_PAIRS, RECEIVED_SHARP = 61, 52, 6
+"""Bytes in a cycle that an SM of a cluster receives, whoever asked; in clusters of two, of lines
+that come slowly (``bench tma`` has 49, 55 in those of four); how sharply the larger of both
+limits wins."""
 
 ACROSS_LINES = 1.25
 """What rows of N-major boxes cost that lie across two lines of the L2, as of every second tile of
@@ -80,19 +76,12 @@ def fill_cycles(
     asked += max(own_b / _rate(problem.align_b, promoted.b, rate), across)
     if cluster.m * cluster.n == 1:
         return LINE * asked
-    received = (a + b) / RECEIVED_BYTES
+    pair = cluster.m * cluster.n == 2 and asks_dearly(problem)
+    received = (a + b) / (RECEIVED_OF_PAIRS if pair else RECEIVED_BYTES)
     larger = max(asked, received)
     both: float = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
     joined: float = larger * both ** (1 / RECEIVED_SHARP)
     return LINE * joined
-
-
-def sent_bytes(problem: Problem, params: MatmulParams) -> float:
-    """Bytes that the L2 sends to a CTA for a stage, a multicast copy to the one that asked."""
-    tile, cluster = params.output_tile, params.cluster_dims
-    (a, _), (b, _) = _lines(problem, tile, cluster)
-    more = max(SENT.get(problem.align_b, 1.0), _across(problem, tile, cluster))
-    return LINE * (a * SENT.get(problem.align_a, 1.0) + b * more)
 
 
 def promotions(problem: Problem) -> L2Promotions:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from lowering.target.ptx import WARPGROUP, stored_columns
-from wsched.choose.copy_engine import asks_dearly, fill_cycles, sent_bytes
+from wsched.choose.copy_engine import asks_dearly, fill_cycles
+from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
 from wsched.choose.problem import Problem
 from wsched.choose.thread_loads import thread_cycles
-from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.params import ClusterDims, MatmulParams
 
 __all__ = [
@@ -34,21 +34,12 @@ LAUNCH_US = {True: 1.36, False: 2.17}
 GHZ = 1.904
 """Clock where power does not limit it."""
 
-START, TILE_END, HAND_OVER = 695, 147, 176
-"""Cycles: prologue; barriers of an epilogue; one warpgroup's main loop behind the other's."""
+START, HAND_OVER = 500, 176
+"""Cycles: prologue; one warpgroup's main loop behind the other's."""
 
-ELEMENT, WORK, OVERLAPPED_WORK = 0.2466, 0.015, 0.003
-"""Cycles for an element of a tile on one warpgroup: to convert and store two bytes of it; for an
-instruction of the epilogue; and what that instruction takes from a main loop that runs meanwhile.
-The latter two from ``wsched bench pingpong``: gelu, residual and silu beside the bare matmul."""
-
-CHUNK = {1: 176}
-"""Cycles of a chunk beside its elements: barriers, and the store of the one before. By bytes of an
-operand: those of 16 bits are in what was fitted for elements; of 8 bits 13 chunks of 128x208 at
-4096x4096x4096 took 6 us in 5 rounds (H200, 2026-11-22)."""
-
-REDUCED = 3
-"""Instructions of a reduction for an element: to mask it at an edge, and to add it."""
+OVERLAPPED_WORK = 0.003
+"""Cycles that an instruction of the epilogue takes from a main loop that runs meanwhile (``wsched
+bench pingpong``: gelu, residual and silu beside the bare matmul)."""
 
 FLOPS_PER_CYCLE = 4096
 """Of the tensor cores of an SM, 16-bit operands; narrower ones in proportion to their bytes (NVIDIA
@@ -64,16 +55,18 @@ SMEM_BYTES, FILL_BYTES = 146, {True: 60, False: 75}
 kernel is launched dependently (then CTAs of one GPC do not start together and share less). Beside
 lines that come slowly others come no faster than ``bench tma`` has for lines: 61."""
 
+STORE_LINE = 2.4
+"""Cycles of the copy engine for a line that it stores; copy_engine.py has those that it loads."""
+
 PROMOTED = 60
 """Cycles of a wait for all wgmmas, and of the first one behind it: not fitted."""
 
-LATENCY = 911
-"""Cycles of a copy from the L2 into shared memory."""
+LATENCY = 1600
+"""Cycles of a copy from the L2 into shared memory, of a kernel that is busy with others."""
 
-HELD_STEPS = {True: 1.5, False: 2.0}
-"""Steps for which a stage is held from full to empty, its own and the wait behind its wgmmas, by
-whether the kernel is ping-pong. Of two warpgroups that share it the later one counts; one alone
-was fitted with the same."""
+HELD_STEPS = {True: 1.0, False: 1.15}
+"""Steps for which a stage is held from full to empty, by whether the kernel is ping-pong: its own
+step, and of two warpgroups that share it until the later one has let go."""
 
 CLUSTER_LATENCY, CLUSTER_STEP, CLUSTER_START = 195, 14, 493
 """Cycles that a cluster adds to a copy, to a step and to a kernel."""
@@ -83,13 +76,11 @@ PLACED = (10, 11)
 whose SMs are an even number, but no multiple of four. The driver has 30 clusters of four for an
 H200 (``bench tma``), not 33; other chips differ, and the launch asks the driver."""
 
-L2_BYTES_PER_US = 18.1e6
-
-FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.237
+FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.22
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
 about the fourth power of the clock, because voltage follows it."""
 
-COMBINE, COMBINE_TILE, COMBINE_PART = 1.4, 0.45, 0.3
+COMBINE, COMBINE_TILE, COMBINE_PART = 1.2, 0.4, 0.4
 """Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
 the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
 without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
@@ -102,9 +93,9 @@ meet at fewer operands in the L2. 12 shapes, same run."""
 UNEVEN = 0.5
 """Tiles of a group that its last rows leave empty, on average over sizes."""
 
-SHARP, MEMORY_SHARP = 8, 5
-"""How sharply the larger of two limits wins, the exponent of their norm: of those of the SMs and
-the L2, and between them and memory, whose bytes come to some CTAs later than to others."""
+MEMORY_SHARP = 5
+"""How sharply the larger of two limits wins, the exponent of their norm: what SMs and what memory
+does, whose bytes come to some CTAs later than to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +170,17 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     steps = problem.steps(tile.k)
     work = _share(params, clusters, steps, places(problem.sms, ctas))
     rounds = work.rounds
-    step, limit = _step(problem, params)
-    main = work.steps * step / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
-    epilogue = _epilogue(problem, params)
+    step = _step(problem, params)
+    each = work.steps / max(rounds, 1) * (STREAM_K if params.stream_k else 1)
+    main, epilogue = each * step.cycles, epilogue_cycles(problem, params)
     exposed = rounds * epilogue
     if params.ping_pong:
         main += HAND_OVER + OVERLAPPED_WORK * problem.work * tile.m * tile.n
-        exposed = rounds * max(0.0, (epilogue - main) / 2) + epilogue
-    start = START + (CLUSTER_START if ctas > 1 else 0)
+        turns = (each * step.busy + epilogue) / 2  # of a tile, where both epilogues are longer
+        exposed = rounds * max(0.0, turns - main) + epilogue
+    engine = rounds * (each * step.fill + STORE_LINE * store_lines(problem, params))
+    exposed += max(0.0, engine - rounds * main - exposed)
+    start = START + step.first + (CLUSTER_START if ctas > 1 else 0)
     clock = GHZ * 1e3
     alone = (rounds * main + exposed + start) / clock
     shares = problem.sms if params.stream_k else clusters * ctas * work.parts
@@ -195,8 +189,7 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
     dependent = params.programmatic_dependent_launch
     stream = stream_us(problem, shares, at_once, dependent, repeated)
     energy = energy_of(problem, _memory_bytes(problem, params, tiles_m))
-    inner = norm(alone, _l2_us(problem, params, clusters * ctas * steps))
-    fed = joined(inner, stream)
+    fed = joined(alone, stream)
     combine = combine_us(tile.m * tile.n, work.parts)  # memory and tensor cores idle meanwhile
     return Cost(
         launch_us=LAUNCH_US[dependent] + start / clock,
@@ -204,10 +197,10 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
         epilogue_us=exposed / clock,
         combine_us=combine,
         memory_us=fed - alone,
-        power_us=joined(inner * slowed(inner, moved_us(problem), energy), stream) - fed,
+        power_us=joined(alone * slowed(alone, moved_us(problem), energy), stream) - fed,
         tiles=clusters * ctas,
         rounds=rounds,
-        step=limit,
+        step=step.limit,
     )
 
 
@@ -256,8 +249,25 @@ def combine_us(elements: int, parts: int) -> float:
     return COMBINE + (COMBINE_TILE + COMBINE_PART * (parts - 1)) * size if parts > 1 else 0.0
 
 
-def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
-    """Cycles of a step of the k loop, and what takes them."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Cycles of a step of the k loop: of the whole, by what takes them, of the wgmmas, and of the
+    copies that fill a stage.
+    """
+
+    cycles: float
+    limit: str
+    busy: float
+    fill: float
+
+    @property
+    def first(self) -> float:
+        """Of the first stage until it is full, and of the last one when nothing is filled."""
+        return max(self.fill + self.busy - self.cycles, 0.0)
+
+
+def _step(problem: Problem, params: MatmulParams) -> _Step:
+    """A step of the k loop of the product that is computed."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
     blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
     size = problem.operand.bytes
@@ -287,7 +297,7 @@ def _step(problem: Problem, params: MatmulParams) -> tuple[float, str]:
     if params.thread_loads:
         limits["threads that load"] = thread_cycles(problem, params)
     slowest = max(limits, key=lambda name: limits[name])
-    return limits[slowest], slowest
+    return _Step(limits[slowest], slowest, busy, fill)
 
 
 def _promoted(problem: Problem, params: MatmulParams) -> float:
@@ -301,19 +311,6 @@ def _promoted(problem: Problem, params: MatmulParams) -> float:
     return PROMOTED + adds if alone else adds / params.warpgroups
 
 
-def _epilogue(problem: Problem, params: MatmulParams) -> float:
-    """Cycles of a tile's epilogue."""
-    tile = params.output_tile
-    warpgroups = 1 if params.ping_pong else params.warpgroups
-    work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
-    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
-    types = (*problem.results, *problem.reductions.types)
-    columns = chunk_columns(params, *types) if types else 1
-    chunks = params.tile_sizes.warp_tile.n // columns
-    ends = TILE_END + CHUNK.get(problem.operand.bytes, 0) * chunks
-    return ends + element * tile.m * tile.n / warpgroups
-
-
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
     size = problem.operand.bytes
@@ -322,11 +319,6 @@ def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
     each = problem.a_count * problem.m * problem.k * size + b * max(passes, 1)
     return problem.batch * each + result_bytes(problem)
-
-
-def _l2_us(problem: Problem, params: MatmulParams, steps: int) -> float:
-    """Microseconds of all copies from the L2; a multicast copy counts once."""
-    return steps * sent_bytes(problem, params) / L2_BYTES_PER_US
 
 
 def energy_of(problem: Problem, moved: float) -> float:
@@ -350,11 +342,7 @@ def slowed(inner: float, moved: float, energy: float) -> float:
 
 def joined(inner: float, stream: float) -> float:
     """Microseconds of what SMs do and what memory does, which mostly run at the same time."""
-    return norm(inner, stream, sharp=MEMORY_SHARP)
-
-
-def norm(*limits: float, sharp: float = SHARP) -> float:
-    """The largest of several limits, joined smoothly."""
-    largest: float = max(limits)
-    power: float = sum((limit / largest) ** sharp for limit in limits) ** (1 / sharp)
-    return largest * power
+    largest = max(inner, stream)
+    both: float = (inner / largest) ** MEMORY_SHARP + (stream / largest) ** MEMORY_SHARP
+    total: float = largest * both ** (1 / MEMORY_SHARP)
+    return total

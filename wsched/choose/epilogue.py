@@ -1,0 +1,55 @@
+"""What a tile's epilogue takes, and what its stores ask of the copy engine (design/0014).
+
+A warpgroup stores its tile chunk by chunk through shared memory. A chunk is as wide as divides the
+tile: 64 columns of 192, 16 of 176. Each has barriers; with a single buffer, which an odd number of
+chunks leaves, each waits until the copy engine has read the one before. The engine stores line by
+line, a line of 32 bytes for the price of one of 128, between those that it loads.
+"""
+
+from __future__ import annotations
+
+from wsched.choose.problem import Problem
+from wsched.schedule.matmul.chunks import box_rows, chunk_columns
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = ["ELEMENT", "epilogue_cycles", "store_lines"]
+
+TILE_END, CHUNK, SINGLE = 140, 40, 150
+"""Cycles: barriers of an epilogue; of a chunk; and more, where there is one buffer. With operands
+of 8 bits 13 chunks of 128x208 took 176 each at 4096x4096x4096 (6 us in 5 rounds, H200)."""
+
+ELEMENT, WORK = 0.165, 0.015
+"""Cycles for an element of a tile on one warpgroup: to convert and stage two bytes of it; for an
+instruction of the epilogue (``wsched bench pingpong``)."""
+
+REDUCED = 3
+"""Instructions of a reduction for an element: to mask it at an edge, and to add it."""
+
+
+def epilogue_cycles(problem: Problem, params: MatmulParams) -> float:
+    """Cycles of a tile's epilogue."""
+    tile, warp = params.output_tile, params.tile_sizes.warp_tile
+    warpgroups = 1 if params.ping_pong else params.warpgroups
+    work = problem.work + REDUCED * (problem.over_rows + problem.over_columns)
+    element = ELEMENT * sum(r.bytes for r in problem.results) / 2 + WORK * work
+    chunks = warp.m // box_rows(params) * (warp.n // _columns(problem, params))
+    each = CHUNK + (SINGLE if params.epilogue_stages == 1 and chunks > 1 else 0)
+    return TILE_END + element * tile.m * tile.n / warpgroups + each * chunks
+
+
+def store_lines(problem: Problem, params: MatmulParams) -> int:
+    """Lines that the copy engine stores of a tile, for all results."""
+    if not params.use_smem_epilogue:
+        return 0
+    tile, columns = params.output_tile, _columns(problem, params)
+    lines = tile.m * (tile.n // columns)
+    if params.exchange_operands:
+        lines = tile.n * (tile.m // box_rows(params))
+    return lines * len(problem.results)
+
+
+def _columns(problem: Problem, params: MatmulParams) -> int:
+    """Columns of a chunk."""
+    loaded = (problem.inputs or ()) if params.loads_epilogue_inputs else ()
+    types = (*problem.results, *loaded, *problem.reductions.types)
+    return chunk_columns(params, *types) if types else params.tile_sizes.warp_tile.n
