@@ -3,12 +3,14 @@
 A kernel's time is that of the SM with most tiles. Each tile costs its k steps and its epilogue; a
 step takes as long as the slowest of what it needs: the tensor cores, reads of shared memory, the
 copies that fill it, or the way to the L2 and back shared by the stages in flight. In ping-pong the
-epilogue of one warpgroup runs under the main loop of the other. Where CTAs share a tile, its steps
-are divided and what adds up the parts comes on top. The whole is at least what L2 and
-memory take for its bytes, and where its energy would exceed the power limit the clock gives way.
+epilogue of one warpgroup runs under the main loop of the other. The copy engine of an SM loads and
+stores line by line, and a kernel is never faster than all its lines. Where CTAs share a tile, its
+steps are divided and what adds up the parts comes on top. The whole is at least what memory takes
+for its bytes, and where its energy would exceed the power limit the clock gives way.
 
 The constants were fitted to 41 schedules on 73 shapes, measured on an H200 at its power limit on
-2026-11-21 (``wsched bench schedules``; tests/data has the times, design/performance.md the method).
+2026-11-21 (``wsched bench schedules``), those of copies, stores and parts to 230 drawn problems of
+2026-11-22 as well (tests/data has the times, design/performance.md the method).
 """
 
 from __future__ import annotations
@@ -78,13 +80,13 @@ H200 (``bench tma``), not 33; other chips differ, and the launch asks the driver
 
 FLOP_ENERGY, BYTE_ENERGY, CLOCK_EXPONENT = 7.3e-9, 1.6e-7, 0.22
 """Microseconds at the power limit for 2 FLOP (a multiply-add) and for a byte from memory. Power is
-about the fourth power of the clock, because voltage follows it."""
+about the fourth to fifth power of the clock, because voltage follows it."""
 
 COMBINE, COMBINE_TILE, COMBINE_PART = 1.2, 0.4, 0.4
 """Microseconds that parts of a tile cost: the way of a flag through the L2; for 8192 elements of
 the tile, once and for each part that is added. 213 kernels with 2, 3, 4 and 8 parts beside the same
 without (H200, 2026-11-21) had 1.4 for a tile of 64x64 in two parts, 2.3 for 128x128, 10.2 for
-128x256 in eight; the problems of ``bench random`` a third more."""
+128x256 in eight; in the problems of ``bench random`` each part takes a third more."""
 
 STREAM_K = 1.2
 """What the main loops of stream-K take longer: CTAs are at different k of their tiles, so that they
