@@ -20,13 +20,14 @@ from wsched.choose.heuristics import candidates, choose_params
 from wsched.choose.memory import (
     APART_BYTES,
     BYTES_PER_US,
+    OTHER_BYTES_PER_US,
     START_US,
     least_bytes,
     moved_us,
     repeated_bytes,
     stream_us,
 )
-from wsched.choose.problem import Problem, demands
+from wsched.choose.problem import GPUS, Problem, demands
 from wsched.choose.tiles import exchanged_tiles
 from wsched.fusion import DataType
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
@@ -142,6 +143,16 @@ def test_one_share_comes_as_fast_as_an_sm_gets_it() -> None:
     us = stream_us(WEIGHTS, 1, 132, True)
     assert us == pytest.approx(START_US + least_bytes(WEIGHTS) / APART_BYTES)
     assert moved_us(WEIGHTS) == START_US + least_bytes(WEIGHTS) / BYTES_PER_US
+
+
+def test_another_device_has_its_own_memory() -> None:
+    """One that is not known is taken for an H200."""
+    h100 = GPUS["H100"].name
+    us = moved_us(replace(WEIGHTS, gpu=h100)) - START_US
+    assert us == pytest.approx(least_bytes(WEIGHTS) / OTHER_BYTES_PER_US[h100])
+    assert us > 1.4 * (moved_us(WEIGHTS) - START_US)
+    assert moved_us(replace(WEIGHTS, gpu="another")) == moved_us(WEIGHTS)
+    assert set(OTHER_BYTES_PER_US) == {gpu.name for gpu in GPUS.values()} - {WEIGHTS.gpu}
 
 
 def test_weights_that_two_ctas_ask_for_take_longer() -> None:

