@@ -257,9 +257,12 @@ class _Buffers(dict[str, Buffer]):
         """What is known of a tensor; numbers, and what is expanded, have no shape."""
         if name not in self:
             found = self._tensors.types.get(name, TensorType(None, None))
-            stored, extents = found.dtype is not None and found.dtype.is_stored, found.extents
-            dtype = found.dtype.element if stored and found.dtype is not None else None
-            self[name] = Buffer(name) if extents is None else Buffer(name, dtype, extents)
+            if found.extents is None:
+                self[name] = Buffer(name)
+            else:
+                stored = found.dtype is not None and found.dtype.is_stored
+                dtype = found.dtype.element if stored and found.dtype is not None else None
+                self[name] = Buffer(name, dtype, found.extents, self._tensors.strides(name))
         return self[name]
 
 
