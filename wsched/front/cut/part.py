@@ -190,7 +190,7 @@ def _pinned(nodes: tuple[Node, ...], pins: Mapping[str, Order]) -> tuple[Node, .
 
 
 def _declared(graph: Graph, name: str) -> Node:
-    """What another segment makes, as an input: dense, row by row unless nvFuser has it otherwise."""
+    """What another segment makes, as an input: dense, in rows unless nvFuser has it otherwise."""
     tensor, order = graph.types[name], graph.types.orders.get(name, ())
     extents = tensor.extents
     if tensor.dtype is None or not tensor.dtype.is_stored or extents is None or order is None:

@@ -129,7 +129,8 @@ class Tensors:
         order, extents = self.orders.get(name), self.types[name].extents
         if order is None or extents is None:
             return None
-        found, step = dict[int, Expr](), ONE
+        found = dict[int, Expr]()
+        step: Expr = ONE
         for at in reversed(order):
             found[at], step = step, extents[at] * step
         return tuple(found[at] for at in range(len(order)))
