@@ -310,18 +310,32 @@ def test_operands_that_are_views_are_read_by_strides(
     assert all(v in str(found) for v in views)
 
 
+def tensor(name: str, shape: tuple[int, int], by_columns: bool = False) -> str:
+    """An input of 16 bits."""
+    order = ", stride_order=[0, 1]" if by_columns else ""
+    kind = "contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False"
+    return f"{name} = fd.define_tensor(shape={list(shape)}, {kind}{order})"
+
+
+def text_of(*declared: str, body: str) -> str:
+    """A definition of these inputs."""
+    lines = (x.strip() for x in (*declared, *body.strip().splitlines()))
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+    return head + "".join(f"    {line}\n" for line in lines)
+
+
 def test_a_result_by_columns_that_a_matmul_reads() -> None:
     """NvFuser has it lie as the inputs that it is made of; the kernel behind it reads it so."""
-    text = """def nvfuser_fusion(fd : FusionDefinition) -> None :
-    t0 = fd.define_tensor(shape=[24, 32], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[0, 1])
-    t1 = fd.define_tensor(shape=[16, 32], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
-    f = fd.ops.cast(t0, dtype=DataType.Float)
-    r = fd.ops.relu(f)
-    x = fd.ops.cast(r, dtype=DataType.BFloat16)
-    y = fd.ops.linear(x, t1)
-    fd.add_output(x)
-    fd.add_output(y)
-"""  # noqa: E501
+    text = text_of(
+        tensor("t0", (24, 32), by_columns=True), tensor("t1", (16, 32)), body="""
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        r = fd.ops.relu(f)
+        x = fd.ops.cast(r, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, t1)
+        fd.add_output(x)
+        fd.add_output(y)
+        """,
+    )  # fmt: skip
     rows, weight = torch.randint(-2, 3, (32, 24)).bfloat16(), torch.randint(-2, 3, (16, 32))
     inputs = [rows.T, weight.bfloat16()]
     found = wsched.execute(text, inputs)
@@ -333,17 +347,17 @@ def test_a_result_by_columns_that_a_matmul_reads() -> None:
 
 def test_rows_of_inputs_that_lie_differently() -> None:
     """What is made of an input by columns and one by rows lies in rows, whoever makes it."""
-    text = """def nvfuser_fusion(fd : FusionDefinition) -> None :
-    t0 = fd.define_tensor(shape=[24, 32], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[0, 1])
-    t1 = fd.define_tensor(shape=[24, 32], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
-    t2 = fd.define_tensor(shape=[16, 32], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False)
-    f = fd.ops.cast(t0, dtype=DataType.Float)
-    g = fd.ops.cast(t1, dtype=DataType.Float)
-    s = fd.ops.add(f, g)
-    x = fd.ops.cast(s, dtype=DataType.BFloat16)
-    y = fd.ops.linear(x, t2)
-    fd.add_output(y)
-"""  # noqa: E501
+    text = text_of(
+        tensor("t0", (24, 32), by_columns=True), tensor("t1", (24, 32)), tensor("t2", (16, 32)),
+        body="""
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        g = fd.ops.cast(t1, dtype=DataType.Float)
+        s = fd.ops.add(f, g)
+        x = fd.ops.cast(s, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, t2)
+        fd.add_output(y)
+        """,
+    )  # fmt: skip
     made = [torch.randint(-2, 3, s).bfloat16() for s in ((32, 24), (24, 32), (16, 32))]
     inputs = [made[0].T, *made[1:]]
     (found,) = wsched.execute(text, inputs)

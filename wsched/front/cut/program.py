@@ -159,15 +159,20 @@ class _Steps:
         kinds = {n: (p.op, len(p.buffer.shape), p.over) for n, p in found.items()}
         whole = replace(segment.definition, outputs=(*segment.outputs, *also))
         reads = [p.buffer for p in found.values()]
-        self._summarize(behind_parts(whole, kinds), reads, whole.outputs)
+        self._summarize(behind_parts(whole, kinds), reads, whole.outputs, parts=True)
         for name in found:
             del self._parts[name]
 
     def _summarize(
-        self, definition: Definition, reads: Sequence[str | Buffer], writes: Sequence[str]
+        self,
+        definition: Definition,
+        reads: Sequence[str | Buffer],
+        writes: Sequence[str],
+        parts: bool = False,
     ) -> None:
         given = [b if isinstance(b, Buffer) else self._buffers(b) for b in reads]
-        steps = summary_steps(import_summary(definition), given, list(map(self._buffers, writes)))
+        made = list(map(self._buffers, writes))
+        steps = summary_steps(import_summary(definition), given, made, parts)
         self.own |= kernels_of(steps)
         self._steps += steps
 
