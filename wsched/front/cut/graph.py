@@ -102,6 +102,15 @@ class Graph:
                 found[j].add(i)
         return {i: frozenset(r) for i, r in found.items()}
 
+    def readers_behind(self, i: int) -> frozenset[int]:
+        """The same of one, what reads it through operations that are done by whoever needs them."""
+        found, pending = set[int](), [i]
+        while pending:
+            readers = self.readers[pending.pop()]
+            pending += readers & self.free
+            found |= readers - self.free
+        return frozenset(found)
+
     @cached_property
     def matmuls(self) -> tuple[int, ...]:
         """Positions of the live matmuls."""
