@@ -34,6 +34,7 @@ from passes.promote_sums import promote_sums
 from passes.queue_tiles import queue_tiles
 from passes.reallocate_registers import reallocate_registers
 from passes.reduce_across_warps import reduce_across_warps
+from passes.reduce_lanes_last import reduce_lanes_last
 from passes.reshape_pointwise import reshape_pointwise
 from passes.set_cache_policies import set_cache_policies
 from passes.set_l2_promotions import set_l2_promotions
@@ -66,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
     chunk_epilogue,  # stmatrix and TMA stores through buffers of the epilogue's own
     load_vectors_first,  # scales and biases once for all chunks, where registers hold them
     reduce_across_warps,  # rows of a tile, from warp to warp through shared memory
+    reduce_lanes_last,  # columns of a tile, the lanes of a row once behind the loop over chunks
     trace,  # stamps around turns, main loops and epilogues, where a trace is asked for
     step_stages,  # stage and parity carried instead of divided
     divide_by_reciprocal,  # the divisions by run-time extents that are still in a loop

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.global_elements import Elements, Rows
 from lowering.cuda.literals import literal
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ZERO, Expr, Special
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
@@ -18,10 +20,12 @@ from lowering.kernel.nodes import (
     FragReduce,
     FragReduceFromShared,
     FragReduceToShared,
+    FragStoreReduced,
     SmemRef,
     Stmt,
 )
 from lowering.kernel.reduction import NEUTRAL
+from lowering.target import ptx
 
 __all__ = ["RULES"]
 
@@ -137,21 +141,69 @@ def _to_shared(e: Emitter, s: FragReduceToShared) -> None:
         lane, fold = e.special("lane"), e.names.fresh("fold")
         e.out.line(f"float {fold}[{kind.groups * cols}];")
         with e.groups(kind.groups):
-            names = [f"{fold}[{_of_group(kind, col)}]" for col in range(cols)]
-            for col, name in enumerate(names):
+            for col in range(cols):
                 halves = [
                     _fold(s.op, (_masked(e, s, b, row, col) for b in range(kind.blocks)))
                     for row in range(rows)
                 ]
-                e.out.line(f"{name} = {_fold(s.op, halves)};")
-                _butterfly(e, s.op, name, 4, 8, 16)
-        # One branch for all stores: what is folded in front of it need not be live across many.
-        with e.out.block(f"if ({lane} {'== 0' if cols == 1 else '< 4'})"), e.groups(kind.groups):
-            if cols == 1:
-                e.functions["st_shared_f32"] = _ST_SHARED
-                e.out.line(f"st_shared_f32({at}, {names[0]});")
-            else:
-                e.out.line(f"ptx::st_shared_v2({at} + r * 32, {', '.join(names)});")
+                e.out.line(f"{fold}[{_of_group(kind, col)}] = {_fold(s.op, halves)};")
+        if cols == 1:
+            _butterfly(e, s.op, f"{fold}[0]", *_LANES)
+            e.functions["st_shared_f32"] = _ST_SHARED
+            with e.out.block(f"if ({lane} == 0)"):
+                e.out.line(f"st_shared_f32({at}, {fold}[0]);")
+            return
+        left, first, idle = _dealt(e, s.op, fold, kind.groups * cols, lane)
+        with e.out.block(f"if (({lane} & {idle}) == 0)" if idle else ""):
+            _store_columns(e, at, fold, left, first)
+
+
+_LANES = 4, 8, 16
+"""Distances between the lanes that hold a column."""
+
+
+def _dealt(e: Emitter, op: str, fold: str, count: int, lane: str) -> tuple[int, str, int]:
+    """Reduce ``count`` columns of eight lanes, so that in the end each lane has other ones.
+
+    Two lanes exchange halves as long as there are halves, which takes as many shuffles as are left:
+    7 for 8 columns, where all of them for all lanes are 24. The sums are the same.
+
+    Returns:
+        Columns that a lane has left, which one is its first, and the bits of the lane's number
+        by which several have the same.
+    """
+    first, idle = list[str](), 0
+    for distance in _LANES:
+        if count % 2:
+            idle += distance
+            for i in range(count):
+                _butterfly(e, op, f"{fold}[{i}]", distance)
+            continue
+        count //= 2
+        upper = e.names.fresh("upper")
+        e.out.line(f"const bool {upper} = {lane} & {distance};")
+        first.append(f"{upper} * {count}")
+        for i in range(count):
+            low, high = f"{fold}[{i}]", f"{fold}[{i + count}]"
+            other = f"__shfl_xor_sync(0xffffffffu, {upper} ? {low} : {high}, {distance})"
+            e.out.line(f"{low} = {_OPS[op]}({upper} ? {high} : {low}, {other});")
+    return count, " + ".join(first) or "0", idle
+
+
+def _store_columns(e: Emitter, at: str, fold: str, left: int, first: str) -> None:
+    """Columns of a thread from its ``first`` on, two of which lie side by side in each group."""
+    begin = e.names.fresh("first")
+    e.out.line(f"const unsigned {begin} = {first};")
+    if left % 2 == 0:
+        for i in range(0, left, 2):
+            pair = f"{fold}[{i}], {fold}[{i + 1}]"
+            e.out.line(f"ptx::st_shared_v2({at} + ({begin} + {i}) * 16, {pair});")
+        return
+    e.functions["st_shared_f32"] = _ST_SHARED
+    for i in range(left):
+        which = f"({begin} + {i})" if i else begin
+        place = f"{at} + {which} / 2 * 32 + {which} % 2 * 4"
+        e.out.line(f"st_shared_f32({place}, {fold}[{i}]);")
 
 
 def _of_group(kind: FragmentType, col: int) -> str:
@@ -184,6 +236,32 @@ def _from_shared(e: Emitter, s: FragReduceFromShared) -> None:
                 _onto(e, s, (0, 0, col), fold)
 
 
+def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
+    """Thread by thread one column, and all threads of a warpgroup side by side."""
+    tensor, width = e.global_tensor(s.dst.map), e.buffer(s.src.buffer).cols * 4
+    e.functions["ld_shared_f32"] = _LD_SHARED
+    thread = Special("warpgroup.warp") * 32 + Special("lane")
+    with e.out.block(""):
+        at, line = e.names.fresh("at"), e.line_address(s.src)
+        offset = s.src.row * width + (s.src.col + thread) * 4
+        e.out.line(f"const unsigned {at} = {e.sum(line, offset)};")
+        for start in range(0, s.cols, ptx.WARPGROUP):
+            with e.out.block(""):
+                ref = s.dst.moved(0, thread + start)
+                place = Elements(e, _ONE, ref, tensor, Rows(), const="")
+                where, inside = place.place(0, 0, 0)
+                behind = [f"{at} + {start * 4 + row * width}" for row in range(s.rows)]
+                total = _fold(s.op, (f"ld_shared_f32({x})" for x in behind))
+                told = _fold(s.op, (literal(NEUTRAL[s.op]), total))
+                left = s.cols - start
+                mine = f"{e.arg(thread)} < {left} && " if left < ptx.WARPGROUP else ""
+                with e.out.block(f"if ({mine}{inside})"):
+                    e.out.call("ptx::st_global_f32", where, told, "true")
+
+
+_ONE = FragmentType(DType.F32, 1, 1)
+
+
 def _below(e: Emitter, s: FragBelow) -> None:
     """Each thread's first row or column is taken from the limit once."""
     e.declare(s.out)
@@ -205,5 +283,5 @@ def _below(e: Emitter, s: FragBelow) -> None:
 
 RULES: Mapping[type[Stmt], Rule] = {
     FragReduce: _reduce, FragReduceToShared: _to_shared, FragReduceFromShared: _from_shared,
-    FragBelow: _below,
+    FragStoreReduced: _store_reduced, FragBelow: _below,
 }  # fmt: skip

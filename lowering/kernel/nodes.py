@@ -78,6 +78,7 @@ from lowering.kernel.reduction import (
     FragReduceFromShared,
     FragReduceRows,
     FragReduceToShared,
+    FragStoreReduced,
 )
 from lowering.kernel.ring import Acquire, Commit, Consume, Produce, Release, WaitFull
 from lowering.kernel.scalar_memory import LdGlobalScalar
@@ -152,6 +153,7 @@ __all__ = [
     "FragShuffle",
     "FragStoreGlobal",
     "FragStorePartial",
+    "FragStoreReduced",
     "FragUpdate",
     "GmemRef",
     "GridDepLaunchDependents",

@@ -16,7 +16,7 @@ from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
     "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal", "FragReduce",
-    "FragReduceFromShared", "FragReduceRows", "FragReduceToShared",
+    "FragReduceFromShared", "FragReduceRows", "FragReduceToShared", "FragStoreReduced",
 ]  # fmt: skip
 
 REDUCTIONS = ("sum", "max", "min")
@@ -121,6 +121,26 @@ class FragReduceFromShared(Stmt):
     acc: Frag
     src: SmemRef
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FragStoreReduced(Stmt):
+    """``rows`` rows of shared memory from ``src`` on, put together to a row of ``cols`` elements in
+    global memory at ``dst``: what ``frag.reduce_from_shared`` onto ``NEUTRAL`` and
+    ``frag.store_global`` do, with the same bits, but no thread reads what another one stores.
+
+    Bounds as for ``frag.store_global``; the tensor is f32.
+    """
+
+    OP: ClassVar[str] = "frag.store_reduced"
+    TRAITS: ClassVar[Traits] = Traits(
+        threads=Threads.WARPGROUP, reads=Memory.SHARED, writes=Memory.GLOBAL, plain=True
+    )
+    op: str
+    dst: GmemRef
+    src: SmemRef
+    rows: int
+    cols: int
 
 
 @dataclass(frozen=True, slots=True)

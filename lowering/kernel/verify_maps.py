@@ -15,6 +15,7 @@ from lowering.kernel.nodes import (
     FenceTensormapAcquire,
     FragLoadGlobal,
     FragStoreGlobal,
+    FragStoreReduced,
     GmemRef,
     MapRef,
     Stmt,
@@ -54,7 +55,7 @@ def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             continue
         m: TensorMap | GlobalTensor | None = _map(kernel, value.map)
         what = "tensor maps"
-        if m is None and isinstance(stmt, FragLoadGlobal | FragStoreGlobal):
+        if m is None and isinstance(stmt, FragLoadGlobal | FragStoreGlobal | FragStoreReduced):
             m, what = kernel.find(GlobalTensor, value.map), "tensors"
         if value.entry is None and m is not None and m.count is not None:
             yield f"{m.name} is {m.count} {what}, {m.name}[i] is one of them"

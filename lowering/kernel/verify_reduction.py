@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lowering.ground.dtypes import DType
 from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS
 from lowering.ground.types import Swizzle
-from lowering.kernel.kernel import Kernel
+from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.nodes import (
     Frag,
     FragBelow,
@@ -16,6 +16,7 @@ from lowering.kernel.nodes import (
     FragReduceFromShared,
     FragReduceRows,
     FragReduceToShared,
+    FragStoreReduced,
     FragUpdate,
     SmemRef,
     Stmt,
@@ -60,6 +61,14 @@ def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             if rows < 1:
                 yield f"{stmt.OP} of {rows} rows"
             yield from _through(kernel, src, rows, acc.type.cols)
+        case FragStoreReduced(op, dst, src, rows, cols):
+            yield from _op(stmt.OP, op, REDUCTIONS)
+            if rows < 1 or cols < 1:
+                yield f"{stmt.OP} of {rows} rows of {cols}"
+            tensor = kernel.find(GlobalTensor, dst.map)
+            if tensor is not None and tensor.dtype is not DType.F32:
+                yield f"{stmt.OP} to {dst.map} of {tensor.dtype.value}, reductions are f32"
+            yield from _through(kernel, src, rows, cols)
         case FragRedGlobal(op, _, value):
             yield from _op(stmt.OP, op, RED_OPS)
             yield from _values(value)

@@ -16,11 +16,13 @@ from lowering.kernel.nodes import (
     FragReduce,
     FragReduceFromShared,
     FragReduceToShared,
+    FragStoreReduced,
     SmemRef,
 )
 from lowering.kernel.reduction import NEUTRAL, WARP_ROWS
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import Array, element_index, greater, less
+from lowering.machine.global_memory import tensor_place
 from lowering.machine.handed import Handed
 from lowering.machine.memory import SHARED_BASE
 from lowering.machine.program import Program, Run
@@ -29,6 +31,7 @@ from lowering.machine.state import Registers, Warp
 
 __all__ = [
     "frag_below", "frag_reduce", "frag_reduce_from_shared", "frag_reduce_to_shared",
+    "frag_store_reduced",
 ]  # fmt: skip
 
 
@@ -126,6 +129,31 @@ def frag_reduce_from_shared(stmt: FragReduceFromShared, program: Program) -> Run
         registers = warp.take(stmt.acc)
         registers.data = op(before, np.broadcast_to(total[cols], before.shape))
         warp.define(stmt.out, registers)
+        warp.record(stmt.OP, stmt.src.buffer, region[0])
+        return PAUSE
+
+    return run
+
+
+def frag_store_reduced(stmt: FragStoreReduced, program: Program) -> Run:
+    """``frag.store_reduced``: of each 128 columns a warp has 32."""
+    op, start = _OPS[stmt.op], np.full(1, NEUTRAL[stmt.op], np.float32)
+    where = _region(stmt.src, stmt.rows, stmt.cols, program)
+    into = tensor_place(stmt.OP, stmt.dst, program)
+    warps = np.arange(stmt.cols) // 32 % WARP_ROWS
+
+    def run(warp: Warp) -> Steps:
+        matrix, row, col = into(warp)
+        lines, region, addresses = where(warp, 0)
+        lines.load(warp, region)
+        total = op(start, _chain(op, warp.cta.memory.read_floats(addresses), 0)[0])
+        warp.reads(np.unique(addresses // 8))
+        down, right = matrix.shape
+        own = np.flatnonzero(warps == warp.index % WARP_ROWS)
+        own = own[(col + own < right) & (0 <= row < down)]
+        if own.size:
+            matrix[row, col + own] = total[own]
+        warp.cta.cluster.counts["store bytes"] += own.size * matrix.itemsize
         warp.record(stmt.OP, stmt.src.buffer, region[0])
         return PAUSE
 

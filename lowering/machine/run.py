@@ -105,6 +105,7 @@ HANDLERS: dict[type[Stmt], Handler] = {
     nodes.FragReduce: reduction.frag_reduce,
     nodes.FragReduceToShared: reduction.frag_reduce_to_shared,
     nodes.FragReduceFromShared: reduction.frag_reduce_from_shared,
+    nodes.FragStoreReduced: reduction.frag_store_reduced,
     nodes.FragBelow: reduction.frag_below,
     nodes.FragPointwise: pointwise.frag_pointwise,
     nodes.FragUpdate: pointwise.frag_update,

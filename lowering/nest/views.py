@@ -31,17 +31,18 @@ class View:
     Args:
         name: of the caller's tensor.
         view: the tensor, or the broadcast of it.
-        loaded: whether threads load boxes of it, which have its dimensions in memory's order.
+        in_order: whether threads count its dimensions in memory's order: of what they load boxes
+            of, and of results.
     """
 
     name: str
     view: TensorView
-    loaded: bool = False
+    in_order: bool = False
 
     @property
     def dims(self) -> tuple[IterDomain, ...]:
         """Its dimensions, in the order in which threads count them."""
-        return self.view.in_memory if self.loaded else self.view.stored
+        return self.view.in_memory if self.in_order else self.view.stored
 
 
 def view_of(fusion: Fusion, name: str) -> View:
@@ -59,12 +60,12 @@ def thread_views(fusion: Fusion) -> dict[str, View]:
             continue
         if e.output in fusion.loaded_by_threads:
             source = fusion.source(e.output)
-            found[source.name] = View(source.name, source, loaded=True)
+            found[source.name] = View(source.name, source, in_order=True)
         elif fusion.tensor(e.input).memory is MemoryType.Global:
             read = view_of(fusion, e.input)
             found[read.name] = read
         elif fusion.tensor(e.output).memory is MemoryType.Global:
-            stores[e.output] = View(e.output, fusion.tensor(e.output))
+            stores[e.output] = View(e.output, fusion.tensor(e.output), in_order=True)
     results = (b.tensor for b in fusion.outputs)
     return found | {name: stores[name] for name in results if name in stores}
 
@@ -87,7 +88,6 @@ def global_tensors(
         dtype = element_type(read.view.dtype)
         single = sizes[-1] == Const(1) or fusion.reduction(name) is not None
         align = 1 if vector == 1 or single else vector * dtype.bytes
-        if read.loaded:
-            align = copied.get(name, align)
+        align = copied.get(name, align)
         declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))
     return tuple(declared)

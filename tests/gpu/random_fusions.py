@@ -14,21 +14,17 @@ fp64 within the bound that the roundings of the epilogue leave.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import exp, log
 from time import perf_counter
 from typing import Any
 
-from tests.gpu.watchdog import watchdog
+from tests.gpu.series import Row, Series, device_lives, options_of
 
 __all__ = ["Outcome", "draw", "main", "run", "summary"]
 
@@ -211,30 +207,21 @@ def summary(outcomes: list[Outcome], wanted: int, seconds: float) -> str:
 
 def main(arguments: list[str]) -> int:
     """Run; exit status 1 if a fusion was wrong or not all of them ran."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="fusions")
-    parser.add_argument("--seed", type=int, default=0, help="which series of them")
-    parser.add_argument("--seconds", type=float, default=400, help="stop after this time")
-    parser.add_argument("--hang", type=float, default=60, help="seconds that one may take")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--device", default="cuda", help="cpu: the machine, with small sizes")
-    parser.add_argument("--largest", type=int, default=LARGEST, help="most rows, columns and K")
+    parser = options_of(__doc__, "fusions", 2000, LARGEST)
     parser.add_argument("--schedules", action="store_true", help="draw those, too")
-    parser.add_argument("--only", type=int, help="the number after `seed` in a line of WRONG")
-    parser.add_argument("--worker", type=int, default=-1, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+
+    def row_of(seed: int) -> Row:
+        return list(astuple(run(seed, options.device, options.largest, options.schedules)))
+
+    series = Series("tests.gpu.random_fusions", arguments, options, _ended)
     if options.worker >= 0:
-        return _work(options)
+        return series.work(row_of, device_lives)
     if options.only is not None:
-        print(run(options.only, options.device, options.largest, options.schedules))
+        print(Outcome(*row_of(options.only)))
         return 0
     begin = perf_counter()
-    command = [sys.executable, "-m", "tests.gpu.random_fusions", *arguments, "--worker"]
-    workers = [
-        subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, text=True)
-        for i in range(options.jobs)
-    ]
-    outcomes = [o for w in workers for o in _outcomes(w)]
+    outcomes = [Outcome(*row) for row in series.run()]
     for o in outcomes:
         if o.wrong:
             print(f"WRONG seed {o.seed} by {o.route or 'no route'}: {o.wrong}")
@@ -242,25 +229,8 @@ def main(arguments: list[str]) -> int:
     return 1 if len(outcomes) < options.count or any(o.wrong for o in outcomes) else 0
 
 
-def _outcomes(worker: subprocess.Popen[str]) -> Iterator[Outcome]:
-    text, _ = worker.communicate()
-    return (Outcome(*json.loads(line)) for line in text.splitlines() if line.startswith("["))
-
-
-def _work(options: argparse.Namespace) -> int:
-    """One process: every ``jobs``-th case, a line of JSON for each."""
-    import torch
-
-    torch.set_num_threads(1)
-    begin = perf_counter()
-    for number in range(options.worker, options.count, options.jobs):
-        if perf_counter() - begin > options.seconds:
-            break
-        seed = 1_000_000 * (options.seed + 1) + number
-        with watchdog(options.hang, f"seed {seed}"):
-            o = run(seed, options.device, options.largest, options.schedules)
-        print(json.dumps([o.seed, o.route, o.wrong]), flush=True)
-    return 0
+def _ended(seed: int) -> Row:
+    return list(astuple(Outcome(seed, "", "its process ended")))
 
 
 if __name__ == "__main__":

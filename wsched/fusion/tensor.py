@@ -64,8 +64,8 @@ class TensorView:
         compute_at: number of outer loops that it shares with its consumers.
         circular_buffer: how it is circular-buffered, or None.
         allocation: its dimensions in the order of memory, the contiguous one last; empty where
-            that is the order of ``logical``. Of inputs only: an input whose K is not innermost is
-            *MN-major*.
+            that is the order of ``logical``. Of inputs, of which one whose K is not innermost is
+            *MN-major*, and of results in parts.
         root: of a reduction that is made in parts, its dimensions as its input has them; the
             transforms then lead from there through ``logical`` to ``loop``. Empty where
             ``logical`` are these.

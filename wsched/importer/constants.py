@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
-from wsched.fusion.names import ROWS
+from wsched.fusion.names import COLS, ROWS
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.ops import SCALAR
 
@@ -108,19 +108,25 @@ def same_size(definition: Definition, matmul: Node, size: Value, axis: str) -> b
     """Whether ``size``, in the shape of an expand, is that of the matmul's dimension ``axis``.
 
     ``fd.ops.size`` of a tensor is taken at its word (nvFuser checks it), a number is compared with
-    the size that the definition fixes; -1 leaves a dimension as it is.
+    the size that the definition fixes; -1 leaves a dimension as it is. Batches are those of either
+    operand.
     """
     if isinstance(size, Ref):
         node = definition.node(size.name)
         return node is not None and node.op == "size"
-    operands = matmul.arguments[:2]
-    source = operands[0 if axis == ROWS else 1]
-    node = definition.node(source.name) if isinstance(source, Ref) else None
+    first, second = (_declared_shape(definition, x) for x in matmul.arguments[:2])
+    fixed = {ROWS: first, COLS: second}.get(axis, (*first, *second))
+    return size == -1 or size in fixed
+
+
+def _declared_shape(definition: Definition, operand: Value) -> tuple[Value, ...]:
+    """The sizes of an operand, in any order, as its input is declared."""
+    node = definition.node(operand.name) if isinstance(operand, Ref) else None
     while node is not None and node.op in ("permute", "stride_order"):
         inner = node.operands[0]
         node = definition.node(inner.name) if isinstance(inner, Ref) else None
     shape = node.get("shape") if node is not None else None
-    return size == -1 or (isinstance(shape, tuple) and size in shape)
+    return shape if isinstance(shape, tuple) else ()
 
 
 def exact(x: object) -> bool:

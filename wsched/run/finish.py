@@ -30,7 +30,7 @@ def parts_shape(
     fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int]
 ) -> tuple[int, ...]:
     """Sizes of what a kernel stores of a result."""
-    return tuple(evaluate(d.extent, extents) for d in fusion.tensor(binding.tensor).stored)
+    return tuple(evaluate(d.extent, extents) for d in fusion.tensor(binding.tensor).in_memory)
 
 
 def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
@@ -127,12 +127,12 @@ def finish_steps(
     for places in alike.values():
         whole = _finish(plan.fusion, [plan.fusion.outputs[at] for at in places])
         reads = [parts[at].buffer for at in places]
-        steps += summary_steps(whole, reads, [kernel.writes[at] for at in places])
+        steps += summary_steps(whole, reads, [kernel.writes[at] for at in places], parts=True)
     return tuple(steps)
 
 
 def summary_steps(
-    summary: Summary, reads: Sequence[Buffer], writes: Sequence[Buffer]
+    summary: Summary, reads: Sequence[Buffer], writes: Sequence[Buffer], parts: bool = False
 ) -> list[SummaryStep]:
     """The steps of a summary, one for each of its stages.
 
@@ -140,9 +140,10 @@ def summary_steps(
         summary: what is computed, in any number of stages.
         reads: for each input.
         writes: for each result.
+        parts: whether the inputs are parts of reductions, the parts outermost.
     """
     known = {v.name: b for v, b in zip(summary.inputs, reads, strict=True)}
-    steps, stages = list[SummaryStep](), staged(summary)
+    steps, stages = list[SummaryStep](), staged(summary, outer=parts)
     for stage in stages:
         made = tuple(writes)
         if stage is not stages[-1]:
@@ -183,5 +184,5 @@ def _over(fusion: Fusion, binding: TensorBinding) -> tuple[int, ...]:
 
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> tuple[str, ...]:
-    """The dimensions of what a kernel stores of a result."""
-    return tuple(str(d.extent) for d in fusion.tensor(binding.tensor).stored)
+    """The dimensions of what a kernel stores of a result, in the order of memory."""
+    return tuple(str(d.extent) for d in fusion.tensor(binding.tensor).in_memory)

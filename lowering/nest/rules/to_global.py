@@ -14,6 +14,10 @@ def to_global(place: Place) -> None:
     place.require_box(ParallelType.Mma)
     (name,) = inputs_of(place.expr)
     value = place.operand(name)
-    at = place.element(place.tensor.name, place.tensor.stored)
-    trans = place.tile.transposed
-    place.emit(FragStoreGlobal(at, value, trans=trans))
+    memory, tile = place.tensor.in_memory, place.tile
+    if memory == place.tensor.stored:
+        trans = tile.transposed
+    else:  # parts of a reduction: a column of them lies along a row
+        row, col = (memory.index(d) for d in tile.order[-2:])
+        trans = row > col
+    place.emit(FragStoreGlobal(place.element(place.tensor.name, memory), value, trans=trans))

@@ -54,6 +54,14 @@ RANKS = {
         """,
         ((2, 2, 3, 8, 32), (2, 2, 3, 16, 32), (8, 16)), 1, 1,
     ),
+    "one_batch_by_matrix": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        z = fd.ops.linear(y, t2)
+        fd.add_output(z)
+        """,
+        ((1, 24, 32), (32, 16), (16, 16)), 2, 2,
+    ),
     "matmul_4d_by_matrix": Feature(
         """
         y = fd.ops.matmul(t0, t1)

@@ -19,7 +19,9 @@ kernel small threads 128 cluster 1 grid 1 {
   global h: f16[M, 1]
   global one: bf16[1, 1]
   global line: bf16[1, 32] align 4
+  global totals: f32[2, M]
   shared meeting: f32[1][4x32] at 0
+  shared wide: f32[1][4x160] at 512
   t: frag<f32, 128x32> = frag.load_global x[0, 0]
   zero: frag<f32, 64x32> = frag.fill 0.0
   upper: frag<f32, 64x32> = frag.reduce sum, zero, t
@@ -41,6 +43,8 @@ kernel small threads 128 cluster 1 grid 1 {
   frag.store_global one[0, 0], value16
   frag.red_global add, x[0, 0], upper, any_order=true
   frag.red_global min, x[M, 0], rows
+  frag.store_reduced max, totals[1, 32], meeting[0, 0, 0], 4, 32
+  frag.store_reduced sum, totals[0, 0], wide[0, 0, 0], 4, 160
 }
 """
 
@@ -59,12 +63,14 @@ def test_four_shapes(op: str, golden: object) -> None:
 
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_machine_code(op: str) -> None:
-    """A row's four lanes exchange twice, a column's eight three times; nothing is spilled."""
+    """A row's four lanes exchange twice, a column's eight halves of what they have left; nothing is
+    spilled.
+    """
     compiled = compile_cubin(emit_cuda(four_shapes(op)))
     assert read_resources(compiled, "four").clean
     sass = disassemble(compiled.cubin)
     # 2 rows, 16 columns of the chunk, and the column that makes the single value.
-    assert sass.count("SHFL.BFLY") == 2 * 2 + 16 * 3 + 3
+    assert sass.count("SHFL.BFLY") == 2 * 2 + (8 + 4 + 2) + 3
     reds = {"sum": ["REDG.E.ADD.F32"], "max": ["REDG.E.MAX.S32", "REDG.E.MIN."]}[op]
     assert all(sass.count(red) == 1 for red in reds)
 

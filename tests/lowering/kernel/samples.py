@@ -144,6 +144,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
       frag.reduce_to_shared sum, R_s[0, wg * 4, 0], part
       start: frag<f32, 1x32> = frag.fill 0.0
       by_column: frag<f32, 1x32> = frag.reduce_from_shared sum, start, R_s[0, 0, 0], 8
+      frag.store_reduced max, sums[wg, 32], R_s[0, 4, 0], 4, 32
       frag.red_global add, sums[0, 32], by_column, any_order=true
       noise: frag<f32, 64x32> = frag.random K, n, M * 4, K
       wider: frag<f32, 64x32, span 4> = frag.shuffle noise

@@ -29,6 +29,7 @@ kernel good threads 128 cluster 1 grid 1 {
   all: frag<f32, 1x64> = frag.reduce_rows sum, none, t, below=counts
   inside: frag<pred, 64x1> = frag.below M - 1
   frag.red_global max, x[0, 0], row
+  frag.store_reduced min, x[0, 0], S[0, 4, 0], 4, 64
 }
 """
 COLUMN = "column: frag<f32, 64x1> = frag.reduce sum, zero, t"
@@ -36,6 +37,7 @@ STORED = "frag.reduce_to_shared sum, S[0, 0, 0], t"
 ROW = "row: frag<f32, 1x64> = frag.reduce_from_shared sum, line, S[0, 0, 0], 4"
 ALL = "all: frag<f32, 1x64> = frag.reduce_rows sum, none, t, below=counts"
 BELOW = "inside: frag<pred, 64x1> = frag.below M - 1"
+STORE = "frag.store_reduced min, x[0, 0], S[0, 4, 0], 4, 64"
 RED = "frag.red_global max, x[0, 0], row"
 
 
@@ -103,6 +105,12 @@ FOLDS = "a tile of 128x64 is reduced to 128 or 64 rows and 64 or 8 or 1 columns,
         (BELOW, BELOW.replace("64x1", "63x1"),
          "63x1 is neither whole groups of 64 rows and 8 columns nor 1"),
         (BELOW, BELOW.replace("M - 1", "W"), "limit W is i64, rows are counted in i32"),
+        (STORE, STORE.replace("min", "less"),
+         "no frag.store_reduced named less, but sum, max, min"),
+        (STORE, STORE.replace("4, 64", "0, 64"), "frag.store_reduced of 0 rows of 64"),
+        (STORE, STORE.replace("4, 64", "9, 64"), "9 rows of 64 do not fit into S of 8x64"),
+        (STORE, STORE.replace("x[", "h["),
+         "frag.store_reduced to h of bf16, reductions are f32"),
         (RED, RED.replace("max", "inc"), "no frag.red_global named inc, but add, max, min"),
         (RED, RED.replace("max", "add"),
          "frag.red_global adds in the order in which CTAs come: any_order=true says that it may"),

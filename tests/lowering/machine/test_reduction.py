@@ -105,6 +105,35 @@ def test_a_row_that_another_warp_may_still_read() -> None:
     assert error.value.what == why
 
 
+def test_rows_stored_at_once_are_those_of_registers() -> None:
+    """Bit by bit, in bounds alone, by all warps, the second 128 columns as well."""
+    text = """
+    kernel k threads 128 cluster 1 grid 1 {
+      param N: i32
+      global x: f32[64, N]
+      global a: f32[2, N]
+      global b: f32[2, N]
+      shared meeting: f32[1][4x160] at 0
+      t: frag<f32, 64x160> = frag.load_global x[0, 0]
+      frag.reduce_to_shared OP, meeting[0, 0, 0], t
+      cta.sync
+      none: frag<f32, 1x160> = frag.fill START
+      row: frag<f32, 1x160> = frag.reduce_from_shared OP, none, meeting[0, 0, 0], 4
+      frag.store_global a[1, 8], row
+      frag.store_reduced OP, b[1, 8], meeting[0, 0, 0], 4, 160
+      frag.store_reduced OP, b[2, 0], meeting[0, 0, 0], 4, 160
+    }
+    """
+    for op, start in (("sum", "0.0"), ("max", "-inf")):
+        kernel = parse_kernel(text.replace("OP", op).replace("START", start))
+        assert verify(kernel) == []
+        x = np.random.default_rng(1).standard_normal((64, 151)).astype(np.float32)
+        a, b = (np.full((2, 151), np.nan, np.float32) for _ in range(2))
+        run_kernel(kernel, {"x": x, "a": a, "b": b}, {"N": 151}, 1)
+        assert a.tobytes() == b.tobytes()
+        assert np.isnan(b[0]).all() and np.isnan(b[1, :8]).all() and not np.isnan(b[1, 8:]).any()
+
+
 def test_blocks_and_groups_fold_in_the_thread() -> None:
     """128x64 to 64x8 without any other lane, then to 64x1: the same sum in two steps."""
     text = """

@@ -153,11 +153,11 @@ def _with_private(
         private = {
             j
             for i in epilogue
-            for j in graph.operands(i)
+            for j in (graph.home[name] for name in graph.needs(i))
             if j not in kernel | taken | graph.free
             and graph.is_pointwise(j)
             and not graph.is_output(j)
-            and graph.readers[j] <= epilogue
+            and graph.readers_behind(j) <= epilogue
             and not _is_statistic(graph, j)
         }
         if not private:

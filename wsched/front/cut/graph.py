@@ -9,7 +9,7 @@ from functools import cached_property
 from lowering.ground.errors import UnsupportedError
 from wsched.front.cut.dtypes import PROMOTED_ALIKE
 from wsched.front.cut.looks import is_strided, move_of
-from wsched.front.cut.order import Orders
+from wsched.front.cut.order import Orders, declared_order
 from wsched.front.cut.shapes import SHAPES
 from wsched.front.cut.sums import partners
 from wsched.front.cut.tensors import Tensors
@@ -101,6 +101,15 @@ class Graph:
             for j in self.operands(i):
                 found[j].add(i)
         return {i: frozenset(r) for i, r in found.items()}
+
+    def readers_behind(self, i: int) -> frozenset[int]:
+        """The same of one, what reads it through operations that are done by whoever needs them."""
+        found, pending = set[int](), [i]
+        while pending:
+            readers = self.readers[pending.pop()]
+            pending += readers & self.free
+            found |= readers - self.free
+        return frozenset(found)
 
     @cached_property
     def matmuls(self) -> tuple[int, ...]:
@@ -253,13 +262,21 @@ class Graph:
         return self.nodes[i].results[0] in self.types and (arity_of(op) is not None or op == "cast")
 
     def is_moved(self, i: int, group: frozenset[int]) -> bool:
-        """Whether a result of a group may lie otherwise than row by row when others make it.
+        """Whether a result of a group may lie otherwise than row by row when others make it: torch
+        takes the order of what it reads.
 
         What a matmul makes does not, however its operands lie.
         """
         rows = {j for j in group if self.nodes[j].op in PRODUCTS}
         within = self.reached([i], (group | self.free) - rows)
-        return any(self.nodes[j].op in _MOVES for j in within)
+        read = {name for j in within for name in self.nodes[j].refs}
+        moves = any(self.nodes[j].op in _MOVES for j in within)
+        return moves or any(name in self.types.orders or self._is_turned(name) for name in read)
+
+    def _is_turned(self, name: str) -> bool:
+        """Whether it is an input that is declared to lie otherwise than row by row."""
+        order = declared_order(self.nodes[self.home[name]])
+        return order is not None and order != tuple(range(len(order)))
 
     @cached_property
     def orders(self) -> Orders:

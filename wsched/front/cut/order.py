@@ -10,13 +10,13 @@ them. Where several inputs have most and differ, it is row by row.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsched.front.cut.dimensions import Dimensions, regroup
 from wsched.front.cut.tensors import Dim, Tensors
 from wsched.importer import Definition, Node
 
-__all__ = ["Order", "Orders", "by_stride", "declared_order"]
+__all__ = ["Order", "Orders", "by_stride", "declared_order", "with_orders"]
 
 Order = tuple[int, ...]
 """Places of a shape, that of the largest stride first."""
@@ -30,6 +30,17 @@ _LOOKS = frozenset((
 def by_stride(order: Order) -> tuple[int, ...]:
     """As ``stride_order`` says it: each dimension's rank by stride, 0 the smallest."""
     return tuple(len(order) - 1 - order.index(at) for at in range(len(order)))
+
+
+def with_orders(definition: Definition, tensors: Tensors) -> Tensors:
+    """The tensors of a definition, with how those results lie that are no rows, and are read."""
+    orders, found = Orders(definition, tensors), dict[str, Order | None]()
+    read = {name for node in definition.nodes for name in node.refs}
+    for name in (n for n in definition.outputs if n in read and n in tensors):
+        order, dense = orders.layout(name) or ((), ())
+        if order != tuple(range(len(order))) or not all(dense):
+            found[name] = order if all(dense) else None
+    return replace(tensors, orders=found) if found else tensors
 
 
 def declared_order(node: Node) -> Order | None:
@@ -191,6 +202,8 @@ class Orders:
             return view
         node = self._nodes[name]
         order = declared_order(node) if node.op in ("define_tensor", "stride_order") else None
+        if name in self.definition.outputs and node.op not in _SETTLED:
+            order = self.of(name)
         dense = [True] * len(dims)
         contiguity = node.get("contiguity") if node.op == "define_tensor" else None
         if isinstance(contiguity, tuple) and len(contiguity) == len(dims):

@@ -11,7 +11,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.looks import Look, Move, folded, move_of
 from wsched.front.cut.order import Order, Orders, by_stride
-from wsched.front.cut.tensors import TensorType, dense_input
+from wsched.front.cut.tensors import dense_input
 from wsched.fusion import DataType
 from wsched.importer import Definition, Node, Ref
 from wsched.importer.definition import Value
@@ -55,7 +55,7 @@ def part(
         elif name not in graph.types:
             raise UnsupportedError(f"the number {name} between segments", "numbers of the inputs")
         else:
-            nodes.setdefault(i, []).append(_declared(name, graph.types[name], graph.nodes[i].line))
+            nodes.setdefault(i, []).append(_declared(graph, name))
         declared.add(name)
     ordered = tuple(n for i in sorted(nodes) for n in nodes[i])
     made_so = Definition(ordered, outputs)
@@ -189,11 +189,14 @@ def _pinned(nodes: tuple[Node, ...], pins: Mapping[str, Order]) -> tuple[Node, .
     return tuple(found)
 
 
-def _declared(name: str, tensor: TensorType, line: int) -> Node:
-    """What another segment makes, as an input: row-major and dense."""
+def _declared(graph: Graph, name: str) -> Node:
+    """What another segment makes, as an input: dense, in rows unless nvFuser has it otherwise."""
+    tensor, order = graph.types[name], graph.types.orders.get(name, ())
     extents = tensor.extents
-    if tensor.dtype is None or not tensor.dtype.is_stored or extents is None:
+    if tensor.dtype is None or not tensor.dtype.is_stored or extents is None or order is None:
         raise UnsupportedError(
-            f"{name}, expanded or of an unknown type, between segments", "tensors in memory"
+            f"{name}, expanded, within another tensor or of an unknown type, between segments",
+            "tensors in memory of their own",
         )
-    return dense_input(name, extents, tensor.dtype, line)
+    said = (("stride_order", by_stride(order)),) if order else ()
+    return dense_input(name, extents, tensor.dtype, graph.nodes[graph.home[name]].line, *said)

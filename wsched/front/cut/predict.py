@@ -160,7 +160,11 @@ class Call(Sizes):
         if tensor.dtype is None:
             raise UnsupportedError(f"{name} of an unknown type", "types of wsched")
         dtype = torch_dtype(tensor.dtype.name)
-        return torch.empty(tensor.shape(self.sizes), dtype=dtype, device="meta")
+        shape, strides = tensor.shape(self.sizes), self.tensors.strides(name)
+        if strides is None:
+            return torch.empty(shape, dtype=dtype, device="meta")
+        lies = sizes_of(strides, self.sizes)
+        return torch.empty_strided(shape, lies, dtype=dtype, device="meta")
 
     def planned(self, segment: Segment) -> Planned:
         """How a kernel is planned for the tensors as they lie."""

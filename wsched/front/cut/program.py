@@ -159,15 +159,20 @@ class _Steps:
         kinds = {n: (p.op, len(p.buffer.shape), p.over) for n, p in found.items()}
         whole = replace(segment.definition, outputs=(*segment.outputs, *also))
         reads = [p.buffer for p in found.values()]
-        self._summarize(behind_parts(whole, kinds), reads, whole.outputs)
+        self._summarize(behind_parts(whole, kinds), reads, whole.outputs, parts=True)
         for name in found:
             del self._parts[name]
 
     def _summarize(
-        self, definition: Definition, reads: Sequence[str | Buffer], writes: Sequence[str]
+        self,
+        definition: Definition,
+        reads: Sequence[str | Buffer],
+        writes: Sequence[str],
+        parts: bool = False,
     ) -> None:
         given = [b if isinstance(b, Buffer) else self._buffers(b) for b in reads]
-        steps = summary_steps(import_summary(definition), given, list(map(self._buffers, writes)))
+        made = list(map(self._buffers, writes))
+        steps = summary_steps(import_summary(definition), given, made, parts)
         self.own |= kernels_of(steps)
         self._steps += steps
 
@@ -257,9 +262,12 @@ class _Buffers(dict[str, Buffer]):
         """What is known of a tensor; numbers, and what is expanded, have no shape."""
         if name not in self:
             found = self._tensors.types.get(name, TensorType(None, None))
-            stored, extents = found.dtype is not None and found.dtype.is_stored, found.extents
-            dtype = found.dtype.element if stored and found.dtype is not None else None
-            self[name] = Buffer(name) if extents is None else Buffer(name, dtype, extents)
+            if found.extents is None:
+                self[name] = Buffer(name)
+            else:
+                stored = found.dtype is not None and found.dtype.is_stored
+                dtype = found.dtype.element if stored and found.dtype is not None else None
+                self[name] = Buffer(name, dtype, found.extents, self._tensors.strides(name))
         return self[name]
 
 

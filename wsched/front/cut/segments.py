@@ -23,6 +23,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.infer import infer
 from wsched.front.cut.lifted import lifted
 from wsched.front.cut.looks import Look
+from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.sums import arranged
 from wsched.importer import Definition, Node
@@ -124,7 +125,7 @@ class Cutter:
         wide = {} if self.commuted is None else self.commuted.rounded
         definition = arranged(lifted(self.definition, tensors))
         types = tensors if definition is given else infer(definition)
-        self.graph = Graph(definition, types, wide)
+        self.graph = Graph(definition, with_orders(definition, types), wide)
         self.graph.check()
         if not self.graph.matmuls:
             raise UnsupportedError("a definition whose results need no matmul", "linear or matmul")

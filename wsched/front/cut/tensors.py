@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Const, Expr, evaluate, free_vars
+from lowering.ground.expr import ONE, Const, Expr, evaluate, free_vars
 from wsched.fusion import DataType
 from wsched.importer import Node
 from wsched.importer.definition import Value
@@ -116,10 +116,24 @@ class Tensors:
     Args:
         types: of each tensor.
         numbers: of each number that sizes may be made of, where the definition tells it.
+        orders: places of the dimensions, that of the largest stride first, of what is read behind
+            where it was made and does not lie row by row; None of what lies within other memory.
     """
 
     types: Mapping[str, TensorType]
     numbers: Mapping[str, Expr] = field(default_factory=dict)
+    orders: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
+
+    def strides(self, name: str) -> tuple[Expr, ...] | None:
+        """Elements from one index to the next of a dense tensor; None where it lies in rows."""
+        order, extents = self.orders.get(name), self.types[name].extents
+        if order is None or extents is None:
+            return None
+        found = dict[int, Expr]()
+        step: Expr = ONE
+        for at in reversed(order):
+            found[at], step = step, extents[at] * step
+        return tuple(found[at] for at in range(len(order)))
 
     def __contains__(self, name: str) -> bool:
         return name in self.types

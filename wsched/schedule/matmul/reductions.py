@@ -10,11 +10,8 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.primitives.checks import Reasons
 
 __all__ = [
-    "BUFFERS", "NO_REDUCTIONS", "Reductions", "over_columns", "reduction_reasons", "row_bytes",
+    "NO_REDUCTIONS", "Reductions", "over_columns", "reduction_reasons", "row_bytes",
 ]  # fmt: skip
-
-BUFFERS = 2
-"""Rows on their way from warp to warp: those of one chunk are read while the next are stored."""
 
 _WARPS = 4
 
@@ -73,6 +70,6 @@ def over_columns(fusion: Fusion, tv: str) -> bool:
 
 
 def row_bytes(warpgroups: int, columns: int) -> int:
-    """Shared memory for a reduction over rows: of each warp a row of a chunk in fp32."""
-    size = BUFFERS * warpgroups * _WARPS * columns * 4
+    """Shared memory for a reduction over rows: of each warp a row of its tile in fp32."""
+    size = warpgroups * _WARPS * columns * 4
     return -(-size // ptx.SWIZZLE_ATOM) * ptx.SWIZZLE_ATOM

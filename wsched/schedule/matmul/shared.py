@@ -39,7 +39,8 @@ def shared_bytes(
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
-    buffers += row_bytes(params.warpgroups, columns) * reductions.over_rows
+    own = params.tile_sizes.warp_tile.n
+    buffers += row_bytes(params.warpgroups, own) * reductions.over_rows
     return stage, buffers + loaded * params.epilogue_input_stages
 
 

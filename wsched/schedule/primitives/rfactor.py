@@ -74,6 +74,7 @@ def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
         if d.iter_type is IterType.Reduction and d is not kept
     }
     loop = tuple(new.get(d.id, d) for d in t.loop)
+    parts = new.keys() - {d.id for d in t.logical}
     made = replace(
         t,
         dtype=DataType.Float,
@@ -87,7 +88,13 @@ def _rfactor(fusion: Fusion, t: TensorView, axis: int) -> Fusion:
         stored, next_id = fusion.fresh(made.stored)
         fusion = replace(fusion, next_id=next_id)
         copy = fusion.tensor(e.output)
-        changed.append(replace(copy, dtype=DataType.Float, logical=stored, loop=stored))
+        # Parts outermost: what a warpgroup stores of a result lies side by side.
+        pairs = zip(made.stored, stored, strict=True)
+        order = [d for _, d in sorted(pairs, key=lambda pair: pair[0].id not in parts)]
+        allocation = () if order == list(stored) else tuple(order)
+        changed.append(
+            replace(copy, dtype=DataType.Float, logical=stored, loop=stored, allocation=allocation)
+        )
     return fusion.updated(changed)
 
 

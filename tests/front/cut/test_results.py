@@ -1,0 +1,115 @@
+"""How results of a cut definition lie, and what one kernel of it has."""
+
+from __future__ import annotations
+
+import pytest
+
+import wsched
+from tests.front.cut.features import Feature, inputs_of, torch
+from wsched.doors.fallback import interpret
+from wsched.front import known
+from wsched.front.cut.epilogues import Take
+from wsched.front.cut.segments import Cutter
+from wsched.importer import record_text
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "_texts", {})
+
+
+def tensor(name: str, shape: tuple[int, int], by_columns: bool = False) -> str:
+    """An input of 16 bits."""
+    order = ", stride_order=[0, 1]" if by_columns else ""
+    kind = "contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False"
+    return f"{name} = fd.define_tensor(shape={list(shape)}, {kind}{order})"
+
+
+def text_of(*declared: str, body: str) -> str:
+    """A definition of these inputs."""
+    lines = (x.strip() for x in (*declared, *body.strip().splitlines()))
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+    return head + "".join(f"    {line}\n" for line in lines)
+
+
+def test_a_result_by_columns_that_a_matmul_reads() -> None:
+    """NvFuser has it lie as the inputs that it is made of; the kernel behind it reads it so."""
+    text = text_of(
+        tensor("t0", (24, 32), by_columns=True), tensor("t1", (16, 32)), body="""
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        r = fd.ops.relu(f)
+        x = fd.ops.cast(r, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, t1)
+        fd.add_output(x)
+        fd.add_output(y)
+        """,
+    )  # fmt: skip
+    rows, weight = torch.randint(-2, 3, (32, 24)).bfloat16(), torch.randint(-2, 3, (16, 32))
+    inputs = [rows.T, weight.bfloat16()]
+    found = wsched.execute(text, inputs)
+    for ours, theirs in zip(found, interpret(record_text(text), inputs), strict=True):
+        assert torch.equal(ours, theirs)
+    assert found[0].stride() == (1, 24) and found[1].stride() == (16, 1)
+    assert wsched.explain(text, inputs).route == "cut"
+
+
+def test_rows_of_inputs_that_lie_differently() -> None:
+    """What is made of an input by columns and one by rows lies in rows, whoever makes it."""
+    text = text_of(
+        tensor("t0", (24, 32), by_columns=True), tensor("t1", (24, 32)), tensor("t2", (16, 32)),
+        body="""
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        g = fd.ops.cast(t1, dtype=DataType.Float)
+        s = fd.ops.add(f, g)
+        x = fd.ops.cast(s, dtype=DataType.BFloat16)
+        y = fd.ops.linear(x, t2)
+        fd.add_output(y)
+        """,
+    )  # fmt: skip
+    made = [torch.randint(-2, 3, s).bfloat16() for s in ((32, 24), (24, 32), (16, 32))]
+    inputs = [made[0].T, *made[1:]]
+    (found,) = wsched.execute(text, inputs)
+    assert torch.equal(found, interpret(record_text(text), inputs)[0])
+    assert wsched.explain(text, inputs).route == "cut"
+
+
+# --- what an epilogue reads -----------------------------------------------------------------------
+
+WHOLE = {
+    "expanded_along_batches": Feature(
+        """
+        y = fd.ops.linear(t0, t1, t2)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        e = fd.ops.expand(t3, shape=[3, 24, 16])
+        g = fd.ops.cast(e, dtype=DataType.Float)
+        a = fd.ops.add(f, g)
+        o = fd.ops.cast(a, dtype=DataType.BFloat16)
+        fd.add_output(o)
+        """,
+        ((3, 24, 32), (16, 32), (16,), (1, 24, 16)), 1, 1,
+    ),
+    "computed_in_front_of_a_broadcast": Feature(
+        """
+        y = fd.ops.matmul(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        n = fd.ops.neg(t2)
+        b = fd.ops.broadcast(n, is_broadcast_dim=[True, False, False])
+        a = fd.ops.add(f, b)
+        fd.add_output(a)
+        """,
+        ((2, 24, 32), (2, 32, 16), (24, 16)), 1, 1, (2,),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_kernel_has_all(name: str) -> None:
+    """Cut as `install` cuts it, and by `execute` where it is one kernel as a whole."""
+    feature = WHOLE[name]
+    cut = Cutter(record_text(feature.text)).all(Take.ALL)
+    assert [s.matmul for s in cut.segments] == [True] and cut.kernels[0].stop is None
+    inputs = inputs_of(feature)
+    (found,) = wsched.execute(feature.text, inputs)
+    (wanted,) = interpret(record_text(feature.text), inputs)
+    torch.testing.assert_close(found, wanted, rtol=2**-6, atol=2**-6)
+    assert wsched.explain(feature.text, inputs).route == "wsched"

@@ -1,0 +1,77 @@
+"""The random programs, drawn and judged on the machine, without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.random_programs import Outcome, main, run, summary
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+SMALL = 48
+
+
+def test_what_is_drawn() -> None:
+    from tests.random_program import RandomProgram
+    from wsched.importer import record_text
+
+    drawn = [RandomProgram(seed, SMALL) for seed in range(150)]
+    blocks = Counter(name for p in drawn for name in p.blocks)
+    assert len(blocks) == 11 and min(blocks.values()) >= 10
+    texts = [p.text for p in drawn]
+    assert sum("shape=[-1" in t for t in texts) > 20, "few have open sizes"
+    assert sum("stride_order=[0, 1]" in t for t in texts) > 20, "few have operands by columns"
+    assert all(len(record_text(p.text).inputs) == len(p.inputs) for p in drawn)
+    assert RandomProgram(3, SMALL).text == texts[3]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_machine_passes(seed: int) -> None:
+    outcome = run(seed, "cpu", SMALL)
+    assert outcome.wrong == "" and outcome.route in ("wsched", "cut")
+    assert not outcome.lost and outcome.flops > 0
+
+
+def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import wsched
+
+    execute = wsched.execute
+
+    def off_at_one_place(*args: object) -> list[object]:
+        (first, *rest) = execute(*args)  # type: ignore[arg-type]
+        first.view(-1)[-1] += 4 * first.float().square().mean().sqrt()
+        return [first, *rest]
+
+    monkeypatch.setattr(wsched, "execute", off_at_one_place)
+    assert "1 of " in run(1, "cpu", SMALL).wrong
+
+
+def test_a_process_that_ends_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All cases take too long, and each has a row; a later run has nothing to do."""
+    kept = tmp_path / "rows"
+    options = f"--count 2 --jobs 1 --device cpu --hang 0.001 --results {kept}".split()
+    for _ in range(2):
+        assert main(options) == 1
+        said = capsys.readouterr().out
+        assert said.count("its process ended") == 2
+        assert "2 of 2 programs" in said and "2 WRONG: failed 2 (100.0 %)" in said
+    assert len(kept.read_text().splitlines()) == 2
+
+
+def test_summary() -> None:
+    outcomes = [
+        Outcome(0, ["layer"], "cut", "", 600, {"of fp32": 100}, 500),
+        Outcome(1, ["heads"], "wsched", "", 400, {}, 0),
+        Outcome(2, ["norm"], "", "OSError: no"),
+    ]
+    assert summary(outcomes, 4, 9.6).splitlines() == [
+        "3 of 4 programs in 10 s, 1 WRONG: cut 1 (33.3 %), wsched 1 (33.3 %), failed 1 (33.3 %)",
+        "of the matmuls' operations in kernels of wsched's: 90.0 % by execute, 50.0 % by install "
+        "as predicted",
+        "  10.00 %: of fp32",
+    ]

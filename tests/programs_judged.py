@@ -1,0 +1,87 @@
+"""What is right of a random program, and whether results are.
+
+The exact values are those of fp64. How far from them a right result may be is told by what torch's
+own operations in the types of the definition make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from wsched.doors.fallback import interpret
+from wsched.fusion import DataType
+from wsched.importer import Definition, record_text
+from wsched.importer.definition import Value
+
+__all__ = ["Judge"]
+
+_FLOATS = (DataType.BFloat16, DataType.Half, DataType.Float)
+
+TIMES, ROUNDINGS = 3.0, 2.0**-7
+"""A result may be so many times as far off as torch's, and by so much of its own size."""
+
+
+class Judge:
+    """What the results of a definition have to be.
+
+    Args:
+        text: the definition.
+        inputs: of the call.
+    """
+
+    def __init__(self, text: str, inputs: Sequence[torch.Tensor]) -> None:
+        definition = record_text(text)
+        self._exact = interpret(_doubled(definition), [t.double() for t in inputs])
+        self._torch = interpret(definition, inputs)
+
+    def wrong(self, results: Sequence[torch.Tensor]) -> str:
+        """What is wrong with results; empty if they are right."""
+        if len(results) != len(self._exact):
+            return f"{len(results)} results, not {len(self._exact)}"
+        for number, found in enumerate(zip(results, self._exact, self._torch, strict=True)):
+            if why := _wrong(*found):
+                return f"result {number}: {why}"
+        return ""
+
+
+def _wrong(found: torch.Tensor, exact: torch.Tensor, by_torch: torch.Tensor) -> str:
+    if found.shape != exact.shape:
+        return f"shape {list(found.shape)}, not {list(exact.shape)}"
+    if found.dtype is not by_torch.dtype:
+        return f"{found.dtype}, not {by_torch.dtype}"
+    exact = exact.to(found.device)
+    off, theirs = ((t.to(found.device).double() - exact).abs() for t in (found, by_torch))
+    if not bool(found.isfinite().all()):
+        return "not finite"
+    size = float(exact.square().mean().sqrt())
+    limit = TIMES * float(theirs.max()) + ROUNDINGS * (exact.abs() + size)
+    beyond = off > limit
+    mean, allowed = (float(t.square().mean().sqrt()) for t in (off, theirs))
+    if bool(beyond.any()):
+        first = tuple(int(i) for i in beyond.nonzero()[0])
+        return f"{int(beyond.sum())} of {off.numel()} beyond the limit, first {first}"
+    if mean > TIMES * allowed + ROUNDINGS * size / 4:
+        return f"off by {mean:.2e} in the mean, torch by {allowed:.2e}, of {size:.2e}"
+    return ""
+
+
+def _doubled(definition: Definition) -> Definition:
+    """The same in fp64."""
+
+    def wide(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(wide, value))
+        return DataType.Double if value in _FLOATS else value
+
+    nodes = tuple(
+        replace(
+            n,
+            operands=tuple(map(wide, n.operands)),
+            kwargs=tuple((k, wide(v)) for k, v in n.kwargs),
+        )
+        for n in definition.nodes
+    )
+    return Definition(nodes, definition.outputs)

@@ -1,0 +1,334 @@
+"""Random definitions as programs have them: blocks of layers around a stream of activations.
+
+Each is a text as nvFuser prints it: several matmuls, norms, softmaxes, gates, heads, residuals,
+reductions, backward passes, views and casts, with inputs for one call.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+
+__all__ = ["RandomProgram", "Tensor"]
+
+_TORCH = {"BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value of a definition: its name, sizes and the name of its type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass
+class RandomProgram:
+    """A definition and the inputs of a call.
+
+    Args:
+        seed: which.
+        largest: most elements of a dimension, at least 16.
+        most: blocks.
+    """
+
+    seed: int
+    largest: int
+    most: int = 4
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+    _declared: list[str] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
+    _results: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"program {self.seed}")
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.dtype = "BFloat16" if self.random.random() < 0.75 else "Half"
+        self.open = self.random.random() < 0.3
+        self.head = self.random.choice([n for n in (8, 16, 32, 64, 128) if 2 * n <= self.largest])
+        batch = self.random.choice([(), (), (1,), (2,), (3,), (4,)])
+        x = self.given((*batch, self.rows(self.largest // prod(batch)), self.width()))
+        products = (self.layer, self.gated, self.heads, self.low_rank, self.backward, self.matrix)
+        others = (self.norm, self.halves, self.softmax, self.pointwise, self.joined)
+        made = self.random.choices((*products, *others), k=self.random.randint(1, self.most))
+        for block in made if {*made} & {*products} else (*made, self.layer):
+            before, x = x, block(x)
+            self.blocks.append(block.__name__)
+            if before.shape == x.shape and self.random.random() < 0.5:
+                x = self.narrow(self.add(self.wide(before), self.wide(x)))
+            if self.random.random() < 0.2:
+                self.statistic(x)
+            elif self.random.random() < 0.15:
+                self._results.append(x)
+        self._results.append(self.moved(x))
+
+    @property
+    def text(self) -> str:
+        """The definition. Its inputs are all read."""
+        results = [f"fd.add_output({n})" for n in dict.fromkeys(t.name for t in self._results)]
+        lines = (*self._declared, *self._lines, *results)
+        head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+        return head + "".join(f"    {line}\n" for line in lines)
+
+    # --- sizes and statements -------------------------------------------------------------------
+
+    def rows(self, most: int) -> int:
+        """Rows of activations: mostly a multiple of 8, sometimes any number."""
+        found = self.random.randint(1, max(2, most))
+        return found if self.random.random() < 0.3 else 8 * -(-found // 8)
+
+    def width(self) -> int:
+        """Columns of activations or weights: mostly whole heads."""
+        if self.random.random() < 0.1:
+            return self.random.randint(8, self.largest)
+        return self.head * self.random.randint(1, self.largest // self.head)
+
+    def given(self, shape: tuple[int, ...], dtype: str = "", deviation: float = 1.0) -> Tensor:
+        """An input of normal numbers; a matrix may lie by columns."""
+        dtype, name = dtype or self.dtype, f"t{len(self.inputs)}"
+        value = torch.randn(shape, generator=self.generator).mul(deviation).to(_TORCH[dtype])
+        order = ""
+        if len(shape) == 2 and 1 not in shape and self.random.random() < 0.15:
+            value, order = value.T.contiguous().T, ", stride_order=[0, 1]"
+        self.inputs.append(value)
+        told = [-1 if self.open and n > 1 else n for n in shape]
+        dense = [None if n == 1 else True for n in shape]
+        self._declared.append(
+            f"{name} = fd.define_tensor(shape={told}, contiguity={dense}, "
+            f"dtype=DataType.{dtype}, is_cpu=False{order})"
+        )
+        return Tensor(name, shape, dtype)
+
+    def do(self, call: str, shape: Sequence[int], dtype: str = "Float") -> Tensor:
+        """An operation as it is written, and what it makes."""
+        name = f"v{len(self._lines)}"
+        self._lines.append(f"{name} = fd.ops.{call}")
+        return Tensor(name, tuple(shape), dtype)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """The same in another type."""
+        if x.dtype == dtype:
+            return x
+        return self.do(f"cast({x}, dtype=DataType.{dtype})", x.shape, dtype)
+
+    def wide(self, x: Tensor) -> Tensor:
+        """In fp32."""
+        return self.cast(x, "Float")
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """In the type of the operands."""
+        return self.cast(x, self.dtype)
+
+    def add(self, x: Tensor, y: Tensor | float) -> Tensor:
+        """A sum in fp32."""
+        return self.do(f"add({x}, {y})", x.shape)
+
+    def mul(self, x: Tensor, y: Tensor | float) -> Tensor:
+        """A product, element by element, in fp32."""
+        return self.do(f"mul({x}, {y})", x.shape)
+
+    def over(self, x: Tensor, op: str = "sum") -> Tensor:
+        """A reduction over the last dimension, spread over it again."""
+        rank, shape = len(x.shape), (*x.shape[:-1], 1)
+        typed = ", dtype=DataType.Null" if op == "sum" else ""
+        made = self.do(f"{op}({x}, dims=[{rank - 1}], keepdim=False{typed})", x.shape[:-1])
+        flags = [False] * (rank - 1) + [True]
+        return self.do(f"broadcast({made}, is_broadcast_dim={flags})", shape)
+
+    def along(self, x: Tensor, like: Tensor) -> Tensor:
+        """A vector along the last dimension of another tensor, in fp32."""
+        rank = len(like.shape)
+        flags = [True] * (rank - 1) + [False]
+        shape = (*(1,) * (rank - 1), x.shape[0])
+        made = self.do(f"broadcast({x}, is_broadcast_dim={flags})", shape, x.dtype)
+        if not self.open and self.random.random() < 0.5:
+            made = self.do(f"expand({made}, shape={list(like.shape)})", like.shape, x.dtype)
+        return self.wide(made)
+
+    def reshape(self, x: Tensor, *shape: int) -> Tensor:
+        """Another shape."""
+        return self.do(f"reshape({x}, new_shape={list(shape)})", shape, x.dtype)
+
+    def permute(self, x: Tensor, *dims: int) -> Tensor:
+        """The dimensions in another order."""
+        made = [x.shape[d] for d in dims]
+        return self.do(f"permute({x}, dims={list(dims)})", made, x.dtype)
+
+    # --- blocks ---------------------------------------------------------------------------------
+
+    def linear(self, x: Tensor, width: int, bias: bool = False) -> Tensor:
+        """A layer with a weight of its own."""
+        k = x.shape[-1]
+        w = self.given((width, k), deviation=k**-0.5)
+        b = f", bias={self.given((width,))}" if bias else ""
+        return self.do(f"linear({x}, {w}{b})", (*x.shape[:-1], width), self.dtype)
+
+    def layer(self, x: Tensor) -> Tensor:
+        """A linear layer, perhaps with a bias and an activation."""
+        y = self.linear(x, self.width(), self.random.random() < 0.5)
+        return self.narrow(self.activation(self.wide(y))) if self.random.random() < 0.5 else y
+
+    def activation(self, f: Tensor) -> Tensor:
+        """A smooth function of an fp32 tensor, as nvFuser has it."""
+        kind = self.random.choice(["relu", "tanh", "silu", "gelu", "square", "scale"])
+        if kind in ("relu", "tanh"):
+            return self.do(f"{kind}({f})", f.shape)
+        if kind == "square":
+            r = self.do(f"relu({f})", f.shape)
+            return self.mul(r, r)
+        if kind == "scale":
+            return self.mul(f, 0.75)
+        if kind == "silu":
+            n = self.do(f"neg({f})", f.shape)
+            d = self.add(self.do(f"exp({n})", f.shape), 1.0)
+            return self.mul(f, self.do(f"reciprocal({d})", f.shape))
+        e = self.do(f"erf({self.mul(f, 0.70710678)})", f.shape)
+        return self.mul(self.mul(f, 0.5), self.add(e, 1.0))
+
+    def gated(self, x: Tensor) -> Tensor:
+        """Gate and up, their product, down."""
+        inner, width = self.width(), self.random.choice([x.shape[-1], self.width()])
+        gate, up = self.linear(x, inner), self.linear(x, inner)
+        both = self.narrow(self.mul(self.activation(self.wide(gate)), self.wide(up)))
+        return self.linear(both, width)
+
+    def low_rank(self, x: Tensor) -> Tensor:
+        """A layer with an update of low rank."""
+        width = self.width()
+        y, t = self.linear(x, width), self.linear(x, self.random.choice([8, 16]))
+        update = self.mul(self.wide(self.linear(t, width)), 0.5)
+        return self.narrow(self.add(self.wide(y), update))
+
+    def matrix(self, x: Tensor) -> Tensor:
+        """``matmul`` by a matrix as it lies."""
+        k, n = x.shape[-1], self.width()
+        w = self.given((k, n), deviation=k**-0.5)
+        return self.do(f"matmul({x}, {w})", (*x.shape[:-1], n), self.dtype)
+
+    def backward(self, x: Tensor) -> Tensor:
+        """All gradients of a layer whose result has the gradient x."""
+        n, k = x.shape[-1], self.width()
+        rows = prod(x.shape[:-1])
+        flat = x if len(x.shape) == 2 or self.open else self.reshape(x, rows, n)
+        if len(flat.shape) == 2:
+            a = self.given((rows, k))
+            scaled = self.narrow(self.mul(self.wide(flat), rows**-0.5))
+            turned = self.permute(scaled, 1, 0)
+            self._results.append(self.do(f"matmul({turned}, {a})", (n, k), self.dtype))
+            if self.random.random() < 0.5:
+                total = self.do(f"sum({self.wide(flat)}, dims=[0], keepdim=False, "
+                                "dtype=DataType.Null)", (n,))  # fmt: skip
+                self._results.append(self.narrow(total))
+        w = self.given((n, k), deviation=n**-0.5)
+        return self.do(f"matmul({x}, {w})", (*x.shape[:-1], k), self.dtype)
+
+    def heads(self, x: Tensor) -> Tensor:
+        """Attention by hand, with queries, keys and values of all heads."""
+        if self.open or len(x.shape) == 2:
+            return self.layer(x)
+        b, s, width = x.shape
+        h, d = self.random.choice([1, 2, 4]), self.head
+        q, k, v = (self.split_heads(self.linear(x, h * d), h, d) for _ in range(3))
+        kt = self.permute(k, 0, 1, 3, 2)
+        scores = self.mul(
+            self.wide(self.do(f"matmul({q}, {kt})", (b, h, s, s), self.dtype)), d**-0.5
+        )
+        p = self.narrow(self.probabilities(scores))
+        o = self.permute(self.do(f"matmul({p}, {v})", (b, h, s, d), self.dtype), 0, 2, 1, 3)
+        return self.linear(self.reshape(o, b, s, h * d), width)
+
+    def split_heads(self, x: Tensor, h: int, d: int) -> Tensor:
+        """``[b, s, h * d]`` as ``[b, h, s, d]``."""
+        b, s, _ = x.shape
+        return self.permute(self.reshape(x, b, s, h, d), 0, 2, 1, 3)
+
+    def probabilities(self, f: Tensor) -> Tensor:
+        """A softmax over the last dimension, in fp32."""
+        less = self.do(f"sub({f}, {self.over(f, 'max')})", f.shape)
+        e = self.do(f"exp({less})", f.shape)
+        return self.mul(e, self.do(f"reciprocal({self.over(e)})", (*f.shape[:-1], 1)))
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """A softmax, of the size of its argument."""
+        return self.narrow(self.mul(self.probabilities(self.wide(x)), x.shape[-1] ** 0.5))
+
+    def norm(self, x: Tensor) -> Tensor:
+        """RMSNorm, or LayerNorm with a variance or with sums."""
+        f, n = self.wide(x), x.shape[-1]
+        kept = (*x.shape[:-1], 1)
+        kind = self.random.choice(["rms", "rms", "sums"])
+        if kind == "sums":
+            mean = self.do(f"mul({self.over(f)}, {1 / n})", kept)
+            f = self.do(f"sub({f}, {mean})", f.shape)
+        mean = self.do(f"mul({self.over(self.mul(f, f))}, {1 / n})", kept)
+        r = self.do(f"rsqrt({self.do(f'add({mean}, 0.01)', kept)})", kept)
+        y = self.mul(f, r)
+        if self.random.random() < 0.7:
+            y = self.mul(y, self.along(self.given((n,)), y))
+        return self.narrow(y)
+
+    def halves(self, x: Tensor) -> Tensor:
+        """The halves of the columns, one times a function of the other."""
+        n = x.shape[-1] // 2
+        if n < 8:
+            return self.pointwise(x)
+        ends = [(0, n), (n, 2 * n)]
+        a, b = (self.slice(x, *end) for end in ends)
+        return self.narrow(self.mul(self.activation(self.wide(a)), self.wide(b)))
+
+    def slice(self, x: Tensor, begin: int, end: int) -> Tensor:
+        """Some of the last dimension."""
+        rank = len(x.shape)
+        starts, ends = [0] * (rank - 1) + [begin], [*x.shape[:-1], end]
+        call = f"slice({x}, start_indices={starts}, end_indices={ends}, strides={[1] * rank})"
+        return self.do(call, (*x.shape[:-1], end - begin), x.dtype)
+
+    def joined(self, x: Tensor) -> Tensor:
+        """Another tensor beside it."""
+        other = self.given((*x.shape[:-1], self.head))
+        shape = (*x.shape[:-1], x.shape[-1] + self.head)
+        return self.do(f"cat([{x}, {other}], dim={len(x.shape) - 1})", shape, x.dtype)
+
+    def pointwise(self, x: Tensor) -> Tensor:
+        """A few operations, with a matrix, a row or a column."""
+        f = self.activation(self.wide(x))
+        kind = self.random.choice(["matrix", "row", "column", "wide"])
+        if kind == "row":
+            return self.narrow(self.add(f, self.along(self.given(x.shape[-1:]), f)))
+        shape = (*x.shape[:-1], 1) if kind == "column" else x.shape
+        other = self.given(shape, "Float" if kind == "wide" else "")
+        return self.narrow(self.add(f, self.wide(other)))
+
+    # --- results --------------------------------------------------------------------------------
+
+    def statistic(self, x: Tensor) -> None:
+        """A reduction as a result."""
+        f, rank = self.wide(x), len(x.shape)
+        kind = self.random.choice(["sum", "squares", "amax"])
+        dims = self.random.choice([[rank - 1], list(range(rank - 1)), list(range(rank))])
+        left = [n for at, n in enumerate(x.shape) if at not in dims]
+        if kind == "amax":
+            f = self.do(f"abs({f})", f.shape)
+            self._results.append(self.do(f"max({f}, dims={dims}, keepdim=False)", left))
+            return
+        f = self.mul(f, f) if kind == "squares" else f
+        call = f"sum({f}, dims={dims}, keepdim=False, dtype=DataType.Null)"
+        self._results.append(self.do(call, left))
+
+    def moved(self, x: Tensor) -> Tensor:
+        """The last result, perhaps looked at otherwise, or in fp32."""
+        kind, rank = self.random.random(), len(x.shape)
+        if kind < 0.15:
+            return self.permute(x, *range(rank)[::-1])
+        if kind < 0.25 and not self.open:
+            return self.reshape(x, prod(x.shape[:-1]), x.shape[-1])
+        return self.wide(x) if kind < 0.35 else x
