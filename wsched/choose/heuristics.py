@@ -8,12 +8,13 @@ predicts the time of each, launched dependently or not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.records import replaced
 from wsched.choose.bound import least_us
 from wsched.choose.copy_engine import asks_dearly, policies, promotions
 from wsched.choose.cost_model import Cost, cost, places
@@ -153,20 +154,27 @@ def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
 
 def _priced(problem: Problem, tile: Tile, cluster: ClusterDims) -> list[Candidate]:
     """The candidates of a tile in a cluster: none, whole tiles, or these and parts of K."""
-    columns = tuple(sorted({n % 16 + 16 for n in problem.n_entries}))
-    alike = replace(
-        problem, m=1, n=problem.n % 16 + 16, k=1, batch=1, m_entries=(), n_entries=columns,
-        k_entries=(),
-    )  # fmt: skip
-    ways = _launches(alike, tile, cluster)
+    ways = _launches(_alike(problem), tile, cluster)
     if not ways:
         return []
     kept = policies(tile.of(problem), tile, cluster)
     if kept != CachePolicies():
-        ways = tuple(replace(way, cache_policies=kept) for way in ways)
+        ways = tuple(replaced(way, cache_policies=kept) for way in ways)
     whole = _fastest(problem, ways)
     parts = () if problem.batch_invariant or problem.grouped else _parted(problem, whole)
     return [whole, _fastest(problem, parts)] if parts else [whole]
+
+
+@lru_cache(maxsize=4096)
+def _alike(problem: Problem) -> Problem:
+    """The problem that stands for all whose kernels are legal alike: of its extents only the
+    alignment of ``n`` is left.
+    """
+    columns = tuple(sorted({n % 16 + 16 for n in problem.n_entries}))
+    return replaced(
+        problem, m=1, n=problem.n % 16 + 16, k=1, batch=1, m_entries=(), n_entries=columns,
+        k_entries=(),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=2**15)
@@ -178,10 +186,10 @@ def _launches(problem: Problem, tile: Tile, cluster: ClusterDims) -> tuple[Matmu
     made = _fitting(problem, tile)
     if made is None:
         return ()
-    found = made if cluster == made.cluster_dims else replace(made, cluster_dims=cluster)
+    found = made if cluster == made.cluster_dims else replaced(made, cluster_dims=cluster)
     if not _legal(problem, found):
         return ()
-    ways = (replace(found, programmatic_dependent_launch=x) for x in (True, False))
+    ways = (replaced(found, programmatic_dependent_launch=x) for x in (True, False))
     return tuple(ways)
 
 
@@ -209,7 +217,7 @@ def _parted(problem: Problem, whole: Candidate) -> list[MatmulParams]:
     ctas = whole.params.cluster_dims.m * whole.params.cluster_dims.n
     clusters, at_once = whole.cost.tiles // ctas, places(problem.sms, ctas)
     return [
-        replace(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
+        replaced(whole.params, splitk_factor=parts, programmatic_dependent_launch=dependent)
         for parts in splits(clusters, at_once, steps)
         for dependent in (True, False)
     ]
@@ -224,8 +232,8 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
     """
     if tile.exchanged or problem.grouped:
         return _params(problem, tile)
-    by_threads = replace(problem, inputs=None if problem.inputs else problem.inputs)
-    ways = (problem, by_threads, replace(by_threads, smem_epilogue=False))
+    by_threads = replaced(problem, inputs=None if problem.inputs else problem.inputs)
+    ways = (problem, by_threads, replaced(by_threads, smem_epilogue=False))
     made = (_params(way, tile) for way in ways)
     return next((params for params in made if params is not None), None)
 
@@ -243,7 +251,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
         exchange_operands=tile.exchanged,
     )
     if problem.grouped:
-        base = replace(base, **_dealt(tile))
+        base = replaced(base, **_dealt(tile))
     made = with_tile(
         base, GemmTile(tile.m, tile.n, tile.k), tile.warpgroups, tile.ping_pong, tile.across
     )

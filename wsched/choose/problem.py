@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import gcd, prod
 from typing import Any
 
+from lowering.ground.records import replaced
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -206,7 +207,7 @@ class Problem:
         made = the_products(fusion)
         a, b = (min(widths.get(t.name, 0) for t in side) for side in
                 ([p.a for p in made], [p.b for p in made]))  # fmt: skip
-        return replace(self, thread_a=a, thread_b=b)
+        return replaced(self, thread_a=a, thread_b=b)
 
     def extents(self, fusion: Fusion) -> dict[str, int]:
         """The extents of a fusion that this is the problem of, by their names; where batches have
@@ -225,11 +226,11 @@ class Problem:
     @property
     def apart(self) -> tuple[Problem, ...]:
         """The problems of what stands side by side, each alone; none where nothing does."""
-        bare = replace(self, m_entries=(), n_entries=(), k_entries=())
+        bare = replaced(self, m_entries=(), n_entries=(), k_entries=())
         return (
-            *(replace(bare, m=m) for m in self.m_entries),
-            *(replace(bare, n=n) for n in self.n_entries),
-            *(replace(bare, k=k) for k in self.k_entries),
+            *(replaced(bare, m=m) for m in self.m_entries),
+            *(replaced(bare, n=n) for n in self.n_entries),
+            *(replaced(bare, k=k) for k in self.k_entries),
         )
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -274,7 +275,7 @@ class Problem:
     @property
     def exchanged(self) -> Problem:
         """The transposed product, ``Dᵀ[n, m] = B[n, k] · A[m, k]ᵀ``."""
-        return replace(
+        return replaced(
             self, m=self.n, n=self.m, m_major=self.n_major, n_major=self.m_major,
             a_count=self.b_count, b_count=self.a_count, align_a=self.align_b, align_b=self.align_a,
             m_entries=self.n_entries, n_entries=self.m_entries,

@@ -10,8 +10,9 @@ threads win where few tiles read a large operand. None of the constants here has
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from lowering.ground.records import replaced
 from lowering.target import ptx
 from wsched.choose.copy_cost import copy_us
 from wsched.choose.problem import Problem
@@ -91,4 +92,4 @@ def variants(problem: Problem, found: Iterable[MatmulParams]) -> Iterator[Matmul
         for sides in dict.fromkeys((both, larger)):
             mine = sides[::-1] if params.exchange_operands else sides
             for groups in (1, 2):
-                yield replace(params, thread_loads=ThreadLoads(*mine, groups))
+                yield replaced(params, thread_loads=ThreadLoads(*mine, groups))

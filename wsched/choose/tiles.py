@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 
+from lowering.ground.records import replaced
 from wsched.choose.problem import Problem
 from wsched.schedule.matmul.params import ClusterDims
 
@@ -94,7 +95,7 @@ def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     found = TILES + exchanged_tiles(problem)
     if problem.operand.bytes == 2:
         return found
-    return tuple(replace(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+    return tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
@@ -113,4 +114,4 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
     m = max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
-    return tuple(replace(way, n=n) for way in _WAYS for n in sorted(widths))
+    return tuple(replaced(way, n=n) for way in _WAYS for n in sorted(widths))

@@ -37,7 +37,7 @@ class Checked:
         made: type = type(self)
         for f, kind, classes, literals in _declared(made):
             value = getattr(self, f.name)
-            found = type(value)
+            found = tuple(map(type, value)) if type(value) is tuple else type(value)
             known = found in classes or (found is str and value in literals)
             if not known and not _is_a(value, kind):
                 raise ScheduleError(
@@ -51,20 +51,24 @@ class Checked:
 @cache
 def _declared(
     kind: type,
-) -> tuple[tuple[Field[Any], Any, frozenset[type], frozenset[Any]], ...]:
-    """The fields of a dataclass, each with its type, and of that classes and literals that need
-    no further look: a choice of schedule makes a thousand of such dataclasses.
+) -> tuple[tuple[Field[Any], Any, frozenset[Any], frozenset[Any]], ...]:
+    """The fields of a dataclass, each with its type, and of that classes, classes of a tuple's
+    elements, and literals that need no further look: a choice of schedule makes a thousand of such
+    dataclasses.
     """
     hints = get_type_hints(kind)
     return tuple((f, hints[f.name], *_plain_kinds(hints[f.name])) for f in fields(kind))
 
 
-def _plain_kinds(kind: Any) -> tuple[frozenset[type], frozenset[Any]]:
-    """Of a type or a union of types: classes whose every member it has, and literals."""
+def _plain_kinds(kind: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+    """Of a type or a union of types: classes whose every member it has, tuples of such for tuples,
+    and literals.
+    """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     classes = (k for k in kinds if isinstance(k, type) and get_origin(k) is None)
     literals = (x for k in kinds if get_origin(k) is Literal for x in get_args(k))
-    return frozenset(classes), frozenset(literals)
+    tuples = (get_args(k) for k in kinds if get_origin(k) is tuple)
+    return frozenset((*classes, *tuples)), frozenset(literals)
 
 
 def _is_a(value: Any, kind: Any) -> bool:
