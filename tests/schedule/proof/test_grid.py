@@ -89,16 +89,32 @@ def test_neighbours_that_share_nothing_are_no_cluster() -> None:
 
 
 def test_a_cluster_is_one_that_the_target_runs() -> None:
-    """The same schedule on a GPU with larger clusters, and on one with smaller ones."""
-    wide = replace(DEFAULT, max_cluster=16)
-    made = plan_matmul(linear(), replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4)), wide)
-    assert cluster_size(made.cluster) == 16
-    with pytest.raises(ScheduleError) as error:
-        make_plan(made.fusion, made.graph)
-    assert str(error.value) == (
-        "ScheduleError[grid]: a cluster of ctaM 4 x ctaN 4: 16 CTAs share what they load, and are "
-        "launched as a cluster; a GPU of compute capability 9.0 runs clusters of 8"
+    """Neighbours share what they load as far as they can be launched together."""
+
+    def tiles(s: Schedule, tv: str) -> None:
+        s.split(tv, s.axis(tv, "No"), 4, labels=("No", "four"))
+        s.split(tv, s.axis(tv, "Mo"), 4, labels=("Mo", "rows"))
+        s.reorder(
+            tv, {s.axis(tv, label): n for n, label in enumerate(("Mo", "No", "rows", "four"))}
+        )
+        for _ in range(3):
+            s.merge(tv, 0, label="cta")
+        s.parallelize(tv, 0, ParallelType.BIDx)
+
+    tiling = Tiling(tiles, lambda s, tv: None, size=(128, 64, 64), rows=64, inline=2)
+    fusion = whole(tiling).fusion
+    for most, labels in ((16, ["rows", "four"]), (8, ["four"]), (4, ["four"]), (2, [])):
+        made = make_plan(fusion, target=replace(DEFAULT, max_cluster=most))
+        assert [g.label for g in made.cluster] == labels
+    got, wanted = result(make_plan(fusion), 700, 304, 104, sms=8)
+    assert (got == wanted).all()
+
+
+def test_clusters_of_the_scheduler_are_those_of_the_target() -> None:
+    params = replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4))
+    assert (
+        cluster_size(plan_matmul(linear(), params, replace(DEFAULT, max_cluster=16)).cluster) == 16
     )
     with pytest.raises(ScheduleError) as error:
-        plan_matmul(linear(), replace(COOPERATIVE, cluster_dims=ClusterDims(4, 4)))
+        plan_matmul(linear(), params)
     assert error.value.why == "a cluster of 4 x 4 CTAs, at most 8 fit"

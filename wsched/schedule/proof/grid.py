@@ -43,16 +43,19 @@ _MOST = {
 """CTAs of a grid along each axis."""
 
 
-def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Group, ...]:
+def find_cluster(
+    graph: TransformGraph, loads: Sequence[TensorView], target: Target
+) -> tuple[Group, ...]:
     """The dimensions of the cluster, slowest first: none without one.
 
     Constant inner parts merged into the loop on BIDx are neighbouring CTAs. They are a cluster as
     far as they share what they load: a tensor is repeated along each of them, so that one copy can
-    go to all.
+    go to all; and as far as the target runs so many.
 
     Args:
         graph: the transform graph.
         loads: the tensors that fill a stage together.
+        target: the GPU that it is for.
     """
     cta = loads[0].axis_on(ParallelType.BIDx)
     repeated = {
@@ -68,12 +71,14 @@ def find_cluster(graph: TransformGraph, loads: Sequence[TensorView]) -> tuple[Gr
         outer, inner = step.inputs
         if not isinstance(inner.extent, Const) or inner not in repeated:
             break
+        if inner.extent.value * cluster_size(found) > target.max_cluster:
+            break
         found.insert(0, inner)
         step = graph.producer(outer)
     return tuple(found)
 
 
-def check_grid(fusion: Fusion, cluster: Sequence[Group], target: Target) -> None:
+def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
     """Loops on CTAs run on a grid of their extent, which a grid can have.
 
     An extent on BIDx that depends on the number of CTAs must be that number, or what of it is in
@@ -82,20 +87,11 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group], target: Target) -> None
     Args:
         fusion: the complete schedule.
         cluster: its dimensions.
-        target: the GPU that it is for.
 
     Raises:
         ScheduleError: ``grid``.
     """
     size = cluster_size(cluster)
-    if size > target.max_cluster:
-        sides = " x ".join(f"{g.label} {g.extent}" for g in cluster)
-        raise ScheduleError(
-            "grid",
-            f"a cluster of {sides}",
-            f"{size} CTAs share what they load, and are launched as a cluster; {target.gpu} runs "
-            f"clusters of {target.max_cluster}",
-        )
     legal = CTAS if size == 1 else CTAS // size * size
     for t in fusion.tensors:
         for d in t.loop:
