@@ -18,7 +18,10 @@ from wsched.importer import Definition, Node
 from wsched.importer.definition import Value
 from wsched.importer.ops import MATMULS
 
-__all__ = ["LOOKS", "Look", "Move", "folded", "is_strided", "looked", "looking", "move_of"]
+__all__ = [
+    "LOOKS", "Look", "Move", "folded", "is_strided", "looked", "looking", "move_of",
+    "pruned",
+]  # fmt: skip
 
 LOOKS = ("broadcast", "permute", "reshape", "slice", "squeeze")
 """Operations that a view of an operand may be made of."""
@@ -137,7 +140,7 @@ def folded(
     if not found:
         return definition, {}
     nodes = tuple(declared.get(n.results[0], n) for n in definition.nodes)
-    return _pruned(Definition(nodes, definition.outputs)), found
+    return pruned(Definition(nodes, definition.outputs)), found
 
 
 def _look(definition: Definition, types: Mapping[str, TensorType], name: str) -> Look | None:
@@ -166,7 +169,7 @@ def _declared(definition: Definition, look: Look) -> Node:
     return dense_input(look.name, extents, source.get("dtype"), source.line)
 
 
-def _pruned(definition: Definition) -> Definition:
+def pruned(definition: Definition) -> Definition:
     """Without what no result needs any more."""
     pending, needed = [*definition.outputs], set[str]()
     while pending:

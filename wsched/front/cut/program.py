@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
+from wsched.front.cut.leading import with_views_in_front
 from wsched.front.cut.looks import looking
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
@@ -111,7 +112,7 @@ class _Steps:
         self.kernels: list[CompiledFusion] = []
         self.own: dict[str, Kernel] = {}
         self.functions: dict[str, Function] = {}
-        self._rest = rest
+        self._rest, self._tensors = rest, tensors
         self._steps: list[Step] = []
         self._parts: dict[str, _Part] = {}
         self._buffers = _Buffers(tensors)
@@ -129,8 +130,26 @@ class _Steps:
         """A segment of somebody else's."""
         self._settle(segment.inputs)
         known = all(is_elementwise(n) for n in segment.definition.nodes)
-        reads, writes = (tuple(map(self._buffers, n)) for n in (segment.inputs, segment.outputs))
-        self._call("rest", self._rest(segment), CallStep("", reads, writes, known, known))
+        given = [b.name for b in self._passed]
+        made, looks = with_views_in_front(segment.definition, self._tensors, given)
+        seen = replace(segment, definition=made, looks=looks)
+        reads = tuple(buffer for buffer, _ in self._read(seen))
+        writes = tuple(map(self._buffers, segment.outputs))
+        self._call("rest", self._rest(seen), CallStep("", reads, writes, known, known))
+
+    def _read(self, segment: Segment) -> Iterator[tuple[Buffer, Any]]:
+        """What a segment reads, with views made of what they are of, and tensors like that."""
+        looks = {look.name: look for look in segment.looks}
+        for name, source in zip(segment.reads, segment.inputs, strict=True):
+            buffer, tensor = self._buffers(source), self._like(self._buffers(source))
+            if name in looks:
+                moves = looks[name].moves
+                extents = moves[-1].extents
+                view = Buffer(f"{name}@{segment.outputs[0]}", buffer.dtype, extents)
+                look = looking(tensor, moves, self._extents)
+                self._view(buffer, view, look)
+                buffer, tensor = view, look(tensor)
+            yield buffer, tensor
 
     def views(self, segment: Segment) -> None:
         """Results that are views of what other segments make."""
@@ -190,19 +209,7 @@ class _Steps:
     def kernel(self, segment: Segment) -> None:
         """A kernel, views of what it reads before it, and its results in their shapes behind."""
         self._settle(segment.inputs)
-        looks = {look.name: look for look in segment.looks}
-        reads, alike = list[Buffer](), list[Any]()
-        for name, source in zip(segment.reads, segment.inputs, strict=True):
-            buffer, tensor = self._buffers(source), self._like(self._buffers(source))
-            if name in looks:
-                moves = looks[name].moves
-                extents = moves[-1].extents
-                view = Buffer(f"{name}@{segment.outputs[0]}", buffer.dtype, extents)
-                look = looking(tensor, moves, self._extents)
-                self._view(buffer, view, look)
-                buffer, tensor = view, look(tensor)
-            reads.append(buffer)
-            alike.append(tensor)
+        reads, alike = zip(*self._read(segment), strict=True)
         kernel = kernels.compile(segment.definition, alike)
         kernel.admit(alike)
         self.kernels.append(kernel)
@@ -212,7 +219,7 @@ class _Steps:
         writes = tuple(
             Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b for b in wide
         )
-        whole = KernelStep(name, kernel.plan, tuple(reads), writes)
+        whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)
         self._steps.append(step)
         self._parts |= {

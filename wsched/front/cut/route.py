@@ -108,10 +108,10 @@ def cut_route(
     """
     chosen = chosen_cut(cutter_of(definition), inputs, constants=constants)
     cutter, call = chosen.cutter, chosen.call
-    runs: dict[Segment, str] = {}
+    runs: dict[tuple[str, ...], str] = {}
 
     def rest(segment: Segment) -> Function:
-        runs[segment], function = rest_by(segment, on_gpu)
+        runs[segment.outputs], function = rest_by(segment, on_gpu)
         return function
 
     segments = chosen.cut.segments
@@ -122,7 +122,9 @@ def cut_route(
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
         else:  # a summary that no kernel can take is for others in the end
-            parts.append(Part(runs.get(segment, WSCHED), segment.definition, kept=segment.kept))
+            parts.append(
+                Part(runs.get(segment.outputs, WSCHED), segment.definition, kept=segment.kept)
+            )
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),
