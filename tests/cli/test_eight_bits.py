@@ -44,6 +44,14 @@ def test_run(text: str, result: str, tmp_path: Path) -> None:
     assert found.startswith(f"RIGHT: 130 x 72 {result} result against torch in fp32")
 
 
+@pytest.mark.parametrize(("more", "limit"), [("", "3e-04"), (", use_fast_accum=True", "8e-03")])
+def test_sums_of_few_bits_have_a_limit_of_their_own(more: str, limit: str, tmp_path: Path) -> None:
+    """The machine sums in fp32, a GPU does not."""
+    text = SCALED.replace("dtype=DataType.Half)", f"dtype=DataType.Float{more})")
+    found = output(text, tmp_path, "run", "--shape", "130x72x272")
+    assert f"limit {limit}" in found and found.startswith("RIGHT")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [(SCALED, "mma(T12, T13, promotion = 128)"), (INTEGERS, "_l_int = mma(T5, T6)  64 x")],

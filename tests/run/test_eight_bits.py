@@ -88,6 +88,18 @@ def test_scales_are_loaded_once(name: str, whole: bool) -> None:
     assert read_resources(compile_cubin(kernel.source), kernel.kernel.name).clean
 
 
+def test_registers_for_vectors_are_counted_from_zero() -> None:
+    a, b = operands(torch.float8_e4m3fn)
+    schedule = wsched.Schedule.of(scaled_mm_call(a, b, ONE, ONE)[0], narrow(SCHEDULES["split_2"]))
+    assert schedule.options.vector_registers > 0
+    with pytest.raises(ScheduleError) as error:
+        schedule.configure(vector_registers=-1)
+    assert str(error.value) == (
+        "ScheduleError[configure]: configure(vector_registers=-1): -1 registers\n"
+        "  legal here: 0 and more"
+    )
+
+
 def refusal(params: MatmulParams, *, k_major: bool = True, **more: Any) -> str:
     a, b = operands(torch.float8_e4m3fn)
     text, inputs = scaled_mm_call(a, b, ONE, ONE)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.target.mma import MmaForm
 from lowering.target.targets import DEFAULT
-from wsched.fusion import DataType
+from wsched.fusion import DataType, type_of
 from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import needed
@@ -21,7 +22,8 @@ from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
 
-__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair"]
+__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair",
+           "product_type"]  # fmt: skip
 
 _AXES: dict[str, tuple[Axes, Axes]] = {
     "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
@@ -121,6 +123,15 @@ def form_of(call: str, a: ImportedOperand, b: ImportedOperand) -> MmaForm:
     if found is None:
         raise UnsupportedError(f"{call} of {a.dtype} and {b.dtype}", _products())
     return found
+
+
+def product_type(a: DataType, b: DataType) -> DataType:
+    """The type of what a linear or matmul of such operands makes: the first one's, but of integers
+    that of their sums.
+    """
+    stored = a.is_stored and b.is_stored
+    found = DEFAULT.mma.accumulator(a.element, b.element) if stored else None
+    return a if found in (None, DType.F32) else type_of(found)
 
 
 def _products() -> str:

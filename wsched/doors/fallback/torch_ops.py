@@ -13,6 +13,7 @@ from functools import cache, reduce
 from itertools import pairwise
 from typing import Any
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion import DataType
 
 __all__ = ["PROMOTED", "operations", "torch_dtype"]
@@ -32,7 +33,7 @@ _SAME = (
     "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not "
     "bitwise_or bitwise_right_shift bitwise_xor ceil complex cos cosh eq erf erfc erfinv exp exp2 "
     "expm1 floor fmod frac gcd ge gt imag isfinite isinf isnan isneginf isposinf isreal le lerp "
-    "lgamma log log10 log1p log2 logical_and logical_not logical_or lt matmul maximum minimum mul "
+    "lgamma log log10 log1p log2 logical_and logical_not logical_or lt maximum minimum mul "
     "ne neg nextafter pow real reciprocal relu remainder round rsqrt sigmoid sign signbit sin sinh "
     "sqrt sub tan tanh trunc"
 )
@@ -58,7 +59,8 @@ def operations() -> dict[str, Callable[..., Any]]:
         "clamp": lambda x, low, high: torch.clamp(x, low, high),
         "cumsum": lambda x, dim: torch.cumsum(x, dim),
         "cumprod": lambda x, dim: torch.cumprod(x, dim),
-        "linear": lambda x, w, bias=None: functional.linear(x, w, bias),
+        "linear": lambda x, w, bias=None: functional.linear(wide(x), wide(w), bias),
+        "matmul": lambda x, w: torch.matmul(wide(x), wide(w)),
         "grouped_mm": grouped_mm,
         "mod": torch.fmod,
         "silu": functional.silu,
@@ -81,6 +83,17 @@ def operations() -> dict[str, Callable[..., Any]]:
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
+
+
+def wide(x: Any) -> Any:
+    """An operand of a matmul.
+
+    Raises:
+        UnsupportedError: it has 8 bits, of which torch's matmul makes 8 again, or nothing.
+    """
+    if x.element_size() == 1:
+        raise UnsupportedError(f"a matmul of {x.dtype} by torch", "16 bits and more")
+    return x
 
 
 def cast(x: Any, dtype: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from wsched.fusion import DataType
 from wsched.importer import Node
-from wsched.importer.ops import Promotion, arity_of, promotion
+from wsched.importer.operands import product_type
+from wsched.importer.ops import MATMULS, Promotion, arity_of, promotion
 
 __all__ = ["PROMOTED_ALIKE", "result_types"]
 
@@ -62,6 +63,8 @@ def result_types(node: Node, operands: Known, real: bool) -> list[DataType | Non
     if node.op == "sdpfa_bwd":  # gradients of query, key and value
         return [operands[1]] * count
     kinds = [k for k in operands if k is not None]
+    if node.op in MATMULS and len(kinds) > 1:
+        return [product_type(kinds[0], kinds[1])]
     if node.op in PROMOTED_ALIKE or arity_of(node.op) is not None:
         return [_promoted(node.op, kinds, real)] * count
     found = list[DataType | None]([kinds[0] if kinds else None] * count)
