@@ -22,6 +22,7 @@ from wsched.bench.gemm.results import Summary, check_path, from_json, save, summ
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import DTYPES, LAYOUTS, parse_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job, run_process
 from wsched.bench.mlp import mlp
 from wsched.bench.models.command import models
@@ -216,7 +217,7 @@ def _show(
     command = data["command"]
     gpu = data["environment"]["gpu"].get("name", "?")
     title = f"{gpu}, {command['dtype']}, {command['layout'].upper()}"
-    console.print(table(summary, f"{title}: TFLOP/s (ratio to cuBLAS)"))
+    show_table(table(summary, f"{title}: TFLOP/s (ratio to cuBLAS)"), console)
     for line in notes(summary, runs):
         console.print(line, markup=False, highlight=False)
     if markdown_path is not None:

@@ -26,6 +26,7 @@ from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.ranking import problem_for
 
@@ -165,7 +166,7 @@ def show_lines(lines: list[Line], shown: Table, told: list[str]) -> None:
     """Print a table of lines, what is broken in them, and texts about all."""
     console = Console()
     if lines:
-        console.print(shown)
+        show_table(shown, console)
     for line in lines:
         refused = {"wsched": line.refused} if line.refused else {}
         for name, reason in (refused | line.broken).items():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from lowering.ground.errors import UnsupportedError
@@ -21,6 +20,7 @@ from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, other_options
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.shapes_run import INTERRUPTED, run_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.choose.problem import GPUS
 
@@ -160,7 +160,7 @@ def _show(verdict: Verdict, before: Measured, found: Measured) -> None:
     for problem, change in verdict.each.items():
         outcome = change.outcome(verdict.limits.each)
         shown.add_row(problem, str(change), "" if outcome == "as fast" else outcome)
-    Console().print(shown)
+    show_table(shown)
     versions = [m.environment.get("versions") for m in (before, found)]
     if versions[0] != versions[1]:
         typer.echo("note: the baseline was measured beside other versions (of cuBLAS, too?)")

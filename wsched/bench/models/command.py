@@ -18,6 +18,7 @@ from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.measure import Plan
 from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.models.asked import Asked, asked
 from wsched.bench.models.measure import METHOD, OWN, WAYS
@@ -100,7 +101,7 @@ def _show(lines: Sequence[Line]) -> None:
     console = Console()
     if lines:
         title = "us from call to call (of a replayed graph)"
-        console.print(table(lines, title))
+        show_table(table(lines, title), console)
     for line in lines:
         for name, reason in line.broken.items():
             console.print(f"{name} at {line.name}: {reason}", markup=False, soft_wrap=True)

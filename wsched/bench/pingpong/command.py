@@ -18,6 +18,7 @@ from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import Shape, parse_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job, run_process
 from wsched.bench.peers.systems import parse_peers
 from wsched.bench.pingpong.plot import plot
@@ -147,7 +148,7 @@ def _show(
     first = next(p for processes in runs.values() for p in processes)
     title = f"{first['environment']['gpu'].get('name', '?')}, bf16, TN"
     console = Console()
-    console.print(table(rows, systems, f"{title}: microseconds, and ratios of times"))
+    show_table(table(rows, systems, f"{title}: microseconds, and ratios of times"), console)
     for line in notes(rows):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if plot_path is not None:

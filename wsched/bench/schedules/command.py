@@ -14,6 +14,7 @@ from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.layers import drawn_shapes
 from wsched.bench.schedules.plot import plot
@@ -99,7 +100,7 @@ def _show(rows: list[Row], environment: dict[str, Any], plot_path: Path | None) 
         return
     title = f"{environment['gpu'].get('name', '?')}, bf16, TN"
     console = Console()
-    console.print(table(rows, f"{title}: the heuristic's choice and the best"))
+    show_table(table(rows, f"{title}: the heuristic's choice and the best"), console)
     for line in (*notes(rows), str(Totals.of(rows))):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if plot_path is not None:

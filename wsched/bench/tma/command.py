@@ -13,6 +13,7 @@ from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.clocks import ClockSampler
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
+from wsched.bench.method.show import show_table
 from wsched.bench.tma.measure import SCHEMA, Case, Figure, GpuRing, cases, measure, tables
 
 __all__ = ["tma"]
@@ -51,7 +52,7 @@ def tma(
         return
     console = Console()
     for made in tables(figures):
-        console.print(made)
+        show_table(made, console)
     console.print(f"{gpu.describe()['name']}; clocks: {clocks}", markup=False, soft_wrap=True)
 
 

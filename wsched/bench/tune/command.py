@@ -20,6 +20,7 @@ from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import DTYPES, LAYOUTS, Problem, Shape
 from wsched.bench.method.shapes_run import end, run_shapes
+from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.command import shapes_of
 from wsched.bench.schedules.ranking import problem_for
@@ -208,6 +209,6 @@ def _keep(
 def _show(outcomes: list[Outcome], title: str) -> None:
     if outcomes:
         console = Console()
-        console.print(shown(outcomes))
+        show_table(shown(outcomes), console)
         for line in (title, *notes(outcomes)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
