@@ -15,6 +15,7 @@ from wsched.fusion import (
     ParallelType,
     PointwiseOp,
     Split,
+    TensorView,
     WarpSpecialized,
 )
 
@@ -120,12 +121,19 @@ def _registers(parts: Parts) -> None:
     pairs = {k.num_registers for k in kinds if isinstance(k, WarpSpecialized)}
     if len(parts.sections) > 1 or parts.stored or pairs <= {None}:
         return
-    sizes = [t.axis_on(axis) for t in parts.sums for axis in TIDS]
-    groups = prod(d.extent.value for d in sizes if d is not None and isinstance(d.extent, Const))
-    given = min(2**16 // (128 * (groups + 1)), 255) // 8 * 8
+    groups, loading = (max(map(_warpgroups, made)) for made in (parts.sums, parts.loads))
+    given = min(2**16 // (128 * (groups + loading)), 255) // 8 * 8
     for load, compute in (p for p in pairs if p is not None):
-        if not load <= given <= compute or load + groups * compute > given * (groups + 1):
-            raise Illegal(f"{groups} + 1 warpgroups with {given} registers want {load}, {compute}")
+        taken = loading * load + groups * compute
+        if not load <= given <= compute or taken > given * (groups + loading):
+            told = f"{groups} + {loading} warpgroups with {given} registers"
+            raise Illegal(f"{told} want {load}, {compute}")
+
+
+def _warpgroups(t: TensorView) -> int:
+    """How many make a tensor side by side."""
+    loops = [d for axis in TIDS if (d := t.axis_on(axis)) is not None]
+    return prod(d.extent.value for d in loops if isinstance(d.extent, Const))
 
 
 def _fragment(parts: Parts) -> None:
