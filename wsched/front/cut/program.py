@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wsched.front import kernels
 from wsched.front.cut.graph import is_elementwise
 from wsched.front.cut.leading import with_views_in_front
-from wsched.front.cut.looks import looking
+from wsched.front.cut.looks import Look, looking
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
@@ -130,8 +130,10 @@ class _Steps:
         """A segment of somebody else's."""
         self._settle(segment.inputs)
         known = all(is_elementwise(n) for n in segment.definition.nodes)
-        given = [b.name for b in self._passed]
-        made, looks = with_views_in_front(segment.definition, self._tensors, given)
+        made, looks = segment.definition, tuple[Look, ...]()
+        if not segment.kept:  # each of those is one step
+            given = [b.name for b in self._passed]
+            made, looks = with_views_in_front(segment.definition, self._tensors, given)
         seen = replace(segment, definition=made, looks=looks)
         reads = tuple(buffer for buffer, _ in self._read(seen))
         writes = tuple(map(self._buffers, segment.outputs))
