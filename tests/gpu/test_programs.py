@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.gpu.random_programs import Outcome, main, run, summary
+from tests.gpu.random_programs import Outcome, run, summary
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -47,20 +46,6 @@ def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(wsched, "execute", off_at_one_place)
     assert "1 of " in run(1, "cpu", SMALL).wrong
-
-
-def test_a_process_that_ends_is_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All cases take too long, and each has a row; a later run has nothing to do."""
-    kept = tmp_path / "rows"
-    options = f"--count 2 --jobs 1 --device cpu --hang 0.001 --results {kept}".split()
-    for _ in range(2):
-        assert main(options) == 1
-        said = capsys.readouterr().out
-        assert said.count("its process ended") == 2
-        assert "2 of 2 programs" in said and "2 WRONG: failed 2 (100.0 %)" in said
-    assert len(kept.read_text().splitlines()) == 2
 
 
 def test_summary() -> None:
