@@ -12,6 +12,7 @@ import pytest
 
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fakes import FakeSampler
+from wsched.bench.method import watch
 from wsched.bench.method.problem import Shape
 from wsched.bench.method.watch import BenchError, Enough, Job, _run, _Worker, run_process
 
@@ -128,6 +129,22 @@ def test_work_that_is_known_to_take_long_is_no_hang() -> None:
         command = (sys.executable, "-c", script.replace("SECONDS", str(seconds)))
         told = _run(job, 1.0, lambda *_: None, command, _Worker())
         assert f"hung at '{step}': no sign of life for {patience} s" in told
+
+
+def test_a_worker_may_take_its_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import time\n"
+        "time.sleep(1.5)\n"
+        'print(\'{"event": "start", "environment": {}}\', flush=True)\n'
+        "time.sleep(60)\n"
+    )
+    job = Job(SHAPES, "bf16", "tn", {"wsched": None}, PLAN)
+    command = (sys.executable, "-c", script)
+    for limit, patience in ((60.0, "0.5"), (1.0, "1")):
+        monkeypatch.setattr(watch, "_START_S", limit)
+        worker = _Worker()
+        told = _run(job, 0.5, lambda *_: None, command, worker)
+        assert f"the worker hung at 'start': no sign of life for {patience} s" in told
 
 
 def test_a_worker_that_does_not_start() -> None:

@@ -28,6 +28,11 @@ COMMAND = (sys.executable, "-m", "wsched.bench.gemm.worker")
 _SLACK = 2.0
 """A step may take so many times as long as its work took before; clocks fall under load."""
 
+_START_S = 60.0
+"""A worker may be silent so long until it has loaded what it needs, torch most of all: a machine
+that is busy takes its time for that, and no kernel has run yet that could hang.
+"""
+
 Progress = Callable[[str, str, str], None]
 """Shows what the worker does: (shape, system, step)."""
 
@@ -115,7 +120,8 @@ def run_process(
 
     Args:
         job: what to measure.
-        timeout_s: longest silence of a worker, beside the time that its step should take.
+        timeout_s: longest silence of a worker, beside the time that its step should take; it has a
+            minute to start.
         progress: told of every step.
         command: the worker; tests have others.
         finished: told of every result.
@@ -209,8 +215,9 @@ def _follow(
 
     assert process.stdout is not None
     threading.Thread(target=read, args=(process.stdout,), daemon=True).start()
+    begun = False
     while True:
-        patience = timeout_s + _SLACK * worker.seconds
+        patience = timeout_s + _SLACK * worker.seconds if begun else max(timeout_s, _START_S)
         try:
             line = lines.get(timeout=patience)
             if line is None:
@@ -223,6 +230,7 @@ def _follow(
                 f"{at} hung at '{worker.step}': no sign of life for {patience:g} s, "
                 f"process {process.pid} killed"
             )
+        begun = True
         _take(json.loads(line), worker, progress)
 
 
