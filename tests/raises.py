@@ -108,7 +108,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[LINES] |= {(file, line) for file, line in node.workeroutput.get("raises", ())}
+    output = getattr(node, "workeroutput", {})  # a worker that crashed has none
+    node.config.stash[LINES] |= {(file, line) for file, line in output.get("raises", ())}
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
