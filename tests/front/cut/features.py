@@ -133,15 +133,15 @@ FEATURES = {
     "bias_expanded": Feature(
         """
         y = fd.ops.linear(t0, t1)
-        b = fd.ops.broadcast(t2, is_broadcast_dim=[True, True, False])
-        e = fd.ops.expand(b, shape=[2, 24, 16])
+        b = fd.ops.broadcast(t2, is_broadcast_dim=[True, True, True, False])
+        e = fd.ops.expand(b, shape=[2, 3, 8, 16])
         f = fd.ops.cast(e, dtype=DataType.Float)
         z = fd.ops.cast(y, dtype=DataType.Float)
         a = fd.ops.add(z, f)
         o = fd.ops.cast(a, dtype=DataType.BFloat16)
         fd.add_output(o)
         """,
-        ((2, 24, 32), (16, 32), (16,)), 1, 1,
+        ((2, 3, 8, 32), (16, 32), (16,)), 1, 1,
     ),
     "heads": Feature(
         """
