@@ -82,7 +82,8 @@ def layout_of(m: TensorMap, tensor: torch.Tensor) -> Layout:
 
 def _ragged(matrix: Layout) -> Layout:
     """The layout of a ragged map over a matrix: both outer dimensions step from row to row, and
-    element [rows, 0, 0] is the matrix's first one. What lies in front of it is never addressed.
+    element [rows, 0, 0] is the matrix's first one. What lies in front of it is never stored to, and
+    need not be mapped; a load may fault where the map's own address is not.
     """
     (rows, cols), (row,) = matrix.sizes, matrix.strides
     return Layout(matrix.address - rows * row, (rows + 1, rows, cols), (row, row))

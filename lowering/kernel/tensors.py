@@ -78,6 +78,7 @@ class TensorMap(_InMemory):
     A ``ragged`` map of ``[rows + 1, rows, cols]`` is of a matrix of ``rows`` rows of which each run
     is a matrix of its own: ``[end, row, col]`` is element ``[end - rows + row, col]``, so what ends
     in front of row ``end`` of the tensor ends where the map's rows do, and no box reaches beyond.
+    It is stored through only: its address lies in front of the tensor, where a load may fault.
 
     ``promotion`` is how many bytes the L2 fetches from memory at least where a copy misses it: 64,
     128 or 256 aligned ones, 0 for the sectors that it asks for.

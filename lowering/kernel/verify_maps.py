@@ -17,10 +17,12 @@ from lowering.kernel.nodes import (
     FragStoreGlobal,
     FragStoreReduced,
     GmemRef,
+    LoadTile,
     MapRef,
     Stmt,
     TensormapReplaceAddress,
     TensormapReplaceDim,
+    TmaLoad,
 )
 from lowering.kernel.tensors import PROMOTIONS, GlobalTensor, TensorMap
 
@@ -63,6 +65,8 @@ def map_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield f"{value.map} is no array of {what}"
         elif value.entry is not None and type_of(value.entry) is not ScalarType.I32:
             yield f"entry {value.entry} is {type_of(value.entry).value}, not i32"
+        if isinstance(stmt, LoadTile | TmaLoad) and isinstance(m, TensorMap) and m.ragged:
+            yield f"{m.name} is ragged, what begins in front of its tensor is not loaded through"
     if isinstance(stmt, FenceTensormapAcquire | TensormapReplaceAddress | TensormapReplaceDim):
         m = _map(kernel, stmt.map.map)
         if m is not None:

@@ -94,7 +94,13 @@ class MappedArray:
         return self.lines * self.line
 
     def load(self, at: Sequence[int]) -> Array:
-        """The box at ``at`` as chunks ``[lines, line / 16, 2]``; zero out of bounds."""
+        """The box at ``at`` as chunks ``[lines, line / 16, 2]``; zero out of bounds.
+
+        Raises FaultError for a ragged map: its address may lie in front of mapped memory, which TMA
+        takes of maps that it stores through only.
+        """
+        if self.map.ragged:
+            raise FaultError(f"a load through {self.map.name}, which begins in front of its tensor")
         box = np.zeros(self.box, self.raw.dtype)
         inside, source = self._clip(at)
         box[inside] = self.raw[source]

@@ -164,19 +164,23 @@ class Place:
         self, name: str, dims: tuple[IterDomain, ...], at: list[Expr]
     ) -> tuple[Expr, ...]:
         """The coordinates of a ragged map: where the group ends, and the row of a matrix whose rows
-        all end there. Threads take the row itself; what they read behind the group nobody stores.
+        all end there. What is read is the row itself; behind the group it is one of another,
+        which nobody stores.
         """
         groups = self.fusion.groups
         names = [str(d.extent) for d in dims]
-        if groups is not None and name in thread_views(self.fusion):
-            first = self.found[END] + self.found[FIRST] - Var(groups.rows)
-            rows = {groups.axis: ZERO, groups.rows: first + at[names.index(groups.rows)]}
-            return tuple(rows.get(n, e) for n, e in zip(names, at, strict=True))
-        if groups is None or names[:2] != [groups.axis, groups.rows] or len(dims) != 3:
+        threads = name in thread_views(self.fusion)
+        by_rows = groups is not None and names[:2] == [groups.axis, groups.rows] and len(dims) == 3
+        if groups is None or not (threads or by_rows):
             what = f"{self.tensor.name} = {self.expr} with dimensions {', '.join(names)} in memory"
             raise self.refuse(what, "rows of groups by rows, of matrices")
-        _, row, col = at
-        return self.found[END], self.found[FIRST] + row, col
+        if name not in {b.tensor for b in self.fusion.inputs}:
+            _, row, col = at
+            return self.found[END], self.found[FIRST] + row, col
+        begin = self.found[END] + self.found[FIRST] - Var(groups.rows)
+        rows = {groups.axis: ZERO, groups.rows: begin + at[names.index(groups.rows)]}
+        found = tuple(rows.get(n, e) for n, e in zip(names, at, strict=True))
+        return found if threads else found[1:]
 
     def new(self, dtype: DType) -> Frag:
         """A new value for the tensor: one row or column where it is repeated."""

@@ -33,6 +33,8 @@ def _tensor_map(fusion: Fusion, name: str) -> TensorMap:
     count = None if several is None else Const(several)
     if fusion.ragged(name):
         _, rows, cols = (d.extent for d in t.in_memory)
+        if name in {b.tensor for b in fusion.inputs}:
+            return TensorMap(name, dtype, (rows, cols))
         return TensorMap(name, dtype, (rows + 1, rows, cols), ragged=True)
     return TensorMap(name, dtype, tuple(entry_sizes(fusion, name, t.in_memory)), count=count)
 

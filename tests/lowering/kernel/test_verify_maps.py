@@ -63,6 +63,9 @@ def test_good() -> None:
          "in: tensormap G"),
         ("G ragged: bf16[M + 1,", "G ragged: bf16[M,",
          "ends of a ragged map are 0 to M, not below M, in: tensormap G"),
+        ("W[M % 3][0, 64]", "G[M, 0, 0]",
+         "G is ragged, what begins in front of its tensor is not loaded through, "
+         "in: tma.load S[0, 0, 0], G[M, 0, 0]"),
         ("W[3]:", "W[M]:",
          "M maps as a parameter, whose number is a constant from 1 on, in: tensormap W"),
         ("W[3]:", "W[0]:",
