@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import wsched
+from tests.gpu.pages import alone_in_memory
 from tests.grouped import SIZES, given, grouped, product
 from tests.schedules import SCHEDULES
 
@@ -50,6 +51,21 @@ def test_as_torch(matrix: str) -> None:
     x, w, ends = on_gpu(*given((0, 250, 1, 800, 65), 512, 1024, matrix=matrix))
     wanted = torch._grouped_mm(x, w, offs=ends)
     assert torch.equal(wsched.grouped_mm(x, w, ends), wanted)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", [None, *DYNAMIC])
+def test_nothing_around_the_tensors_need_be_mapped(name: str | None, last: bool) -> None:
+    """A map of results begins as many rows in front of them as there are, one of rows does not."""
+    import torch
+
+    x, w, ends = given((0, 250, 1, 800, 65), 512, 1024)
+    empty = torch.full((len(x), 512), float("nan"), dtype=x.dtype)
+    params = None if name is None else SCHEDULES[name]
+    with alone_in_memory(x, w.mT.contiguous(), empty, last=last) as (rows, matrices, d):
+        inputs = [rows, matrices.mT, ends.cuda()]
+        wsched.compile(grouped(), inputs, params=params)(*inputs, out=d)
+        check(d, x, w, ends)
 
 
 def test_a_captured_graph_serves_other_ends() -> None:
