@@ -48,7 +48,7 @@ def test_what_is_read_and_what_is_bound() -> None:
     kernel = parse_kernel(ALL_NODES)
     loop = next(s for s in walk(kernel.body) if s.OP == "for" and len(defined(s)) > 3)
     assert defined(loop) == ["t", "s", "s_end", "wide", "wide_end"]
-    assert len([*operands(loop)]) == 3 + 2 + 2 + 2  # bounds, first and next values, unroll, tile
+    assert len([*operands(loop)]) == 3 + 2 + 2 + 1  # bounds, first and next values, tile
     assert {n for s in walk(kernel.body) for n in defined(s)} >= {"n", "k", "g", "wg", "found"}
 
 
