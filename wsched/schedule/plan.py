@@ -40,6 +40,7 @@ from wsched.schedule.proof.part_registers import (
 )
 from wsched.schedule.proof.placement import (
     check_inlining,
+    check_main_loops,
     check_memory,
     check_order,
     check_places,
@@ -193,6 +194,7 @@ def make_plan(
     check_places(fusion, graph)
     check_reductions(fusion)
     check_storage(fusion, graph)
+    check_main_loops(fusion, graph, relations)
     check_boxes(fusion, graph, relations)
     made = tuple(_products(fusion, relations))
     grid, used = grid_of(loads), used_unknowns(fusion)

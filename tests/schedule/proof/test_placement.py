@@ -48,11 +48,23 @@ def all_tiles_at_once(s: Schedule) -> None:
     s.inline_at("T4", 1)
 
 
+def three_tiles_in_a_turn(s: Schedule) -> None:
+    """Sums of three tiles have a size that is known; but every other tile is another's."""
+    for tv in ("T8", "T9", "T4"):
+        s.inline_at(tv, 0)
+    for tv in ("T4", "T9", "T8", "T5"):
+        s.split(tv, 1, 3, labels=("three", "tile"))
+    s.inline_at("T8", 4)
+    s.inline_at("T9", 4)
+    s.inline_at("T4", 2)
+
+
 REFUSED: dict[str, Callable[[Schedule], None]] = {
     f.__name__: f
     for f in (
         serial_cta, group_before_tile, load_in_registers, staged_in_registers,
         fragments_in_shared_memory, result_of_another_group, all_tiles_at_once,
+        three_tiles_in_a_turn,
     )
 }  # fmt: skip
 

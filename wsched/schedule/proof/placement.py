@@ -31,12 +31,13 @@ from wsched.schedule.nest import waits
 from wsched.schedule.parts import Part
 from wsched.schedule.primitives.inline_at import check_inline_at, deepest_inlining
 from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.relation import LoadRelation
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
 from wsched.schedule.proof.words import runs, words
 
 __all__ = [
-    "check_inlining", "check_memory", "check_order", "check_places", "check_reductions",
-    "check_storage",
+    "check_inlining", "check_main_loops", "check_memory", "check_order", "check_places",
+    "check_reductions", "check_storage",
 ]  # fmt: skip
 
 _SHARED, _LOCAL = MemoryType.Shared, MemoryType.Local
@@ -216,6 +217,34 @@ def check_storage(fusion: Fusion, graph: TransformGraph) -> None:
             _inlinings(fusion, t, range(t.loop.index(d) + 1, len(t.loop) + 1), graph),
             nest_text(t),
         )
+
+
+def check_main_loops(
+    fusion: Fusion, graph: TransformGraph, relations: Iterable[LoadRelation]
+) -> None:
+    """Warpgroups that take turns sum one tile in a turn: its sums are read before the next begins.
+
+    Raises:
+        ScheduleError: ``role``.
+    """
+    for r in (r for r in relations if r.roles):
+        loops = [s.domain for s in r.digits[: r.outside] if not s.role]
+        tiles = {graph.group(d) for d in loops if d.extent != ONE}
+        for t in (fusion.tensor(e.output) for e in fusion.mmas if e.output in r.readers):
+            places = [p for p, d in enumerate(t.loop) if graph.group(d) in tiles]
+            last = max(places, default=-1)
+            if last < t.compute_at:
+                continue
+            turns = ", ".join(s.domain.label for s in r.roles)
+            raise ScheduleError(
+                "role",
+                _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+                f"a turn of {turns} would take the tiles of all iterations of loop "
+                f"{t.loop[last].label}, those of other warpgroups between them: what {t.name} "
+                f"holds is computed inside of {t.compute_at} of its loops",
+                _inlinings(fusion, t, range(last + 1, len(t.loop) + 1), graph),
+                nest_text(t),
+            )
 
 
 def _unknown(fusion: Fusion) -> Iterator[tuple[TensorView, IterDomain]]:
