@@ -95,7 +95,9 @@ class AtOnce:
             return first
         for depth in reversed(range(len(loops))):
             if loops[depth].extent != ONE:
-                if self.graph.group(loops[depth]) not in self.repeating:
+                group = self.graph.group(loops[depth])
+                steps = group in self.counted and t.name not in self.accumulators
+                if steps or group not in self.repeating:
                     break
                 first = depth
         return first

@@ -120,9 +120,9 @@ def epilogue_apart() -> Fusion:
     return m.s.fusion
 
 
-def _two_store(steps: str) -> Fusion:
-    """One warpgroup multiplies, and fills a ring in these loops; two store by TMA, half of the rows
-    each; tiles in runs of neighbours.
+def _two_store(steps: str, columns: int = 16) -> Fusion:
+    """One warpgroup multiplies, and fills a ring in these loops, so many columns at a time; two
+    store by TMA, half of the rows each; tiles in runs of neighbours.
     """
     m = matmul()
     made, after = apart(m)
@@ -135,7 +135,8 @@ def _two_store(steps: str) -> Fusion:
         m.run((tv,), "row", P.TIDy)
     m.order((m.acc,), "cta tile")
     m.wgmma()
-    m.split((*made, *after), "Ni", 16, "chunk Ni")
+    m.split(made, "Ni", columns, "chunk Ni")
+    m.split(after, "Ni", 16, "chunk Ni")
     fragments(m, made, steps)
     fragments(m, after, "cta tile chunk row")
     m.s.circular_buffer(made[-1], 3, 2, RING)
@@ -153,6 +154,11 @@ def epilogue_in_turns() -> Fusion:
     one, and stores it in chunks of columns.
     """
     return _two_store("cta tile m64 chunk")
+
+
+def epilogue_of_whole_rows() -> Fusion:
+    """The same, where a step is stored at once: 64 rows of it, as it has."""
+    return _two_store("cta tile m64 chunk", columns=32)
 
 
 def operand_cast() -> Fusion:

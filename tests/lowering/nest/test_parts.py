@@ -11,7 +11,7 @@ from lowering.kernel.nodes import Role, Roles, Section
 from lowering.kernel.text import print_kernel
 from lowering.machine.scheduler import Adversary
 from lowering.nest.lower import lower
-from tests.legality.by_hand.parts import PARTS
+from tests.legality.by_hand.parts import PARTS, epilogue_of_whole_rows
 from tests.legality.machine import compiled, problems, run_wrong
 from tests.legality.oracle import tile_of
 from tests.passes.products import machine_code_is_clean
@@ -52,6 +52,13 @@ def test_runs_right(name: str, adversary: Adversary) -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_machine_code(name: str) -> None:
     assert machine_code_is_clean(kernel(name))
+
+
+def test_a_statement_stays_in_its_stage() -> None:
+    """A loop that steps through the stages is none that only repeats an instruction."""
+    made = epilogue_of_whole_rows()
+    for problem in problems(tile_of(made)):
+        assert run_wrong(made, compiled(made), problem, 0, "random") is None
 
 
 def test_sections() -> None:
