@@ -2,18 +2,19 @@
 
 What the legality relation says of load steps stands: step ``m`` is step ``m % steps`` of the CTA's
 tile number ``m // steps``. Only which tile that is, and that there is none any more, comes from the
-queue.
+queue. Who fills it, and what its entries say, follows from the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr, Var
 from lowering.kernel.kernel import Ring, SharedBuffer, Storage
-from lowering.kernel.nodes import Body, Break, FetchTiles, NextTile, Section
+from lowering.kernel.nodes import Body, Break, NextTile, Section
 from lowering.nest.counter import Counter
 from lowering.nest.loops_in_turn import LoopsInTurn
 from lowering.nest.scope import Shared
@@ -22,13 +23,55 @@ from wsched.fusion import IterDomain
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.relation import LoadLoop, LoadRelation
 
-__all__ = ["LoopsFromQueue"]
+__all__ = ["Entries", "LoopsFromQueue", "Word"]
 
 STAGES = 2
 """Entries of a queue: one for the tile that is loaded while another is computed, and one that is on
 its way. More would claim tiles earlier than they are needed; but each of the warpgroups that take
 turns needs an entry of its own, since it looks at every so many only, and a barrier tells no more
 than a phase from the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of the entries of a queue.
+
+    Args:
+        group: loops whose index it is.
+        stored: what its buffer is called, behind the queue's name.
+        read: what a section calls it.
+    """
+
+    group: Group
+    stored: str
+    read: str
+
+
+class Entries(Protocol):
+    """What the entries of a queue say, and who fills it."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words of an entry."""
+
+    @property
+    def end(self) -> Expr:
+        """What the first word is at least, in entries behind the last tile."""
+
+    @property
+    def most(self) -> Expr:
+        """How many tiles there are at most."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether one CTA fills the queues of all of a cluster."""
+
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """What it takes beside the queue."""
+
+    def filling(self, queue: Ring) -> Body:
+        """What fills the queue; one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +82,33 @@ class LoopsFromQueue:
         inner: loops in turn.
         first: the outermost one, over the tiles.
         queue: the ring of the queue's entries.
-        word: the ring's buffer.
-        group: loops whose index an entry is.
-        tiles: how many tiles there are.
+        buffers: the ring's buffers, one for each word of an entry.
+        entries: what they say.
     """
 
     inner: LoopsInTurn
     first: LoadLoop
     queue: Ring
-    word: SharedBuffer
-    group: Group
-    tiles: Expr
+    buffers: tuple[SharedBuffer, ...]
+    entries: Entries
 
     @staticmethod
-    def of(inner: LoopsInTurn, relation: LoadRelation, group: Group) -> LoopsFromQueue:
-        """The loops of tiles ``group``, which are dealt out at run time.
+    def of(inner: LoopsInTurn, relation: LoadRelation, entries: Entries) -> LoopsFromQueue:
+        """The loops of tiles that are dealt out at run time.
 
         Args:
             inner: the loops that there would be in turn.
             relation: of the operands.
-            group: what is dealt out.
+            entries: of the queue.
         """
-        shared = inner.shared
-        name, teams = shared.namer.new("queue"), relation.warpgroups.teams
-        word = SharedBuffer(shared.namer.new(f"{name}_tile"), DType.S32, 1, (1,))
-        queue = Ring(name, (word.name,), max(STAGES, teams), teams, remote=True)
-        tiles = shared.apply(group.extent)
-        return LoopsFromQueue(inner, relation.nest[0], queue, word, group, tiles)
+        new = inner.shared.namer.new
+        name, teams = new("queue"), relation.warpgroups.teams
+        buffers = tuple(
+            SharedBuffer(new(f"{name}_{w.stored}"), DType.S32, 1, (1,)) for w in entries.words
+        )
+        names, stages = tuple(b.name for b in buffers), max(STAGES, teams)
+        queue = Ring(name, names, stages, teams, remote=entries.remote)
+        return LoopsFromQueue(inner, relation.nest[0], queue, buffers, entries)
 
     @property
     def shared(self) -> Shared:
@@ -107,17 +150,19 @@ class LoopsFromQueue:
 
     def _dealt(self, head: Head, number: Expr) -> Head:
         """A loop over a CTA's tiles, which ends before its bound: one for each, one for the end."""
-        tile = Var(self.shared.namer.new("dealt"))
-        asked = NextTile(tile, self.queue.name, number, self.tiles)
-        entry: Body = (asked, Break(self.tiles <= tile))
-        known = {**head.known, self.group: tile}
-        return replace(head, stop=self.tiles + 1, known=known, entry=entry, defined=(tile,))
+        words, end = self.entries.words, self.entries.end
+        read = tuple(Var(self.shared.namer.new(w.read)) for w in words)
+        asked = (NextTile(v, self.queue.name, number, end, at) for at, v in enumerate(read))
+        entry: Body = (*asked, Break(end <= read[0]))
+        known = {**head.known, **{w.group: v for w, v in zip(words, read, strict=True)}}
+        stop = self.entries.most + 1
+        return replace(head, stop=stop, known=known, entry=entry, defined=read)
 
     @property
     def storage(self) -> tuple[Storage, ...]:
-        """The queue."""
-        return self.word, self.queue
+        """The queue, and what fills it reads."""
+        return *self.entries.storage, *self.buffers, self.queue
 
     def sections(self, registers: int | None) -> tuple[Section, ...]:
-        """What takes tiles."""
-        return (Section("load", (FetchTiles(self.queue.name, self.tiles),), registers=registers),)
+        """What fills the queue."""
+        return (Section("load", self.entries.filling(self.queue), registers=registers),)

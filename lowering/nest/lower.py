@@ -19,14 +19,15 @@ from lowering.nest.computing import Computing, computing_parts
 from lowering.nest.counter import counters
 from lowering.nest.entries import labels
 from lowering.nest.load import load_section
-from lowering.nest.loops_from_queue import LoopsFromQueue
+from lowering.nest.loops_from_queue import Entries, LoopsFromQueue
 from lowering.nest.loops_in_turn import LoopsInTurn
-from lowering.nest.loops_of_groups import LoopsOfGroups
 from lowering.nest.loops_of_interval import LoopsOfInterval
 from lowering.nest.partials import PartialResults, partial_results
 from lowering.nest.refusal import refused
 from lowering.nest.scope import Namer, Shared
 from lowering.nest.storage import ring, shared_buffer, tensor_maps
+from lowering.nest.tiles_by_counter import TilesByCounter
+from lowering.nest.tiles_of_groups import TilesOfGroups
 from lowering.nest.views import global_tensors
 from lowering.nest.work_loops import WorkLoops
 from lowering.target import ptx
@@ -115,10 +116,13 @@ def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
         case OfInterval(interval=interval):
             return LoopsOfInterval.of(shared, counted, plan, interval)
         case FromQueue(group=tiles):
-            return LoopsFromQueue.of(LoopsInTurn(shared, counted), plan.operands, tiles)
+            entries: Entries = TilesByCounter(tiles, shared.apply(tiles.extent))
         case OfGroups() as work:
-            return LoopsOfGroups.of(LoopsInTurn(shared, counted), plan, work)
-    return LoopsInTurn(shared, counted)
+            size = cluster_size(plan.cluster)
+            entries = TilesOfGroups(shared, work, plan.graph, size)
+        case _:
+            return LoopsInTurn(shared, counted)
+    return LoopsFromQueue.of(LoopsInTurn(shared, counted), plan.operands, entries)
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:

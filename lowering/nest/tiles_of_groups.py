@@ -1,0 +1,138 @@
+"""Tiles of groups whose ends are read on the device: a warp finds them, a queue takes them to all.
+
+What the legality relation says of load steps stands, as where tiles are dealt out by a counter.
+Which tile a CTA's number ``m`` is comes from the ends: one thread walks over the groups once, with
+the number of tiles in front of each, and hands over every n-th tile; how far it has to go for the
+next one is hidden behind the tiles that are being computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import (
+    ZERO,
+    Expr,
+    Special,
+    Var,
+    ceildiv,
+    maximum,
+    minimum,
+    substitute,
+)
+from lowering.kernel.kernel import GlobalTensor, Ring, Storage
+from lowering.kernel.nodes import Body, Carry, For, GmemRef, HandTile, LdGlobalScalar, Let
+from lowering.nest.loops_from_queue import Word
+from lowering.nest.scope import Shared
+from lowering.nest.work_loops import END, FIRST
+from wsched.fusion import Merge
+from wsched.schedule.proof.graph import Group, TransformGraph
+from wsched.schedule.proof.work_of_groups import OfGroups
+
+__all__ = ["TilesOfGroups"]
+
+
+@dataclass(frozen=True, slots=True)
+class TilesOfGroups:
+    """Entries that say the group, where its rows end and begin, and the tile, by the loops that the
+    tiles of a group were merged from.
+
+    Args:
+        shared: names that all sections use.
+        work: where the tiles come from.
+        graph: the transform graph.
+        size: CTAs of a cluster.
+    """
+
+    shared: Shared
+    work: OfGroups
+    graph: TransformGraph
+    size: int
+
+    remote = False
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The group, the rows, and the tile in each of its loops."""
+        said = (self.work.batch, END, FIRST, *_merged(self.graph, self.work.tiles))
+        return tuple(Word(g, g.label, g.label) for g in said)
+
+    @property
+    def end(self) -> Expr:
+        """How many groups there are."""
+        return self.work.batch.extent
+
+    @property
+    def most(self) -> Expr:
+        """One CTA may get all of them."""
+        return self.shared.apply(self.work.most)
+
+    @property
+    def storage(self) -> tuple[Storage, ...]:
+        """The ends."""
+        return (GlobalTensor(self.work.groups.ends, DType.S32, (self.end,)),)
+
+    def filling(self, queue: Ring) -> Body:
+        """What finds tiles.
+
+        A loop over groups, which carries where the group begins, the number of its first tile, the
+        cluster's next one, and how many the cluster had; and one over the cluster's tiles of a
+        group. Behind it an end mark for each team of warpgroups.
+        """
+        new = self.shared.namer.new
+        names = ("begin", "tiles_before", "mine", "entry")
+        begin, before, mine, entry = found = tuple(Var(new(n)) for n in names)
+        after = tuple(Var(new(f"{n}_end")) for n in names)
+        group, read, end, rows, tiles, turns = (
+            Var(new(n)) for n in ("group", "end_read", "end", "rows", "tiles_here", "turns")
+        )
+        last = Var(self.work.groups.rows)
+        ctas = self.shared.apply(Special("nctaid.x") // self.size)
+        body: Body = (
+            LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
+            Let(end, minimum(maximum(read, begin), last)),
+            Let(rows, end - begin),
+            Let(tiles, self.work.tiles_of(rows)),
+            Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),
+            self._tiles(queue, group, end, rows, turns, (before, mine, entry), ctas),
+        )
+        starts = (ZERO, ZERO, Special("ctaid.x") // self.size, ZERO)
+        carries = tuple(Carry(*c) for c in zip(found, starts, after, strict=True))
+        yields = (end, before + tiles, mine + turns * ctas, entry + turns)
+        loop = For(group, ZERO, self.end, body, carries=carries, yields=yields)
+        nothing = [ZERO] * (len(queue.buffers) - 1)
+        ends = (s for i in range(queue.teams)
+                for s in _handed(queue, after[3] + i, (self.end + i, *nothing)))  # fmt: skip
+        return loop, *ends
+
+    def _tiles(
+        self, queue: Ring, group: Var, end: Var, rows: Var, turns: Var,
+        carried: tuple[Var, Var, Var], ctas: Expr,
+    ) -> For:  # fmt: skip
+        """The loop that hands over the cluster's tiles of a group."""
+        turn, tile = (Var(self.shared.namer.new(n)) for n in ("turn", "tile"))
+        before, mine, entry = carried
+        words = [group, end, Var(self.work.groups.rows) - rows]
+        env = {Var(self.work.groups.rows): rows}
+        indices = self.graph.indices({self.work.tiles: tile})
+        words += (substitute(indices[g], env) for g in _merged(self.graph, self.work.tiles))
+        named = [Var(self.shared.namer.new("word")) for _ in words]
+        lets = (Let(v, e) for v, e in zip(named, words, strict=True))
+        handed = _handed(queue, entry + turn, named)
+        body = (Let(tile, mine + turn * ctas - before), *lets, *handed)
+        return For(turn, ZERO, turns, body)
+
+
+def _handed(queue: Ring, number: Expr, words: Sequence[Expr]) -> Body:
+    """An entry of a queue."""
+    return tuple(HandTile(queue.name, number, word, at) for at, word in enumerate(words))
+
+
+def _merged(graph: TransformGraph, g: Group) -> tuple[Group, ...]:
+    """The loops that a group was merged from."""
+    step = graph.producer(g)
+    if step is None or not isinstance(step.transform, Merge):
+        return (g,)
+    return tuple(x for part in step.inputs for x in _merged(graph, part))
