@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lowering.ground.expr import ONE, ZERO, Const, Expr, substitute
-from lowering.ground.poly import poly, same
+from lowering.ground.expr import ZERO, substitute
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import Body, For, Frag, FragColumns, FragLoadGlobal, Stmt
 from lowering.kernel.visit import Names, defined, map_bodies, used, walk
+from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
 
 __all__ = ["load_vectors_first"]
@@ -98,34 +98,23 @@ def _whole(loop: For, load: FragLoadGlobal, names: Names) -> FragLoadGlobal | No
     if loop.var.name not in used(load):
         return load
     kind, plain = load.out.type, load.limit is None and load.index is None and not load.trans
-    *outer, col = load.src.coords
-    if kind.rows != 1 or kind.cols % 8 or not plain or not isinstance(loop.stop, Const):
+    if kind.rows != 1 or kind.cols % 8 or not plain or not trips_of(loop):
         return None
-    if loop.start != ZERO or loop.step != ONE or not _steps_by(loop, col, kind.cols):
+    if not lie_side_by_side(load.src.coords, kind.cols, loop.var):
         return None
-    if any(not same(x, substitute(x, {loop.var: ZERO})) for x in outer):
-        return None
-    out = Frag(names.new("all"), FragmentType(kind.dtype, 1, kind.cols * loop.stop.value))
-    begin = substitute(col, {loop.var: ZERO})
-    return replace(load, out=out, src=replace(load.src, coords=(*outer, begin)))
-
-
-def _steps_by(loop: For, e: Expr, width: int) -> bool:
-    """Whether an index grows by so much from trip to trip."""
-    after = substitute(e, {loop.var: loop.var + 1})
-    return (poly(after) - poly(e)).constant() == width
+    out = Frag(names.new("all"), FragmentType(kind.dtype, 1, kind.cols * trips_of(loop)))
+    begin = tuple(substitute(x, {loop.var: ZERO}) for x in load.src.coords)
+    return replace(load, out=out, src=replace(load.src, coords=begin))
 
 
 def _place(body: Sequence[Stmt], load: FragLoadGlobal) -> int:
     """Where a load goes in what stands in front of its loop."""
-    kind = load.out.type
-    if kind.registers > _FEW:
+    if load.out.type.registers > _FEW:
         return len(body)
-    at = len(body)
     needed = used(load)
     for i in reversed(range(len(body))):
         if needed & {n for s in walk((body[i],)) for n in defined(s)}:
             break
         if isinstance(body[i], For):
             return i
-    return at
+    return len(body)

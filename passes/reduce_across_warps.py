@@ -21,8 +21,7 @@ from collections import Counter
 from dataclasses import replace
 
 from lowering.ground.dtypes import DType
-from lowering.ground.expr import ZERO, Const, Expr, Var, free_vars, substitute
-from lowering.ground.poly import linear_in
+from lowering.ground.expr import ZERO, Expr, substitute
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
@@ -44,6 +43,7 @@ from lowering.kernel.nodes import (
 from lowering.kernel.reduction import WARP_ROWS
 from lowering.kernel.visit import Names, map_bodies, map_roles, used, walk
 from lowering.target import ptx
+from passes.chunks import lie_side_by_side, trips_of
 from passes.options import LoweringOptions
 
 __all__ = ["reduce_across_warps"]
@@ -146,9 +146,9 @@ class _Through:
 
     def _behind(self, loop: For) -> Body:
         """A loop, and behind it what its trips store side by side."""
-        trips, stores = _trips(loop), [s for s in loop.body if isinstance(s, FragStoreReduced)]
-        side = [s for s in stores if _side_by_side(s, loop.var)] if trips > 1 else []
-        if not side:
+        trips, stores = trips_of(loop), [s for s in loop.body if isinstance(s, FragStoreReduced)]
+        side = [s for s in stores if lie_side_by_side(s.dst.coords, s.cols, loop.var)]
+        if trips < 2 or not side:
             return (loop,)
         inside, behind = list(loop.body), list[Stmt]()
         for stored in side:
@@ -173,20 +173,7 @@ def _whole(store: FragStoreGlobal) -> bool:
     return store.limit is None and store.index is None and not store.trans
 
 
-def _side_by_side(stored: FragStoreReduced, var: Var) -> bool:
-    """Whether the trips of a loop store one behind the other."""
-    *outer, col = stored.dst.coords
-    found = linear_in(col, (var,))
-    steps = None if found is None else found[0][var].constant()
-    return steps == stored.cols and not any(var in free_vars(x) for x in outer)
-
-
-def _trips(loop: For) -> int:
-    """Trips of an unrolled loop from 0 by 1, 0 of any other."""
-    fixed = loop.unroll and loop.start == ZERO and loop.step == Const(1)
-    return loop.stop.value if fixed and isinstance(loop.stop, Const) else 0
-
-
 def _turns(loop: For | None) -> int:
     """Buffers that take turns from trip to trip."""
-    return 1 if loop is None or _trips(loop) % 2 or not _trips(loop) else 2
+    trips = 0 if loop is None else trips_of(loop)
+    return 2 if trips and trips % 2 == 0 else 1
