@@ -11,6 +11,8 @@ nothing reads any more.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lowering.ground.expr import Expr
@@ -48,7 +50,7 @@ def reduce_lanes_last(kernel: Kernel, options: LoweringOptions) -> Kernel:
         total: frag<f32, 64x1> = frag.reduce sum, none, total_of_lanes
     """
     names = Names(kernel)
-    reads = [name for stmt in walk(kernel.body) for name in used(stmt)]
+    reads = Counter(name for stmt in walk(kernel.body) for name in used(stmt))
 
     def body(stmts: Body) -> Body:
         fills = {s.out.name: s for s in stmts if isinstance(s, FragFill)}
@@ -61,7 +63,9 @@ def reduce_lanes_last(kernel: Kernel, options: LoweringOptions) -> Kernel:
     return replace(kernel, body=body(kernel.body))
 
 
-def _lanes_last(loop: For, fills: dict[str, FragFill], reads: list[str], names: Names) -> Body:
+def _lanes_last(
+    loop: For, fills: Mapping[str, FragFill], reads: Mapping[str, int], names: Names
+) -> Body:
     """A loop, with fills in front of it and reductions behind it where lanes can meet there."""
     front, behind = list[Stmt](), list[Stmt]()
     for at, carry in enumerate(loop.carries if loop.unroll else ()):
@@ -88,11 +92,13 @@ def _lanes_last(loop: For, fills: dict[str, FragFill], reads: list[str], names: 
     return *front, loop, *behind
 
 
-def _reduction(loop: For, var: object, yielded: Expr | Frag, reads: list[str]) -> FragReduce | None:
+def _reduction(
+    loop: For, var: object, yielded: Expr | Frag, reads: Mapping[str, int]
+) -> FragReduce | None:
     """The reduction of chunks to a column that a loop carries on, if that is all it is read for."""
     for stmt in loop.body:
         if isinstance(stmt, FragReduce) and stmt.out == yielded and stmt.acc == var:
-            alone = reads.count(stmt.acc.name) == reads.count(stmt.out.name) == 1
+            alone = reads[stmt.acc.name] == reads[stmt.out.name] == 1
             chunks = stmt.acc.type.cols == 1 and stmt.value.type.cols > ACCUMULATOR.columns
             return stmt if alone and chunks else None
     return None
