@@ -91,7 +91,7 @@ def step_stages(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     def role(r: Role) -> Role:
         for arrays in rings:
-            for stages in sorted({s for _, s in _steps(r.body, arrays)}):
+            for stages in _stages(r.body, arrays):
                 stepper = _Stepper(names, r, stages, arrays)
                 body, _ = stepper.body(r.body, ())
                 r = replace(r, body=(*stepper.before, *body))
@@ -116,10 +116,10 @@ def _rings(kernel: Kernel) -> list[frozenset[str]]:
     return sorted(rings, key=min)
 
 
-def _steps(body: Body, arrays: frozenset[str]) -> list[tuple[Expr, int]]:
-    """(m, stages) of every index ``stage(m, stages)`` into one of ``arrays``, in program order."""
+def _stages(body: Body, arrays: frozenset[str]) -> list[int]:
+    """The numbers of stages by which ``stage(m, stages)`` is an index into one of ``arrays``."""
     found = (step_of(stmt) for stmt in walk(body))
-    return [(step[0], step[1]) for step in found if step and step[2] in arrays]
+    return sorted({step[1] for step in found if step and step[2] in arrays})
 
 
 @dataclass(frozen=True)
