@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsched.fusion import IterDomain, IterType, TensorView, roots
 
-__all__ = ["repeats", "roots", "summed"]
+__all__ = ["repeats", "summed"]
 
 
 def repeats(d: IterDomain) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
-from lowering.nest.domains import repeats, roots
+from lowering.nest.domains import repeats
 from lowering.nest.tile import Tile, offset_of, tile_of
-from wsched.fusion import Fusion, IterDomain, Split, TensorView
+from wsched.fusion import Fusion, IterDomain, Split, TensorView, roots
 from wsched.schedule.proof.graph import Group, TransformGraph
 
 __all__ = ["Stage", "stage_of"]

@@ -15,8 +15,7 @@ import numpy as np
 from lowering.ground.expr import as_expr, evaluate
 from lowering.machine import run_kernel
 from lowering.machine.trace import TraceRow
-from lowering.nest.domains import roots
-from wsched.fusion import ParallelType, Split, TensorView, unmerge_index
+from wsched.fusion import ParallelType, Split, TensorView, roots, unmerge_index
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.nest import BOX, Leaf, Loop, Node, nest
 
