@@ -139,10 +139,7 @@ def _how_of(cls: type) -> _How:
 
 _how: Callable[[type], _How] = cache(_how_of)
 
-_PLAIN = frozenset({
-    "str", "str | None", "int", "int | None", "bool", "float", "DType", "Memory", "Body",
-    "tuple[str, ...]", "tuple[int, ...]", "frozenset[int]",
-})  # fmt: skip
+_PLAIN = frozenset({"str", "int", "int | None", "bool", "float", "Body"})
 """Declared types of fields that hold neither expressions nor fragments, nor what has some."""
 
 _fields: Callable[[type], tuple[str, ...]] = cache(
