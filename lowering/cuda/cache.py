@@ -192,10 +192,6 @@ class CubinCache:
             )
 
 
-def _bytes_of(compiled: Compiled) -> int:
-    return len(compiled.cubin)
-
-
 def _pack(compiled: Compiled) -> bytes:
     header = json.dumps(
         {"log": compiled.log, "nvrtc": compiled.nvrtc_version, "seconds": compiled.seconds}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from lowering.cuda.tensormap import encode, layout_of
 from lowering.ground.errors import InternalError, UnsupportedError
 from lowering.ground.expr import evaluate
+from lowering.ground.locks import Lock
 from lowering.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
     import torch
-from lowering.ground.locks import Lock
 
 __all__ = ["Descriptors"]
 
