@@ -189,6 +189,11 @@ def test_the_name_is_the_same_in_each_process() -> None:
     assert done.stdout.strip() == module._name(definition(), 0, 0, (True, True), False, ())
 
 
+def test_programs_that_never_compile_do_not_import_dynamo() -> None:
+    code = "import sys, wsched; wsched.execute; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_parameters_that_dynamo_has_not_made() -> None:
     stand_in = object.__new__(MatmulParams)
     with pytest.raises(UnsupportedError) as e:

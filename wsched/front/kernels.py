@@ -7,6 +7,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.locks import Lock
+from lowering.ground.log import log
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.heuristics import choose_params
@@ -24,8 +26,6 @@ from wsched.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
-from lowering.ground.locks import Lock
-from lowering.ground.log import log
 
 __all__ = ["adopt", "compile"]
 

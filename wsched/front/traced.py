@@ -201,7 +201,9 @@ def define(execute: Execute) -> None:
     """
     if torch is None:
         return
-    torch.compiler.assume_constant_result(_name)
+    # What `torch.compiler.assume_constant_result` does, which imports Dynamo first: a second, also
+    # in programs that never compile.
+    _name._dynamo_marked_constant = True  # type: ignore[attr-defined]
     library = torch.library.Library("wsched", "FRAGMENT")
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
     library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")

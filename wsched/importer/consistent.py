@@ -33,7 +33,7 @@ def check_consistent(definition: Definition) -> None:
         elif _is_number(node, numbers):
             numbers.update(node.results)
         elif (parameters(node.op) or ("",))[0] == "arg":
-            _check_tensors(node, [node.argument("arg", 0)], numbers)
+            _check_tensors(node, (node.argument("arg", 0),), numbers)
 
 
 def _check_input(node: Node) -> None:
@@ -63,14 +63,13 @@ def _refusal(node: Node, name: str, supported: str) -> UnsupportedError:
 
 def _check_operands(node: Node, numbers: set[str]) -> None:
     """Both operands of a product are tensors."""
-    given = [*node.operands, *(v for k, v in node.kwargs if k != "bias")][:2]
-    if len(given) < 2:
+    if len(node.factors) < 2:
         call = f"line {node.line}: fd.ops.{node.op}"
-        raise UnsupportedError(f"{call} of {len(given)} operands", "of two")
-    _check_tensors(node, given, numbers)
+        raise UnsupportedError(f"{call} of {len(node.factors)} operands", "of two")
+    _check_tensors(node, node.factors, numbers)
 
 
-def _check_tensors(node: Node, given: list[Value], numbers: set[str]) -> None:
+def _check_tensors(node: Node, given: tuple[Value, ...], numbers: set[str]) -> None:
     """Operands of what is not done to numbers are tensors."""
     for value in given:
         if not isinstance(value, Ref) or value.name in numbers:

@@ -63,6 +63,11 @@ class Node:
         return (*self.operands, *(v for _, v in self.kwargs))
 
     @property
+    def factors(self) -> tuple[Value, ...]:
+        """What a product multiplies: the first two of :attr:`arguments` that are no bias."""
+        return (*self.operands, *(v for k, v in self.kwargs if k != "bias"))[:2]
+
+    @property
     def values(self) -> tuple[Value, ...]:
         """:attr:`arguments`, lists taken apart."""
         flat: list[Value] = []

@@ -281,7 +281,7 @@ class EpilogueImport:
             total = Step("mma", self.summed, (), frozenset(self.dims), source=name)
             self._same[("mma", name)] = total
             self.steps.append(total)
-        bias = matmul.get("bias", (*matmul.operands[2:], None)[0])
+        bias = matmul.argument("bias", 2)
         if bias is not None:
             if (rank := self.ranks.of(bias)) != 1:
                 raise UnsupportedError(f"a bias with {rank} dimensions", "a bias [N]")

@@ -174,9 +174,7 @@ def _name(text: str) -> str:
 
 def _flat(node: Node) -> list[Value]:
     """Operands, then named arguments, also in lists, that can be inputs of an expression."""
-    values = (*node.operands, *(v for _, v in node.kwargs))
-    listed = (x for v in values for x in (v if isinstance(v, tuple) else (v,)))
-    return [v for v in listed if _can_be_input(v)]
+    return [v for v in node.values if _can_be_input(v)]
 
 
 def _can_be_input(v: Value) -> bool:

@@ -88,7 +88,7 @@ def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
         UnsupportedError: otherwise, with what is supported.
     """
     call = f"fd.ops.{matmul.op}"
-    named = [*matmul.operands, *(v for k, v in matmul.kwargs if k != "bias")][:2]
+    named = matmul.factors
     if len(named) != 2:
         raise UnsupportedError(f"{call} with {len(named)} operands", "two operands")
     outer = [max(_rank(definition, v) - 2, 0) for v in named]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.locks import Lock
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import allocator
 
 if TYPE_CHECKING:
     import torch
-from lowering.ground.locks import Lock
 
 __all__ = ["BoundLaunch", "HostPlan", "Plans", "bounded", "repeated"]
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import InternalError, ScheduleError, UnsupportedError
+from lowering.ground.locks import Lock
 from lowering.target.targets import gpus, target_of_device
 from wsched.choose.nvfuser_cost import NvfuserCost
 from wsched.doors.dropin.ledger import Tally
@@ -31,7 +32,6 @@ from wsched.run.input_error import InputError
 
 if TYPE_CHECKING:
     import torch
-from lowering.ground.locks import Lock
 
 __all__ = ["Decision", "Known", "decide", "decision_of", "known_of", "runs_on"]
 

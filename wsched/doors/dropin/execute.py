@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from lowering.ground.locks import Lock
 from wsched.doors.dropin.decide import Decision, Known, decide, known_of
 from wsched.doors.dropin.ledger import LEDGER, Tally
 from wsched.doors.fallback import NvfuserError, rebuild
@@ -28,7 +29,6 @@ from wsched.run.ranges import ranged
 
 if TYPE_CHECKING:
     import torch
-from lowering.ground.locks import Lock
 
 __all__ = ["Options", "in_front_of"]
 

@@ -295,8 +295,7 @@ class _Writer:
     # --- operations -----------------------------------------------------------------------------
 
     def _product(self, node: Node) -> Node:
-        values: tuple[Value, ...] = (*node.operands, *(v for _, v in node.kwargs))
-        a, b, *others = values
+        a, b, *others = node.arguments
         if self.form.swapped:
             return replace(node, op="linear", operands=(b, a), kwargs=())
         return replace(node, operands=(a, b, *others), kwargs=())

@@ -150,7 +150,7 @@ class _Inference:
         return TensorType(kind, tuple(dims))
 
     def _size(self, node: Node) -> None:
-        values = [*node.operands, *(v for _, v in node.kwargs)]
+        values = node.arguments
         dims, at = self.dims(values[0]), values[1] if len(values) > 1 else None
         if dims is not None and isinstance(at, int) and -len(dims) <= at < len(dims):
             extent = dims[at].extent
