@@ -22,6 +22,7 @@ import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.method.appended import append
 from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.operands import relative_error
 from wsched.bench.method.problem import ANCHORS, Shape, parse_shapes
 from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
 from wsched.front.scaled import int_mm_call, scaled_mm_call
@@ -212,8 +213,7 @@ def _error(torch: Any, way: Way, operands: tuple[Any, ...], setting: Setting) ->
     wanted = a.to(wide) @ b.to(wide)
     for scale in scales:
         wanted = wanted * scale
-    off: float = ((way(*operands) - wanted).norm() / wanted.norm()).item()
-    return off
+    return relative_error(way(*operands), wanted)
 
 
 def _kernel(setting: Setting, operands: tuple[Any, ...]) -> str:
