@@ -22,6 +22,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
+from wsched.bench.method.operands import relative_error
 from wsched.doors.fallback import rebuild
 from wsched.importer import record_text
 
@@ -180,8 +181,7 @@ def _error(result: Any, inputs: Sequence[Any]) -> float:
     x = x[:_CHECKED_ROWS]
     hidden = gelu(linear(x, w1, b), approximate="tanh").bfloat16().float()
     wanted = linear(hidden, w2) + x
-    found: float = ((result[:_CHECKED_ROWS].float() - wanted).norm() / wanted.norm()).item()
-    return found
+    return relative_error(result[:_CHECKED_ROWS], wanted)
 
 
 def times_of(

@@ -20,6 +20,7 @@ from rich.console import Console
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
+from wsched.bench.method.operands import relative_error
 from wsched.bench.mlp import times_of
 
 __all__ = ["LAYERS", "ROUTINGS", "Layer", "Row", "moe", "report", "rows_of"]
@@ -189,19 +190,13 @@ def _measured(
     }  # fmt: skip
     found = []
     for part, (rows, products, ways) in parts.items():
-        error = _difference(*(way() for way in ways.values()))
+        error = relative_error(ways[WSCHED](), ways[TORCH]().float())
         us = times_of(ways, torch.cuda.synchronize, rounds, burst_ms * 1e3)
         flops = 2 * products * len(rows) * up.shape[1] * up.shape[2]
         times = {way: t for way, (t, _) in us.items()}
         count = sum(n > 0 for n in sizes)
         found.append(Row(name, routing, part, len(rows), count, flops, times, error))
     return found
-
-
-def _difference(wanted: Any, found: Any) -> float:
-    """Relative, by Frobenius' norm."""
-    norm: float = ((found.float() - wanted.float()).norm() / wanted.float().norm()).item()
-    return norm
 
 
 def report(row: Row) -> str:

@@ -12,17 +12,19 @@ difference over that of the result.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import wsched
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.appended import append
 from wsched.bench.method.gpu import elapsed_us
+from wsched.bench.method.operands import relative_error
 from wsched.bench.method.problem import ANCHORS, Shape, parse_shapes
-from wsched.bench.method.statistic import geometric_mean, orders
+from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 
 __all__ = ["SETTINGS", "Setting", "compared", "main", "report", "summary"]
@@ -112,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wsched.bench.narrow", description=__doc__)
     parser.add_argument("--shapes", help="MxNxK,...; by default the anchors")
     parser.add_argument("--settings", help="names with commas between; by default all")
-    parser.add_argument("--json", help="file for all numbers, a line each")
+    parser.add_argument("--json", type=Path, help="file for all numbers, a line each")
     options = parser.parse_args(arguments)
     import torch
 
@@ -127,8 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found.append(_measured(shape, setting))
             print(report(found[-1]), flush=True)
             if options.json:
-                with open(options.json, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(found[-1]) + "\n")
+                append(options.json, found[-1])
     print("\n".join(summary(found)))
     return 0
 
@@ -148,9 +149,8 @@ def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
     replays = {name: graph.replay for name, (graph, _) in graphs.items()}
     times = compared(replays, elapsed_us, str(shape))
     us = {name: [t / launches[name] for t in ts] for name, ts in times.items()}
-    pairs = zip(us["torch"], us["wsched"], strict=True)
     return beside | {
-        "ratio": median(b / a for b, a in pairs),
+        "ratio": median(paired_ratios(us["torch"], us["wsched"])),
         "tflops": [shape.tflops(median(us[name])) for name in ways],
         "us": us,
         "errors": [_error(torch, way, sets[0], setting) for way in ways.values()],
@@ -213,8 +213,7 @@ def _error(torch: Any, way: Way, operands: tuple[Any, ...], setting: Setting) ->
     wanted = a.to(wide) @ b.to(wide)
     for scale in scales:
         wanted = wanted * scale
-    off: float = ((way(*operands) - wanted).norm() / wanted.norm()).item()
-    return off
+    return relative_error(way(*operands), wanted)
 
 
 def _kernel(setting: Setting, operands: tuple[Any, ...]) -> str:

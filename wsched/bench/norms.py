@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.operands import relative_error
 from wsched.bench.method.problem import Shape, parse_shapes
 from wsched.bench.reductions import timed
 from wsched.doors.fallback import execute, rebuild
@@ -159,7 +160,7 @@ def _error(results: Sequence[Any], x: Any, w: Any, g: Any) -> float:
     """Compared with fp64; RuntimeError if it is wrong."""
     wide = x.double()
     wanted = (wide * (wide.pow(2).mean(1, keepdim=True) + _EPS).rsqrt() * g.double()) @ w.double().T
-    error = float((results[0].double() - wanted).norm() / wanted.norm())
+    error = relative_error(results[0], wanted)
     if not error < 0.01:
         raise RuntimeError(f"a norm in front of a linear is wrong: {error}")
     return error

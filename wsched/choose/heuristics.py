@@ -22,6 +22,7 @@ from wsched.choose.problem import Problem, demands
 from wsched.choose.thread_loads import SURE, copied_us, variants
 from wsched.choose.tiles import CLUSTERS, TILES, Tile, splits, tiles_for
 from wsched.choose.tuned.lookup import lookup
+from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import (
     CachePolicies,
@@ -70,7 +71,7 @@ def choose_params(problem: Problem, *, tuned: bool = True) -> MatmulParams:
     hit = lookup(problem) if tuned else None
     if hit is not None:
         return hit.entry.params
-    by_threads = thread_loaded(problem) if problem.thread_a or problem.thread_b else None
+    by_threads = thread_loaded(problem)
     return modelled(problem) if by_threads is None else by_threads.params
 
 
@@ -84,7 +85,7 @@ def thread_loaded(problem: Problem) -> Candidate | None:
     found = candidates(problem)
     tried = variants(problem, (c.params for c in found))
     legal = (p for p in tried if _legal(problem, p))
-    priced = [(c, c.cost.us + copied_us(problem, _of_problem(c.params)))
+    priced = [(c, c.cost.us + copied_us(problem, ThreadLoads(*thread_bytes(c.params))))
               for c in (Candidate(p, cost(problem, p)) for p in legal)]  # fmt: skip
     best, us = min(priced, key=lambda x: x[1], default=(None, inf))
     return best if us * SURE <= found[0].cost.us + copied_us(problem) else None
@@ -104,12 +105,6 @@ def _grouped(problem: Problem) -> MatmulParams:
         what = f"rows in groups with {len(problem.matrices)} matrices in the epilogue"
         raise UnsupportedError(what, "as many as shared memory holds beside a tile")
     return found[0].params
-
-
-def _of_problem(params: MatmulParams) -> ThreadLoads:
-    """What threads load of the problem's operands, exchanged or not."""
-    loads = params.thread_loads
-    return ThreadLoads(loads.b, loads.a, loads.warpgroups) if params.exchange_operands else loads
 
 
 @lru_cache(maxsize=4096)

@@ -82,15 +82,14 @@ def cublas_us(problem: Problem, copied: tuple[Copy, ...] = ()) -> float:
     if apart := problem.apart:
         return sum(cublas_us(each, copied) for each in apart)
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
+    flops = batch * 2 * m * n * k
+    moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
     if problem.grouped:
-        moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
-        return grouped_us(batch, batch * 2 * m * n * k, moved)
+        return grouped_us(batch, flops, moved)
     if copied:
         return direct_us(m, n, k, batch)
     bare = replace(problem, results=(problem.operand,), inputs=(), work=0, pairs=True, matrices=())
     us = CUBLAS * ranked(bare)[0][0]
-    flops = batch * 2 * m * n * k
-    moved = batch * problem.operand.bytes * (m * k + n * k + m * n)
     if batch == 1 and moved / READ_BYTES_PER_US > flops / CUBLAS_FLOPS_PER_US:
         return min(us, roofline_us(flops, moved))  # it splits K, as wsched does not
     return us

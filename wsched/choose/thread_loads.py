@@ -1,8 +1,7 @@
 """Operands that TMA cannot read: copies and a kernel by TMA, or a kernel whose threads load them.
 
 A copy moves an operand three times, and TMA then loads it at full speed for each tile that reads
-it.
-Threads load it once, at the speed of a few bytes for each instruction, again for each tile. So
+it. Threads load it once, at the speed of a few bytes for each instruction, again for each tile. So
 threads win where few tiles read a large operand. None of the constants here has been measured
 (``python -m wsched.bench.unaligned`` measures both ways), so threads have to win clearly.
 """
@@ -29,7 +28,6 @@ LEAST_BYTES = 16 * 2**20
 
 SURE = 1.25
 """How many times faster threads have to be predicted."""
-
 
 BY_TMA = ThreadLoads()
 """Threads load nothing."""

@@ -10,12 +10,16 @@ from lowering.ground.errors import ScheduleError
 from wsched.fusion import Fusion, MemoryType, PrimitiveCall
 from wsched.schedule.axes import require
 from wsched.schedule.checked import Choice
-from wsched.schedule.options import CachePolicy, KernelOptions, TensorMapL2Promotion
+from wsched.schedule.options import (
+    COPIED_BYTES,
+    CachePolicy,
+    KernelOptions,
+    TensorMapL2Promotion,
+)
 
 __all__ = ["configured"]
 
 _VECTORS = (1, 2)
-_COPIED = (1, 2, 4, 8, 16)
 
 
 def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> KernelOptions:
@@ -51,9 +55,9 @@ def configured(fusion: Fusion, options: KernelOptions, call: PrimitiveCall) -> K
             case "copied_bytes":
                 values[name] = _by_tensor(fusion, call, name, value, int)
                 for tensor, n in values[name]:
-                    if n not in _COPIED:
+                    if n not in COPIED_BYTES:
                         why = f"a thread copies {n} bytes of {tensor} at once"
-                        raise _refused(call, why, tuple(map(str, _COPIED)))
+                        raise _refused(call, why, tuple(map(str, COPIED_BYTES)))
             case _:
                 raise _refused(call, f"there is no option {name}", names)
     return replace(options, **values)

@@ -7,7 +7,10 @@ from typing import Any
 
 from wsched.schedule.checked import Choice
 
-__all__ = ["CachePolicy", "KernelOptions", "TensorMapL2Promotion"]
+__all__ = ["COPIED_BYTES", "CachePolicy", "KernelOptions", "TensorMapL2Promotion"]
+
+COPIED_BYTES = (1, 2, 4, 8, 16)
+"""What a thread can copy at once."""
 
 
 class CachePolicy(Choice):

@@ -9,7 +9,6 @@ that a problem with its choice belongs to. ``--csv`` prints a line for each sche
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any, TextIO
 
 from wsched.bench.drawn.judge import planned
 from wsched.bench.drawn.results import LIMIT
+from wsched.bench.method.appended import lines
 from wsched.bench.method.statistic import geometric_mean
 from wsched.bench.peers.systems import REFERENCE
 from wsched.choose.cost_model import cost
@@ -66,8 +66,7 @@ class Joined:
 
 def joined(path: Path) -> Iterator[Joined]:
     """The schedules of a file that ran and were right, in its order."""
-    for text in path.read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for line in lines(path):
         if "problem" not in line:
             continue
         us = {n: t for n, r in line["result"]["systems"].items() if (t := _time(r)) is not None}
@@ -152,8 +151,8 @@ def by_class(found: Iterable[Joined]) -> list[ClassLine]:
         choice = min(all_of, key=lambda j: j.predicted_us)
         for name in classes(choice):
             ratios[name].append((us / choice.us, us / min(j.us for j in all_of)))
-    lines = [ClassLine(name, *zip(*both, strict=True)) for name, both in ratios.items()]
-    return sorted(lines, key=lambda line: -len(line.choice))
+    all_lines = [ClassLine(name, *zip(*both, strict=True)) for name, both in ratios.items()]
+    return sorted(all_lines, key=lambda line: -len(line.choice))
 
 
 def write_csv(found: Iterable[Joined], file: TextIO) -> None:

@@ -6,7 +6,6 @@ compares the measured schedules with what the model, as it is now, predicts of t
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from wsched.bench.drawn.problems import Drawn
+from wsched.bench.method.appended import lines
 from wsched.bench.method.correlation import rank_correlation
 from wsched.bench.method.statistic import geometric_mean
 from wsched.bench.peers.systems import REFERENCE
@@ -59,8 +59,7 @@ class Verdict:
 def judge(path: Path) -> list[Verdict]:
     """The verdict of each problem of a file at which two schedules or more were measured."""
     found = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for line in lines(path):
         if "problem" in line and (verdict := verdict_of(line["problem"], line["result"])):
             found.append(verdict)
     return found

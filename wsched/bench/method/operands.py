@@ -10,7 +10,7 @@ from wsched.bench.method.measure import Accuracy
 from wsched.bench.method.problem import Problem
 from wsched.bench.peers.systems import Launch
 
-__all__ = ["Operands", "distance"]
+__all__ = ["Operands", "distance", "relative_error"]
 
 _POISONINGS = 8
 
@@ -106,6 +106,11 @@ def _worst(found: Sequence[Accuracy]) -> Accuracy:
     """The largest error, NaN above all, and all outliers."""
     error = max((a.error for a in found), key=lambda e: float("inf") if e != e else e)
     return Accuracy(error, sum(a.outliers for a in found))
+
+
+def relative_error(result: Any, wanted: Any) -> float:
+    """Frobenius norm of the difference over that of what is wanted, in the type of that."""
+    return float((result.to(wanted.dtype) - wanted).norm() / wanted.norm())
 
 
 def distance(result: Any, reference: Any, tolerance: float) -> Accuracy:

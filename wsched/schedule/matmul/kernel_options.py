@@ -50,20 +50,20 @@ def _copied_bytes(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, int]
     return tuple((b.tensor, n) for b in fusion.inputs if (n := found.get(b.tensor, 0)))
 
 
+def _asked_of_tma(fusion: Fusion, params: MatmulParams, a: T, b: T) -> dict[str, T]:
+    """:func:`_asked` of the operands that TMA loads."""
+    by_threads = dict(_copied_bytes(fusion, params))
+    found = _asked(fusion, params, a, b)
+    return {n: asked for n, asked in found.items() if n not in by_threads}
+
+
 def _cache_policies(fusion: Fusion, params: MatmulParams) -> tuple[tuple[str, CachePolicy], ...]:
     """Each policy that is not the default, by the tensor in global memory, inputs first."""
     policies = params.cache_policies
     asked = {x.tensor: policies.d for x in fusion.matrices}
-    by_tma = _by_tma(fusion, params)
-    found = _asked(fusion, params, policies.a, policies.b)
-    asked |= {n: policy for n, policy in found.items() if n in by_tma}
+    asked |= _asked_of_tma(fusion, params, policies.a, policies.b)
     names = dict.fromkeys(x.tensor for x in (*fusion.inputs, *fusion.outputs) if x.tensor in asked)
     return tuple((n, asked[n]) for n in names if asked[n] is not CachePolicy.EvictNormal)
-
-
-def _by_tma(fusion: Fusion, params: MatmulParams) -> frozenset[str]:
-    """The operands that TMA loads."""
-    return frozenset(fusion.operands) - {n for n, _ in _copied_bytes(fusion, params)}
 
 
 def _l2_promotions(
@@ -71,7 +71,6 @@ def _l2_promotions(
 ) -> tuple[tuple[str, TensorMapL2Promotion], ...]:
     """The same of promotions; results are not loaded."""
     promotions = params.l2_promotions
-    found = _asked(fusion, params, promotions.a, promotions.b)
-    by_tma = _by_tma(fusion, params)
-    names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in {*found} & by_tma)
+    found = _asked_of_tma(fusion, params, promotions.a, promotions.b)
+    names = dict.fromkeys(x.tensor for x in fusion.inputs if x.tensor in found)
     return tuple((n, found[n]) for n in names if found[n] is not TensorMapL2Promotion.B256)

@@ -7,6 +7,7 @@ from lowering.target import ptx
 from lowering.target.target import Target
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.options import COPIED_BYTES
 from wsched.schedule.primitives.checks import Reasons
 from wsched.schedule.proof.loading import load_registers_problem
 
@@ -15,9 +16,6 @@ __all__ = ["refuse_thread_loads", "thread_load_pairs", "thread_load_reasons"]
 LOAD_REGISTERS = (96, 88, 80, 72)
 """Registers of a thread that loads, those that are tried first in front: it holds 32 of what it has
 loaded, beside addresses and bounds."""
-
-WIDEST = 16
-"""Bytes that a thread copies at once at most."""
 
 
 def refuse_thread_loads(params: MatmulParams) -> None:
@@ -41,7 +39,7 @@ def refuse_thread_loads(params: MatmulParams) -> None:
 def thread_load_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """All reasons why operands of these types that lie in memory so cannot be loaded by threads."""
     loads, tile, size = params.thread_loads, params.output_tile, demands.operand.bytes
-    legal = [n for n in (1, 2, 4, 8, 16) if size <= n <= WIDEST]
+    legal = [n for n in COPIED_BYTES if n >= size]
     reasons: Reasons = []
     if loads.warpgroups < 1:
         return [f"thread_loads.warpgroups={loads.warpgroups}: at least one loads"]

@@ -24,16 +24,17 @@ from wsched.fusion import (
     WarpSpecialized,
 )
 from wsched.schedule.primitives.checks import Reasons, find, refuse
+from wsched.schedule.proof.warpgroups import ROLES
 
 __all__ = ["check_circular_buffer", "circular_buffer", "is_stored", "stepping_loops"]
 
-_ROLES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
+_WARPS = (ParallelType.TIDx, *ROLES)
 _LOADED = (ParallelType.Bulk, ParallelType.Serial, ParallelType.Unroll)
-_STORED = (ParallelType.Mma, ParallelType.Serial, ParallelType.TIDy, ParallelType.TIDz)
+_STORED = (ParallelType.Mma, ParallelType.Serial, *ROLES)
 """What runs the loops inside a stage that is loaded, and inside one that threads store."""
 
-_WARPGROUPS = (ParallelType.TIDy, ParallelType.TIDz)
-"""What else runs them where threads load: warpgroups have a part of the stage each."""
+_LOADED_BY_THREADS = (*_LOADED, *ROLES)
+"""The same where threads load: warpgroups have a part of the stage each."""
 
 _STORES = (LoadStoreOpType.StMatrix, LoadStoreOpType.Set)
 
@@ -103,7 +104,7 @@ def check_circular_buffer(
     elif not least <= b.prefetch < b.stages:
         reasons.append(f"prefetch {b.prefetch} is not in {least} .. {b.stages - 1}")
     threads = t.name in fusion.loaded_by_threads
-    allowed = _STORED if stored else (*_LOADED, *_WARPGROUPS) if threads else _LOADED
+    allowed = _STORED if stored else _LOADED_BY_THREADS if threads else _LOADED
     reasons += _type_reasons(t, b.type, target, stored, threads)
     return [*reasons, *_slice_reasons(new, stored, allowed)]
 
@@ -123,7 +124,7 @@ def _type_reasons(
         why = f"{t.name} is computed: who reads it does not run ahead of itself to compute it"
         return [why] if stored else []
     reasons: Reasons = []
-    if type.on not in _ROLES:
+    if type.on not in _WARPS:
         reasons.append(f"warps cannot be specialized on {type.on}, only on TIDx, TIDy or TIDz")
     if t.compute_at:
         reasons.append(
@@ -148,7 +149,7 @@ def _slice_reasons(new: TensorView, stored: bool, inside: tuple[ParallelType, ..
     if not 0 < position <= len(new.loop):
         return [f"the slice position {position} is not in 1 .. {len(new.loop)}"]
     box = ParallelType.Mma if stored else ParallelType.Bulk
-    turns = _ROLES if set(inside) & {*_WARPGROUPS} else ()
+    turns = _WARPS if set(ROLES) <= {*inside} else ()
     reasons = [
         f"loop {d.label} [{d.parallel}] lies in a stage"
         for d in new.loop[position:]

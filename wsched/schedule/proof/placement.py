@@ -209,14 +209,11 @@ def check_storage(fusion: Fusion, graph: TransformGraph) -> None:
         ScheduleError: ``storage``.
     """
     for t, d in _unknown(fusion):
-        raise ScheduleError(
-            "storage",
-            _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+        why = (
             f"{t.name} would hold all of loop {d.label}, whose extent {d.extent} is not known when "
-            f"the kernel is made: what it holds is computed inside of {t.compute_at} of its loops",
-            _inlinings(fusion, t, range(t.loop.index(d) + 1, len(t.loop) + 1), graph),
-            nest_text(t),
+            "the kernel is made: what it holds"
         )
+        raise _too_far_out("storage", why, fusion, graph, t, d)
 
 
 def check_main_loops(
@@ -236,15 +233,24 @@ def check_main_loops(
             if last < t.compute_at:
                 continue
             turns = ", ".join(s.domain.label for s in r.roles)
-            raise ScheduleError(
-                "role",
-                _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+            why = (
                 f"a turn of {turns} would take the tiles of all iterations of loop "
-                f"{t.loop[last].label}, those of other warpgroups between them: what {t.name} "
-                f"holds is computed inside of {t.compute_at} of its loops",
-                _inlinings(fusion, t, range(last + 1, len(t.loop) + 1), graph),
-                nest_text(t),
+                f"{t.loop[last].label}, those of other warpgroups between them: what {t.name} holds"
             )
+            raise _too_far_out("role", why, fusion, graph, t, t.loop[last])
+
+
+def _too_far_out(
+    rule: str, why: str, fusion: Fusion, graph: TransformGraph, t: TensorView, d: IterDomain
+) -> ScheduleError:
+    """A tensor has to be computed inside of its loop ``d``; ``why`` ends with what it holds."""
+    return ScheduleError(
+        rule,
+        _wrote(fusion, "inline_at", t.name) or f"{t.name} = {fusion.definition(t.name)}",
+        f"{why} is computed inside of {t.compute_at} of its loops",
+        _inlinings(fusion, t, range(t.loop.index(d) + 1, len(t.loop) + 1), graph),
+        nest_text(t),
+    )
 
 
 def _unknown(fusion: Fusion) -> Iterator[tuple[TensorView, IterDomain]]:

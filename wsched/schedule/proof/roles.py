@@ -126,9 +126,6 @@ def _check_registers(sides: Sides, roles: int) -> None:
     problem = load_registers_problem(sides.target, loading, roles, kind.num_registers)
     if problem:
         threads = WARPGROUP * (roles + loading)
-        legal = (
-            ()
-            if loading > 1
-            else tuple(f"num_registers={pair}" for pair in sides.target.register_pairs(threads))
-        )
+        pairs = () if loading > 1 else sides.target.register_pairs(threads)
+        legal = tuple(f"num_registers={pair}" for pair in pairs)
         raise sides.refuse("registers", problem, legal or ("num_registers=None",))

@@ -164,19 +164,18 @@ class _WholeTiles(Share):
 
     def work(self, proved: Proved) -> Work:
         """In turn, or from the queue where the split that ends both sides deals its tiles out."""
-        p, splits = proved, _parts(self.sides)
-        if self.dealt is not None:
-            check_dealt(self.sides, self.dealt, p.nest, p.above, p.entry)
-        row = self.sides.loads[0].axis_on(ParallelType.BIDy)
-        rows = ONE if row is None else row.extent
+        p = proved
         tail = find_tail(p.nest, p.digits, p.above, p.below) if p.entry is None else None
         if self.dealt is not None:
+            check_dealt(self.sides, self.dealt, p.nest, p.above, p.entry)
             assert tail is not None
             tiles = self.dealt.inputs[0]
             return self._of_groups(tail, tiles) or FromQueue(tail, tiles)
         self._require_no_groups()
         stop = prod((n.stop for n in p.nest), start=ONE) if tail is None else tail.load_stop
-        return InTurn(stop, tail, _items(p), splits, rows)
+        row = self.sides.loads[0].axis_on(ParallelType.BIDy)
+        rows = ONE if row is None else row.extent
+        return InTurn(stop, tail, _items(p), _parts(self.sides), rows)
 
     def _require_no_groups(self) -> None:
         """Which tiles groups have is known at run time only."""

@@ -244,14 +244,14 @@ def _check_alike(sides: Sides) -> None:
 def _check_shared(sides: Sides) -> None:
     """Warpgroups whose threads load fill a stage together: all that they load is shared alike."""
     threads = [t for t in sides.ring if t.name in sides.fusion.loaded_by_threads]
-    found = {t.name: sharing(t) for t in threads}
-    for name, shared in found.items():
-        if any(n == 0 for _, n in shared):
-            raise sides.refuse("role", f"the number of warpgroups that load {name} is no constant")
-        if shared != found[threads[0].name]:
+    for t in threads:
+        if any(n == 0 for _, n in sharing(t)):
+            why = f"the number of warpgroups that load {t.name} is no constant"
+            raise sides.refuse("role", why)
+        if sharing(t) != sharing(threads[0]):
             said = " and ".join(
-                f"{t} by {' x '.join(f'{n} [{axis}]' for axis, n in loops) or '1'}"
-                for t, loops in ((threads[0].name, found[threads[0].name]), (name, shared))
+                f"{x.name} by {' x '.join(f'{n} [{axis}]' for axis, n in sharing(x)) or '1'}"
+                for x in (threads[0], t)
             )
             raise sides.refuse(
                 "role",
