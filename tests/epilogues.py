@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["GELU", "RESIDUAL", "SILU", "TWO_OUTPUTS", "WHERE", "epilogue", "tensor"]
+from collections.abc import Sequence
+from itertools import pairwise
+
+__all__ = ["GELU", "RESIDUAL", "SILU", "TWO_OUTPUTS", "WHERE", "chain", "epilogue", "tensor"]
 
 
 def tensor(shape: str = "[-1, -1]", dtype: str = "BFloat16") -> str:
@@ -31,6 +34,24 @@ def epilogue(*lines: str, outputs: str = "", dtype: str = "BFloat16") -> str:
     names = outputs.split() or [body[-1].split(" = ")[0]]
     body += [f"fd.add_output({name})" for name in names]
     return "def nvfuser_fusion(fd: FusionDefinition):\n" + "".join(f"    {s}\n" for s in body)
+
+
+def chain(calls: Sequence[str], length: int, *inputs: str) -> str:
+    """An epilogue of so many operations in fp32, each of what the one in front of it makes.
+
+    Args:
+        calls: of operations, in turn, with ``{0}`` for that.
+        length: how many there are.
+        inputs: further ones that the calls read, as for :func:`epilogue`.
+    """
+    names = ["f", *(f"v{n}" for n in range(length))]
+    lines = [
+        f"{name} = fd.ops.{calls[n % len(calls)].format(read)}"
+        for n, (read, name) in enumerate(pairwise(names))
+    ]
+    first = "f = fd.ops.cast(y, dtype=DataType.Float)"
+    last = f"d = fd.ops.cast({names[-1]}, dtype=DataType.BFloat16)"
+    return epilogue(*inputs, first, *lines, last)
 
 
 GELU = epilogue(

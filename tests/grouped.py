@@ -8,7 +8,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["SIZES", "Given", "given", "grouped", "product"]
+__all__ = [
+    "BIAS",
+    "GATE",
+    "SIZES",
+    "WEIGHTS",
+    "Given",
+    "check_rows",
+    "gated",
+    "given",
+    "grouped",
+    "product",
+]
 
 SIZES: dict[str, tuple[int, ...]] = {
     "hard": (0, 1, 63, 65, 129, 0),
@@ -19,6 +30,9 @@ SIZES: dict[str, tuple[int, ...]] = {
     "none": (0, 0),
 }
 """Rows of groups: empty ones, tiles that are full but for a row or have a row too many."""
+
+WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])"
+"""Further matrices, as w lies."""
 
 
 def grouped(*lines: str, dtype: str = "BFloat16", matrix: str = "nk") -> str:
@@ -41,6 +55,24 @@ def grouped(*lines: str, dtype: str = "BFloat16", matrix: str = "nk") -> str:
     return head + "".join(f"    {line}\n" for line in body)
 
 
+GATE = grouped(
+    f"u = {WEIGHTS}",
+    "g = fd.ops.grouped_mm(x, w, o)", "h = fd.ops.grouped_mm(x, u, o)", "s = fd.ops.silu(g)",
+    "f = fd.ops.mul(s, h)", "d = fd.ops.cast(f, dtype=DataType.BFloat16)", "fd.add_output(d)",
+)  # fmt: skip
+"""The product of silu of one and of another, of the same rows."""
+
+BIAS = grouped(
+    "b = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "r = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "s = fd.define_tensor(shape=[-1], dtype=DataType.Float)",
+    "e = fd.ops.grouped_mm(x, w, o, bias=b)",
+    "v = fd.ops.broadcast(s, is_broadcast_dim=[True, False])",
+    "f = fd.ops.mul(e, v)", "t = fd.ops.add(f, r)",
+    "d = fd.ops.cast(t, dtype=DataType.BFloat16)", "fd.add_output(d)",
+)  # fmt: skip
+"""A row of a bias for each group, a scale of columns, and a residual."""
+
 Given = tuple[Any, Any, Any]
 """Rows, matrices and ends."""
 
@@ -61,3 +93,16 @@ def product(x: Any, w: Any, ends: Any) -> Any:
     """The product in fp32, of the rows that are of some group."""
     runs = pairwise([0, *ends.tolist()])
     return torch.cat([x[a:b].float() @ w[g].float() for g, (a, b) in enumerate(runs)])
+
+
+def gated(x: Any, w: Any, u: Any, ends: Any) -> Any:
+    """What :data:`GATE` makes, each step rounded as the definition says."""
+    gate, up = (product(x, y, ends).bfloat16().float() for y in (w, u))
+    return (torch.nn.functional.silu(gate).bfloat16().float() * up).bfloat16()
+
+
+def check_rows(d: Any, x: Any, w: Any, ends: Any) -> None:
+    """All rows of groups are right, and no others are written: they are NaN as before."""
+    wanted = product(x, w, ends).to(x.dtype)
+    assert torch.equal(d[: len(wanted)].cpu(), wanted)
+    assert d[len(wanted) :].isnan().all()

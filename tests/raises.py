@@ -21,6 +21,9 @@ PACKAGES = ("lowering", "passes", "wsched")
 BENCHES = ("wsched/bench",)
 """What measures: refusals about hardware and peers."""
 
+PROFILER = 2
+"""``sys.monitoring.PROFILER_ID``."""
+
 Line = tuple[str, int]
 """A file, relative to the tree, and a line."""
 
@@ -41,25 +44,29 @@ def raise_lines(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> dict[L
 
 
 class Reached:
-    """The lines of a tree on which something was raised, from the time it is started."""
+    """The lines of a tree on which something was raised, from the time it is started.
 
-    def __init__(self, root: Path = ROOT) -> None:
-        self._root = str(root) + "/"
+    Args:
+        root: of the tree.
+        tool: whose events they are to Python, that of profilers; each listens for itself.
+    """
+
+    def __init__(self, root: Path = ROOT, tool: int = PROFILER) -> None:
+        self._root, self._tool = str(root) + "/", tool
         self._seen: set[tuple[CodeType, int]] = set()
 
     def start(self) -> None:
         """Listen; needs Python 3.12."""
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        tool = monitoring.PROFILER_ID
-        monitoring.use_tool_id(tool, "raises")
-        monitoring.register_callback(tool, monitoring.events.RAISE, self._raised)
-        monitoring.set_events(tool, monitoring.events.RAISE)
+        monitoring.use_tool_id(self._tool, "raises")
+        monitoring.register_callback(self._tool, monitoring.events.RAISE, self._raised)
+        monitoring.set_events(self._tool, monitoring.events.RAISE)
 
     def stop(self) -> None:
         """Listen no more."""
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        monitoring.set_events(monitoring.PROFILER_ID, 0)
-        monitoring.free_tool_id(monitoring.PROFILER_ID)
+        monitoring.set_events(self._tool, 0)
+        monitoring.free_tool_id(self._tool)
 
     def _raised(self, code: CodeType, offset: int, _: BaseException) -> None:
         if code.co_filename.startswith(self._root):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.raises import Reached, raise_lines
+from tests.raises import PROFILER, Reached, raise_lines
 
 MODULE = """\
 def first(x):
@@ -53,13 +53,12 @@ def test_this_tree_has_some() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs PEP 669")
-def test_what_was_reached(tree: Path, pytestconfig: pytest.Config) -> None:
-    if pytestconfig.getoption("--raises"):
-        pytest.skip("it is in use")
+def test_what_was_reached(tree: Path) -> None:
+    """Also in a run with ``--raises``, which listens as another tool."""
     scope: dict[str, object] = {}
     path = tree / "wsched" / "module.py"
     exec(compile(MODULE, str(path), "exec"), scope)
-    reached = Reached(tree)
+    reached = Reached(tree, tool=PROFILER + 1)
     reached.start()
     try:
         for x in (2, 0, 3):

@@ -20,24 +20,10 @@ from wsched.cli.app import app, main
 from wsched.cli.check import multiprocessors
 from wsched.schedule.matmul.params import TileRasterizationOrder
 
+pytestmark = pytest.mark.usefixtures("plain")
+
 SMALL = ["--shape", "64x128x64"]
 COLUMNS = TileRasterizationOrder.ColumnMajor
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A wide terminal without colours, and a cache of this test's own."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cubins"))
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
 
 
 def invoke(*arguments: object) -> Any:

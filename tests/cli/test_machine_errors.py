@@ -11,16 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.schedules import definition
 from wsched.cli import app as module
 from wsched.cli.app import app
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
 
 
 class OutOfMemoryError(RuntimeError):

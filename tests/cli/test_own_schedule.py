@@ -15,13 +15,7 @@ from wsched import Schedule
 from wsched.choose.presets import PRESETS
 from wsched.cli.app import app
 
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A wide terminal without colours, and a cache of this test's own."""
-    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("COLUMNS", "200")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path / "cubins"))
+pytestmark = pytest.mark.usefixtures("plain")
 
 
 @pytest.fixture

@@ -11,19 +11,7 @@ from typer.testing import CliRunner
 from tests.schedules import definition
 from wsched.cli.app import app
 
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "300")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
+pytestmark = pytest.mark.usefixtures("plain")
 
 
 def explained(file: Path, shape: str) -> Any:

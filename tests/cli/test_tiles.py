@@ -6,19 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from tests.schedules import definition
 from wsched import MatmulParams
 from wsched.cli.app import app
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
 
 
 def invoke(*arguments: object) -> Any:

@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.schedules import definition
 from wsched.cli import app as cli
 
 pytest.importorskip("torch")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
 
 
 def test_table_and_files(file: Path, tmp_path: Path) -> None:

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
-from tests.schedules import definition
 from wsched.cli.app import app
 
 SMALL = ["--shape", "64x128x64"]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "linear.py"
-    path.write_text(definition())
-    return path
 
 
 def printed(*words: str) -> str:

@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_written(
     assert lines(line) == ["one: first"]
 
 
-def test_the_counters_come_at_the_end_of_a_process(tmp_path: Path) -> None:
+def test_the_counters_come_at_the_end_of_a_process() -> None:
     code = (
         "import sys, torch, wsched; "
         "wsched.execute(sys.argv[1], [torch.zeros(8, 64, dtype=torch.bfloat16)] * 2)"

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 from math import exp, log
-from time import perf_counter
 from typing import Any
 
-from tests.gpu.series import Row, Series, device_lives, options_of
+from tests.gpu.series import Outcome, Series, counted, options_of
 
 __all__ = ["Outcome", "draw", "main", "run", "summary"]
 
@@ -32,21 +30,6 @@ MOST_OPERATIONS = 12
 LARGEST = 1024
 NONZEROS = 24
 """Expected elements of a row of an operand that are not 0: sums stay below 256, exact in bf16."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a case.
-
-    Args:
-        seed: of the case.
-        route: ``wsched``, ``wsched with a copy``, ``nvfuser`` or ``torch``; empty if it failed.
-        wrong: what is wrong; empty if the results are right.
-    """
-
-    seed: int
-    route: str
-    wrong: str
 
 
 def draw(seed: int, largest: int = LARGEST) -> tuple[str, list[Any], list[Any]]:
@@ -197,12 +180,7 @@ def _judge(got: Any, value: Any) -> str:
 
 def summary(outcomes: list[Outcome], wanted: int, seconds: float) -> str:
     """``2000 of 2000 fusions in 200 s, none wrong: wsched 1500 (75.0 %), nvfuser ...``."""
-    routes = Counter(o.route or "failed" for o in outcomes)
-    bad = sum(bool(o.wrong) for o in outcomes)
-    total = max(len(outcomes), 1)
-    each = ", ".join(f"{r} {n} ({100 * n / total:.1f} %)" for r, n in routes.most_common())
-    verdict = f"{bad} WRONG" if bad else "none wrong"
-    return f"{len(outcomes)} of {wanted} fusions in {seconds:.0f} s, {verdict}: {each}"
+    return counted(outcomes, wanted, "fusions", seconds)
 
 
 def main(arguments: list[str]) -> int:
@@ -211,26 +189,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--schedules", action="store_true", help="draw those, too")
     options = parser.parse_args(arguments)
 
-    def row_of(seed: int) -> Row:
-        return list(astuple(run(seed, options.device, options.largest, options.schedules)))
+    def case(seed: int) -> Outcome:
+        return run(seed, options.device, options.largest, options.schedules)
 
-    series = Series("tests.gpu.random_fusions", arguments, options, _ended)
-    if options.worker >= 0:
-        return series.work(row_of, device_lives)
-    if options.only is not None:
-        print(Outcome(*row_of(options.only)))
-        return 0
-    begin = perf_counter()
-    outcomes = [Outcome(*row) for row in series.run()]
-    for o in outcomes:
-        if o.wrong:
-            print(f"WRONG seed {o.seed} by {o.route or 'no route'}: {o.wrong}")
-    print(summary(outcomes, options.count, perf_counter() - begin))
-    return 1 if len(outcomes) < options.count or any(o.wrong for o in outcomes) else 0
-
-
-def _ended(seed: int) -> Row:
-    return list(astuple(Outcome(seed, "", "its process ended")))
+    return Series("tests.gpu.random_fusions", arguments, options).main(case, Outcome, summary)
 
 
 if __name__ == "__main__":

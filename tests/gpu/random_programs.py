@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import astuple, dataclass
-from time import perf_counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tests.gpu.series import Row, Series, device_lives, options_of
+from tests.gpu import series
+from tests.gpu.series import Series, counted, options_of
 
 __all__ = ["Outcome", "main", "run", "summary"]
 
@@ -26,26 +27,25 @@ REASONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a program.
+class Outcome(series.Outcome):
+    """What came of a program; its route is that of ``wsched.execute``.
 
     Args:
-        seed: of it.
         blocks: what it is made of.
-        route: of ``wsched.execute``; empty if it failed.
-        wrong: what is wrong; empty if the results are right.
         flops: of its matmuls.
         lost: of these by why they ran in no kernel of wsched's.
         installed: of these that ``wsched.install()`` would run in kernels of wsched's.
     """
 
-    seed: int
-    blocks: list[str]
-    route: str
-    wrong: str
+    blocks: Sequence[str] = ()
     flops: int = 0
     lost: dict[str, int] | None = None
     installed: int = 0
+
+    @property
+    def way(self) -> str:
+        """The route, and what the program is made of."""
+        return f"{self.route or 'no route'} ({', '.join(self.blocks)})"
 
 
 def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
@@ -62,8 +62,8 @@ def run(seed: int, device: str = "cuda", largest: int = LARGEST) -> Outcome:
         route = wsched.explain(text, inputs).route
         flops, lost, installed = _shares(text, inputs, route)
     except Exception as e:  # whatever it is, it belongs to the case
-        return Outcome(seed, blocks, "", f"{type(e).__name__}: {(str(e) or '?').splitlines()[0]}")
-    return Outcome(seed, blocks, route, wrong, flops, lost, installed)
+        return Outcome(seed, "", f"{type(e).__name__}: {(str(e) or '?').splitlines()[0]}", blocks)
+    return Outcome(seed, route, wrong, blocks, flops, lost, installed)
 
 
 def _shares(text: str, inputs: list[Any], route: str) -> tuple[int, dict[str, int], int]:
@@ -90,11 +90,7 @@ def _shares(text: str, inputs: list[Any], route: str) -> tuple[int, dict[str, in
 
 def summary(outcomes: list[Outcome], wanted: int, seconds: float) -> str:
     """``2990 of 3000 programs in 230 s, none wrong: cut 2900 (97.0 %), ...`` and the shares."""
-    routes = Counter(o.route or "failed" for o in outcomes)
-    bad, total = sum(bool(o.wrong) for o in outcomes), max(len(outcomes), 1)
-    each = ", ".join(f"{r} {n} ({100 * n / total:.1f} %)" for r, n in routes.most_common())
-    verdict = f"{bad} WRONG" if bad else "none wrong"
-    lines = [f"{len(outcomes)} of {wanted} programs in {seconds:.0f} s, {verdict}: {each}"]
+    lines = [counted(outcomes, wanted, "programs", seconds)]
     lost, flops = Counter[str](), sum(o.flops for o in outcomes) or 1
     for o in outcomes:
         lost.update(o.lost or {})
@@ -115,27 +111,10 @@ def main(arguments: list[str]) -> int:
     if options.torch:
         sys.modules["nvfuser_direct"] = None  # type: ignore[assignment]
 
-    def row_of(seed: int) -> Row:
-        return list(astuple(run(seed, options.device, options.largest)))
+    def case(seed: int) -> Outcome:
+        return run(seed, options.device, options.largest)
 
-    series = Series("tests.gpu.random_programs", arguments, options, _ended)
-    if options.worker >= 0:
-        return series.work(row_of, device_lives)
-    if options.only is not None:
-        print(Outcome(*row_of(options.only)))
-        return 0
-    begin = perf_counter()
-    outcomes = [Outcome(*row) for row in series.run()]
-    for o in outcomes:
-        if o.wrong:
-            told = ", ".join(o.blocks)
-            print(f"WRONG seed {o.seed} by {o.route or 'no route'} ({told}): {o.wrong}")
-    print(summary(outcomes, options.count, perf_counter() - begin))
-    return 1 if len(outcomes) < options.count or any(o.wrong for o in outcomes) else 0
-
-
-def _ended(seed: int) -> Row:
-    return list(astuple(Outcome(seed, [], "", "its process ended")))
+    return Series("tests.gpu.random_programs", arguments, options).main(case, Outcome, summary)
 
 
 if __name__ == "__main__":

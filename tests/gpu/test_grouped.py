@@ -8,7 +8,7 @@ import pytest
 
 import wsched
 from tests.gpu.pages import alone_in_memory
-from tests.grouped import SIZES, given, grouped, product
+from tests.grouped import SIZES, check_rows, given, grouped
 from tests.schedules import SCHEDULES
 
 pytestmark = pytest.mark.gpu
@@ -18,15 +18,6 @@ DYNAMIC = tuple(name for name in SCHEDULES if "dynamic" in name)
 
 def on_gpu(*tensors: Any) -> list[Any]:
     return [t.cuda() for t in tensors]
-
-
-def check(d: Any, x: Any, w: Any, ends: Any) -> None:
-    """Rows of groups are right, rows behind them as they were."""
-    import torch
-
-    wanted = product(x, w, ends).to(x.dtype)
-    assert torch.equal(d[: len(wanted)].cpu(), wanted)
-    assert d[len(wanted) :].isnan().all()
 
 
 @pytest.mark.parametrize("sizes", [*SIZES.values(), (3,) * 1024, (129, 63, 1) * 40])
@@ -41,7 +32,7 @@ def test_results(name: str | None, sizes: tuple[int, ...]) -> None:
     kernel = wsched.compile(grouped(), inputs, params=params)
     for _ in range(3):
         kernel(*inputs, out=d)
-    check(d, x, w, ends)
+    check_rows(d, x, w, ends)
 
 
 @pytest.mark.parametrize("matrix", ["nk", "kn"])
@@ -65,7 +56,7 @@ def test_nothing_around_the_tensors_need_be_mapped(name: str | None, last: bool)
     with alone_in_memory(x, w.mT.contiguous(), empty, last=last) as (rows, matrices, d):
         inputs = [rows, matrices.mT, ends.cuda()]
         wsched.compile(grouped(), inputs, params=params)(*inputs, out=d)
-        check(d, x, w, ends)
+        check_rows(d, x, w, ends)
 
 
 def test_a_captured_graph_serves_other_ends() -> None:
@@ -82,7 +73,7 @@ def test_a_captured_graph_serves_other_ends() -> None:
         ends.copy_(torch.tensor(found))
         d.fill_(float("nan"))
         graph.replay()
-        check(d, x, w, torch.tensor(found))
+        check_rows(d, x, w, torch.tensor(found))
 
 
 @pytest.mark.parametrize("ends", [(900, 3, 1, 7), (-9, 1 << 30, 0, 5), (-(1 << 31),) * 4])

@@ -50,9 +50,9 @@ def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_summary() -> None:
     outcomes = [
-        Outcome(0, ["layer"], "cut", "", 600, {"of fp32": 100}, 500),
-        Outcome(1, ["heads"], "wsched", "", 400, {}, 0),
-        Outcome(2, ["norm"], "", "OSError: no"),
+        Outcome(0, "cut", "", ("layer",), 600, {"of fp32": 100}, 500),
+        Outcome(1, "wsched", "", ("heads",), 400, {}, 0),
+        Outcome(2, "", "OSError: no", ("norm",)),
     ]
     assert summary(outcomes, 4, 9.6).splitlines() == [
         "3 of 4 programs in 10 s, 1 WRONG: cut 1 (33.3 %), wsched 1 (33.3 %), failed 1 (33.3 %)",

@@ -18,7 +18,7 @@ for number in range(1_000_000, 1_000_005):
         print(json.dumps([number]), flush=True)
         if number % 5 == 1:
             sys.exit(3)
-        print(json.dumps([number, "ran"]), flush=True)
+        print(json.dumps([number, "", "ran"]), flush=True)
         if number % 5 == 2:
             sys.exit(LAST)
 """
@@ -26,7 +26,7 @@ for number in range(1_000_000, 1_000_005):
 
 def series(*more: str) -> Series:
     options = options_of("", "cases", 5, 64).parse_args(["--jobs", "1", *more])
-    return Series("cases", (), options, lambda number: [number, "its process ended"])
+    return Series("cases", (), options)
 
 
 def test_a_process_that_ends_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_a_process_that_ends_is_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases.py").write_text(CASES.replace("LAST", str(LOST)))
     rows: list[Row] = series("--results", "rows").run()
-    told = dict(rows)
+    told = {number: wrong for number, _, wrong in rows}
     assert len(rows) == 5 and told.pop(1_000_001) == "its process ended"
     assert set(told.values()) == {"ran"}
     before = Path("rows").read_text()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from tests.grouped import grouped
+from tests.grouped import GATE, WEIGHTS, grouped
 from wsched.front.known import import_fusion
 from wsched.fusion import Groups, fusion_text
 
 MATRIX = "fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)"
-WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])"
 
 
 def test_rows_have_the_groups_in_one_dimension_with_m(golden: object) -> None:
@@ -40,11 +39,7 @@ def test_an_epilogue(golden: object) -> None:
 
 
 def test_two_of_the_same_rows() -> None:
-    text = grouped(
-        f"u = {WEIGHTS}", "g = fd.ops.grouped_mm(x, w, o)", "h = fd.ops.grouped_mm(x, u, o)",
-        "s = fd.ops.silu(g)", "d = fd.ops.mul(s, h)", "fd.add_output(d)",
-    )  # fmt: skip
-    fusion = import_fusion(text)
+    fusion = import_fusion(GATE)
     assert len(fusion.mmas) == 2
     assert [b.axes for b in fusion.inputs] == [
         ("M", "K"), ("B", "K", "N"), ("B",), ("B", "K", "N"),

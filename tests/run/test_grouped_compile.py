@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lowering.target.targets import DEFAULT
-from tests.grouped import grouped
-from tests.run.test_grouped import BIAS, GATE
+from tests.grouped import BIAS, GATE, grouped
 from tests.schedules import SCHEDULES
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import H200_SMS, Problem

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
-from tests.epilogues import GELU, RESIDUAL, epilogue
+from tests.epilogues import GELU, RESIDUAL, chain
 from tests.schedules import SCHEDULES, definition
 from wsched.importer import build_fusion, record_text
 from wsched.run.compiled import compile_fusion
@@ -57,17 +56,10 @@ def corrected(run: Callable[[], object], times: int) -> float:
     return min(runs) / min(loops) * LOOP_MS
 
 
-def chain(operations: int) -> str:
-    """An epilogue of so many operations, each of what the one in front of it makes."""
+def long(operations: int) -> str:
+    """An epilogue of so many operations, of one value, of numbers, of a row and of a matrix."""
     calls = ("add({0}, 1.5)", "mul({0}, {0})", "tanh({0})", "add({0}, b)", "mul({0}, r)")
-    names = ["f", *(f"v{n}" for n in range(operations))]
-    lines = [
-        f"{name} = fd.ops.{calls[n % len(calls)].format(read)}"
-        for n, (read, name) in enumerate(pairwise(names))
-    ]
-    first = "f = fd.ops.cast(y, dtype=DataType.Float)"
-    last = f"d = fd.ops.cast({names[-1]}, dtype=DataType.BFloat16)"
-    return epilogue("r: [-1, -1]", "b: [-1]", first, *lines, last)
+    return chain(calls, operations, "r: [-1, -1]", "b: [-1]")
 
 
 @pytest.mark.parametrize("text", [definition(), GELU], ids=["plain", "gelu"])
@@ -82,9 +74,9 @@ def test_with_a_residual() -> None:
 
 
 def test_long_epilogues_take_linear_time() -> None:
-    few, many = (compiled(chain(n), "pingpong_128x128") for n in (100, 400))
+    few, many = (compiled(long(n), "pingpong_128x128") for n in (100, 400))
     assert corrected(many, 2) < 6 * corrected(few, 3)
 
 
 def test_five_hundred_operations() -> None:
-    assert corrected(compiled(chain(500), "pingpong_128x128"), 1) < LONG_MS
+    assert corrected(compiled(long(500), "pingpong_128x128"), 1) < LONG_MS

@@ -27,14 +27,18 @@ def nvfuser_fusion(fd : FusionDefinition) -> None :
 """
 
 
+def refusing(_: Sequence[Any]) -> list[Any]:
+    raise NvfuserError("this definition by nvFuser (bfs.h:261)", "what nvFuser takes")
+
+
 def test_one_refusal_is_enough() -> None:
     asked = []
 
-    def refusing(values: Sequence[Any]) -> list[Any]:
+    def asking(values: Sequence[Any]) -> list[Any]:
         asked.append(values)
-        raise NvfuserError("this definition by nvFuser (bfs.h:261)", "what nvFuser takes")
+        return refusing(values)
 
-    run = or_torch(record_text(TEXT), refusing)
+    run = or_torch(record_text(TEXT), asking)
     x = torch.ones(2, 3)
     assert [run([x])[0].tolist() for _ in range(3)] == [(-x).tolist()] * 3
     assert len(asked) == 1
@@ -42,10 +46,6 @@ def test_one_refusal_is_enough() -> None:
 
 def test_what_torch_has_not_is_refused() -> None:
     text = TEXT.replace("neg", "rand_like")
-
-    def refusing(values: Sequence[Any]) -> list[Any]:
-        raise NvfuserError("this definition by nvFuser (bfs.h:261)", "what nvFuser takes")
-
     with pytest.raises(UnsupportedError) as error:
         or_torch(record_text(text), refusing)([torch.ones(2, 3)])
     assert str(error.value) == (

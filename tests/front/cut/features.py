@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from wsched.front.cut.predict import Sizes
+from wsched.front.cut.segments import Cutter
+from wsched.front.cut.sizes import open_extents
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-__all__ = ["FEATURES", "Feature", "inputs_of"]
+__all__ = ["FEATURES", "Feature", "inputs_of", "sizes_of"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,12 @@ def inputs_of(feature: Feature, seed: int = 0) -> list[Any]:
     generator = torch.Generator().manual_seed(seed)
     made = [torch.randint(-1, 2, s, generator=generator) for s in feature.shapes]
     return [t.float() if at in feature.wide else t.bfloat16() for at, t in enumerate(made)]
+
+
+def sizes_of(cutter: Cutter) -> Sizes:
+    """A call by what the definition says of its sizes."""
+    tensors = cutter.graph.types
+    return Sizes(tensors, open_extents(cutter.definition, tensors))
 
 
 _NORM = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from tests.front.cut.features import FEATURES, Feature
+from tests.front.cut.features import FEATURES, Feature, sizes_of
 from wsched.choose.copy_cost import CALL_HOST_US, STEP_HOST_US
 from wsched.choose.nvfuser_cost import (
     NvfuserCost,
@@ -31,11 +31,6 @@ from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import OPEN, open_extents
 from wsched.front.cut.summaries import with_summaries
 from wsched.importer import record_text
-
-
-def sizes_of(cutter: Cutter) -> Sizes:
-    tensors = cutter.graph.types
-    return Sizes(tensors, open_extents(cutter.definition, tensors))
 
 
 def least(cutter: Cutter, call: Sizes, takes: Any) -> float:

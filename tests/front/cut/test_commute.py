@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from tests.front.cut.features import Feature
+from tests.front.cut.features import Feature, sizes_of
 from tests.front.cut.norms import COMMUTE, half
 from wsched import execute, explain
 from wsched.doors.fallback import interpret, rebuild
 from wsched.front.cut.choose import choose, least
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.predict import Call, Sizes
+from wsched.front.cut.predict import Call
 from wsched.front.cut.program import make
 from wsched.front.cut.route import rest_by
 from wsched.front.cut.segments import Cutter
-from wsched.front.cut.sizes import bind_extents, open_extents
+from wsched.front.cut.sizes import bind_extents
 from wsched.importer import Definition, record_text
 
 torch = pytest.importorskip("torch")
@@ -64,11 +64,6 @@ def prices(text: str) -> tuple[float, float]:
     other = cutter.with_moved(cutter.moves)
     found = [least(c, sizes_of(c), False).cost.us for c in (cutter, other)]
     return found[0], found[1]
-
-
-def sizes_of(cutter: Cutter) -> Sizes:
-    tensors = cutter.graph.types
-    return Sizes(tensors, open_extents(cutter.definition, tensors))
 
 
 def error(found: Any, wanted: Any) -> float:

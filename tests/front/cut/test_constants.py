@@ -14,14 +14,13 @@ import pytest
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import ONE
+from tests.front.cut.features import sizes_of
 from tests.front.cut.norms import COMMUTE
 from tests.front.cut.test_commute import error, exactly, inputs_of
 from wsched import InputError, execute, explain
 from wsched.front.cut import route
 from wsched.front.cut.choose import choose
-from wsched.front.cut.predict import Sizes
 from wsched.front.cut.segments import Cutter
-from wsched.front.cut.sizes import open_extents
 from wsched.front.known import known
 from wsched.importer import record_text
 from wsched.program.keep import Keep
@@ -188,7 +187,7 @@ def test_priced_as_nothing(rows: int, columns: int, k: int) -> None:
     text = TEXT.replace("[40, 64]", f"[{rows}, {k}]")
     text = text.replace("[24, 64]", f"[{columns}, {k}]").replace("[64]", f"[{k}]")
     cutter = Cutter(record_text(text))
-    call = Sizes(cutter.graph.types, open_extents(cutter.definition, cutter.graph.types))
+    call = sizes_of(cutter)
     before = choose(cutter, call, may_leave=False)
     after = choose(cutter, replace(call, constants=frozenset((WEIGHT, GAMMA))), may_leave=False)
     assert after.cutter is not cutter and after.cost.gpu_us < before.cost.gpu_us

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import wsched
-from tests.grouped import given, grouped, product
+from tests.grouped import WEIGHTS, given, grouped, product
 
-_WEIGHTS = "fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])"
 MLP = grouped(
-    f"u = {_WEIGHTS}", f"v = {_WEIGHTS}",
+    f"u = {WEIGHTS}", f"v = {WEIGHTS}",
     "g = fd.ops.grouped_mm(x, w, o)", "g = fd.ops.cast(g, dtype=DataType.Float)",
     "h = fd.ops.grouped_mm(x, u, o)", "s = fd.ops.silu(g)", "f = fd.ops.mul(s, h)",
     "m = fd.ops.cast(f, dtype=DataType.BFloat16)", "d = fd.ops.grouped_mm(m, v, o)",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lowering.ground.errors import ScheduleError
-from tests.front.cut.features import Feature
+from tests.front.cut.features import Feature, sizes_of
 from wsched.choose.nvfuser_cost import cublas_us, host_us, pointwise_us, roofline_us
 from wsched.front.cut import predict
 from wsched.front.cut.choose import choose
@@ -15,7 +15,6 @@ from wsched.front.cut.epilogues import Take
 from wsched.front.cut.pieces import pieces
 from wsched.front.cut.predict import Sizes, matmuls_us, nvfuser_us, segment_us
 from wsched.front.cut.segments import Cutter, Segment
-from wsched.front.cut.sizes import open_extents
 from wsched.importer import record_text
 
 SCORES = Feature(
@@ -41,10 +40,7 @@ SCORES = Feature(
 def rest_of(feature: Feature) -> tuple[Segment, Sizes]:
     """The whole as a rest."""
     cutter = Cutter(record_text(feature.text))
-    tensors = cutter.graph.types
-    return Segment(cutter.definition, False), Sizes(
-        tensors, open_extents(cutter.definition, tensors)
-    )
+    return Segment(cutter.definition, False), sizes_of(cutter)
 
 
 def test_what_goes_through_memory() -> None:
@@ -104,8 +100,7 @@ MLP = Feature(
 def test_a_matmul_costs_cublas_the_same_left_or_not() -> None:
     """At best it would be 6 % faster than as a part of nvFuser's route, and always left."""
     cutter = Cutter(record_text(MLP.text))
-    tensors = cutter.graph.types
-    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    call = sizes_of(cutter)
     bare = cutter.all(Take.NONE).segments
     found = matmuls_us(bare, call)
     assert [*found] == ["u", "y"]
@@ -116,8 +111,7 @@ def test_a_matmul_costs_cublas_the_same_left_or_not() -> None:
 
 def test_a_kernel_that_cannot_be_planned_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
     cutter = Cutter(record_text(MLP.text))
-    tensors = cutter.graph.types
-    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    call = sizes_of(cutter)
 
     def planned(self: Sizes, segment: Segment) -> object:
         raise ScheduleError("smem", "a tile", "none fits")
@@ -147,8 +141,7 @@ def test_aten_copies_heads_of_several_sequences() -> None:
     costs = []
     for sequences in (1, 4):
         cutter = Cutter(record_text(heads(sequences).text))
-        tensors = cutter.graph.types
-        call = Sizes(tensors, open_extents(cutter.definition, tensors))
+        call = sizes_of(cutter)
         bare = cutter.all(Take.NONE).segments
         (kernel,) = bare
         costs.append((nvfuser_us(bare, call), cublas_us(call.planned(kernel).problem)))
@@ -161,8 +154,7 @@ def test_aten_copies_heads_of_several_sequences() -> None:
 def test_batches_do_not_split_k() -> None:
     """128 products of 512 x 512 x 64 took ``torch.bmm`` 27.5 us; at 4.3 TB/s it would be 22.5."""
     cutter = Cutter(record_text(heads(1).text))
-    tensors = cutter.graph.types
-    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    call = sizes_of(cutter)
     (kernel,) = cutter.all(Take.NONE).segments
     problem = replace(call.planned(kernel).problem, m=512, n=512, k=64, batch=128)
     moved = 2 * 128 * (2 * 512 * 64 + 512 * 512)

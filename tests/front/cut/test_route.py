@@ -308,17 +308,3 @@ def test_operands_that_are_views_are_read_by_strides(
     assert sorted(v for p in found.parts for v in p.views) == sorted(views)
     assert not any(p.copied for p in found.parts)
     assert all(v in str(found) for v in views)
-
-
-def tensor(name: str, shape: tuple[int, int], by_columns: bool = False) -> str:
-    """An input of 16 bits."""
-    order = ", stride_order=[0, 1]" if by_columns else ""
-    kind = "contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False"
-    return f"{name} = fd.define_tensor(shape={list(shape)}, {kind}{order})"
-
-
-def text_of(*declared: str, body: str) -> str:
-    """A definition of these inputs."""
-    lines = (x.strip() for x in (*declared, *body.strip().splitlines()))
-    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
-    return head + "".join(f"    {line}\n" for line in lines)

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.front.cut.features import Feature
+from tests.front.cut.features import Feature, sizes_of
 from wsched.front.cut.choose import choose
-from wsched.front.cut.predict import Sizes
 from wsched.front.cut.route import cut_route
 from wsched.front.cut.segments import Cutter, Segment
-from wsched.front.cut.sizes import open_extents
 from wsched.front.route import TORCH, WSCHED
 from wsched.importer import record_text
 
@@ -88,8 +86,7 @@ ALL = {"mean": MEAN, "variance": VARIANCE, "scale": SCALE, "statistics": STATIST
 
 def chosen(feature: Feature) -> tuple[Segment, ...]:
     cutter = Cutter(record_text(feature.text))
-    tensors = cutter.graph.types
-    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    call = sizes_of(cutter)
     return choose(cutter, call, may_leave=False).cut.segments
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 import wsched
-from tests.front.cut.features import Feature, inputs_of
+from tests.front.cut.features import Feature, inputs_of, sizes_of
 from wsched.choose.nvfuser_cost import host_us
 from wsched.doors.fallback import interpret
 from wsched.front.cut.epilogues import Take
-from wsched.front.cut.predict import VIEW_HOST_US, Sizes, nvfuser_us, segment_us
+from wsched.front.cut.predict import VIEW_HOST_US, nvfuser_us, segment_us
 from wsched.front.cut.segments import Cutter, Segment
-from wsched.front.cut.sizes import open_extents
 from wsched.importer import record_text
 
 HEADS = Feature(
@@ -46,8 +45,7 @@ def test_they_are_the_kernels_memory() -> None:
 def test_what_they_cost() -> None:
     """NvFuser makes them without a kernel, too, but calls something for each."""
     cutter = Cutter(record_text(HEADS.text))
-    tensors = cutter.graph.types
-    call = Sizes(tensors, open_extents(cutter.definition, tensors))
+    call = sizes_of(cutter)
     segments = cutter.all(Take.NONE).segments
     assert [v.name for v in segments[-1].views] == ["q", "k"] and segments[-1].own
     cost = segment_us(segments[-1], call)

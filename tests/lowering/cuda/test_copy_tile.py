@@ -50,7 +50,7 @@ def python(text: str) -> str:
     return "\n".join(out)
 
 
-def moved(k: Kernel, env: dict[str, int], size: int) -> dict[int, int | None]:
+def moved(k: Kernel, env: dict[str, int]) -> dict[int, int | None]:
     """Of each shared address that is written, where it is from in the tensor; None of zeros."""
     text = emit_kernel(k).replace("(\n", "(")
     text = re.sub(r"\(\s+", "(", re.sub(r",\n\s+", ", ", text))
@@ -88,7 +88,7 @@ def test_addresses(
             inside = 64 + row < high and at + col < ends
             place = 1000 * STRIDE + (64 + row) * STRIDE + at + col
             wanted[BASE + k.buffer("S").byte(1, row, col)] = place if inside else None
-    assert moved(k, env, size) == wanted
+    assert moved(k, env) == wanted
 
 
 @pytest.mark.parametrize(("dtype", "size", "cols", "span", "at", "align", "rows"), CASES)
