@@ -331,11 +331,7 @@ class _Walk:
     def leaf(self, t: TensorView) -> Body:
         """The statements of a rule."""
         mine = next((a.tile for a in self.accumulators if a.tensor.name == t.name), None)
-        inside = [
-            d for d in t.loop
-            if d.parallel in BOX or (d.extent != ONE and self.graph.group(d) in self.covered)
-        ]  # fmt: skip
-        tile = mine or tile_of(t, inside)
+        tile = mine or self.at_once.tile(t)
         if mine is None and t.name not in self.part.rings:
             self._require_inlined(t)
         known = self.known | {self.graph.group(d): ZERO for d in tile.domains}

@@ -78,12 +78,17 @@ def cached() -> Schedule:
     return s
 
 
-def tile(s: Schedule, tv: str, sizes: tuple[int, int, int], strided: bool) -> None:
-    """[M, N, K] to [cta, tile, k, Mi, Ni, Ki]; a CTA has every n-th tile, or n neighbours."""
+def boxes(s: Schedule, tv: str, sizes: tuple[int, int, int] = (128, 256, 64)) -> None:
+    """[M, N, K] to [Mo, Mi, No, Ni, k, Ki]."""
     for axis, size, labels in zip(
         (2, 1, 0), reversed(sizes), (("k", "Ki"), ("No", "Ni"), ("Mo", "Mi")), strict=True
     ):
         s.split(tv, axis, size, labels=labels)
+
+
+def tile(s: Schedule, tv: str, sizes: tuple[int, int, int], strided: bool) -> None:
+    """[M, N, K] to [cta, tile, k, Mi, Ni, Ki]; a CTA has every n-th tile, or n neighbours."""
+    boxes(s, tv, sizes)
     s.reorder(tv, {2: 1, 4: 2})
     s.merge(tv, 0, label="tiles")
     labels = ("tile", "cta") if strided else ("cta", "tile")

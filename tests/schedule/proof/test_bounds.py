@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import evaluate
-from tests.schedule.fusions import LOADS, buffered, cached, merged, split_tile, tiled
+from tests.schedule.fusions import LOADS, boxes, buffered, cached, merged, split_tile, tiled
 from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
 from wsched.schedule import (
@@ -132,10 +132,7 @@ def rows(factor: int, loads: bool) -> LoadRelation:
     """CTAs along N, rows of tiles in turn; ``factor`` warpgroups take turns with them."""
     s = cached()
     for tv in (*LOADS, "T4"):
-        for axis, size, labels in (
-            (2, 64, ("k", "Ki")), (1, 256, ("No", "Ni")), (0, 128, ("Mo", "Mi")),
-        ):  # fmt: skip
-            s.split(tv, axis, size, labels=labels)
+        boxes(s, tv)
         s.reorder(tv, {2: 0, 0: 1, 4: 2})
         s.parallelize(tv, 0, ParallelType.BIDx)
     split_tile(s, (*LOADS, "T4") if loads else ("T4",), factor)
@@ -166,10 +163,7 @@ def test_a_pair_of_tiles_for_each_cta() -> None:
     """Without a loop over tiles there is none to end: the second warpgroup may have nothing."""
     s = cached()
     for tv in (*LOADS, "T4"):
-        for axis, size, labels in (
-            (2, 64, ("k", "Ki")), (1, 256, ("No", "Ni")), (0, 128, ("Mo", "Mi")),
-        ):  # fmt: skip
-            s.split(tv, axis, size, labels=labels)
+        boxes(s, tv)
         s.reorder(tv, {2: 1, 4: 2})
         s.merge(tv, 0, label="tiles")
         s.split(tv, 0, 2, labels=("cta", "group"))

@@ -8,7 +8,7 @@ import pytest
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Expr, Special
-from tests.schedule.fusions import LOADS, buffered, cached
+from tests.schedule.fusions import LOADS, boxes, buffered, cached
 from tests.schedule.relation import load_relation
 from wsched.fusion import Fusion, ParallelType
 from wsched.schedule import (
@@ -23,10 +23,7 @@ def tiled(cluster: int = 1) -> Schedule:
     """Loads and accumulator as [tiles, k, Mi, Ni, Ki], in clusters [ctaN, tiles, k, ...]."""
     s = cached()
     for tv in ALL:
-        for axis, size, labels in (
-            (2, 64, ("k", "Ki")), (1, 256, ("No", "Ni")), (0, 128, ("Mo", "Mi")),
-        ):  # fmt: skip
-            s.split(tv, axis, size, labels=labels)
+        boxes(s, tv)
         s.reorder(tv, {2: 1, 4: 2})
         if cluster > 1:
             s.split(tv, 1, cluster, labels=("Nc", "ctaN"))

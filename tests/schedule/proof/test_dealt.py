@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lowering.ground.errors import ScheduleError
-from tests.schedule.fusions import LOADS, buffered, cached, split_tile
+from tests.schedule.fusions import LOADS, boxes, buffered, cached, split_tile
 from tests.schedule.relation import load_relation
 from wsched.fusion import ParallelType
 from wsched.schedule import FromQueue, Schedule
@@ -31,10 +31,7 @@ def scheduled(order: str, make: Make = all_tiles, dealt: str = "tiles", most: in
     """
     s = cached()
     for tv in (*LOADS, "T4"):
-        for axis, size, labels in (
-            (2, 64, ("k", "Ki")), (1, 256, ("No", "Ni")), (0, 128, ("Mo", "Mi")),
-        ):  # fmt: skip
-            s.split(tv, axis, size, labels=labels)
+        boxes(s, tv)
         s.reorder(tv, {2: 1, 4: 2})
         make(s, tv)
         s.split(

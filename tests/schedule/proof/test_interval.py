@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lowering.ground.expr import Expr, Special, evaluate
-from tests.schedule.fusions import LOADS, cached
+from tests.schedule.fusions import LOADS, boxes, cached
 from wsched.fusion import ParallelType
 from wsched.schedule import Schedule, TransformGraph
 from wsched.schedule.proof.interval import Interval, find_interval
@@ -19,10 +19,7 @@ LOAD = LOADS[0]
 def scheduled(deal: Callable[[Schedule], None]) -> Interval | None:
     """``[Mo, k, No, Mi, Ni, Ki]`` of a load with ``deal`` done: the interval that its loop is."""
     s = cached()
-    for axis, size, labels in (
-        (2, 64, ("k", "Ki")), (1, 64, ("No", "Ni")), (0, 64, ("Mo", "Mi")),
-    ):  # fmt: skip
-        s.split(LOAD, axis, size, labels=labels)
+    boxes(s, LOAD, (64, 64, 64))
     s.reorder(LOAD, {4: 1, 2: 2})
     deal(s)
     t = s.tensor(LOAD)
