@@ -26,7 +26,6 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
 from lowering.nest.steps import steps_of
-from lowering.nest.tile import tile_of
 from lowering.nest.work_loops import WorkLoops
 from wsched.fusion import (
     IterDomain,
@@ -35,7 +34,7 @@ from wsched.fusion import (
     ReductionOp,
     TensorView,
 )
-from wsched.schedule.nest import BOX, Leaf, Loop, Node, leaves, nest
+from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES
