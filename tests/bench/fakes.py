@@ -17,6 +17,9 @@ from wsched.bench.method.measure import Accuracy, OutOfMemory
 from wsched.bench.method.problem import Problem, Shape
 from wsched.bench.peers.systems import Prepared, Skip
 
+BUILD = "wsched.bench.drawn.build.build"
+"""What compiles kernels before they are measured: ``build(wanted, jobs, told)``."""
+
 RIGHT, WRONG = Accuracy(1.7e-3, 0), Accuracy(float("nan"), 12)
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fake_drawn import DEVICE, listed
+from tests.bench.fakes import BUILD
 from wsched.bench.cli import app
 from wsched.bench.drawn import command
 from wsched.bench.drawn.build import build
@@ -48,7 +49,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, **spec: Any) -> list[tuple[str, Matmul
     words = (sys.executable, "-m", "tests.bench.fake_drawn", json.dumps(spec))
     monkeypatch.setattr(command, "COMMAND", words)
     monkeypatch.setattr(command, "device", lambda: dict(DEVICE))
-    monkeypatch.setattr(command, "build", lambda found, jobs, told: wanted.extend(found))
+    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
     return wanted
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from lowering.ground.errors import UnsupportedError
 from tests.bench.fake_drawn import DEVICE
+from tests.bench.fakes import BUILD
 from wsched.bench.cli import app
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.gate import command
@@ -129,8 +130,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
 
     monkeypatch.setattr(command, "PROBLEMS", FEW)
     monkeypatch.setattr(command, "device", device)
-    build = "wsched.bench.drawn.command.build"
-    monkeypatch.setattr(build, lambda found, jobs, told: wanted.extend(found))
+    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
     monkeypatch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
     return wanted
 

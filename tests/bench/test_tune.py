@@ -16,12 +16,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.bench.fake_schedules import SMS, ranked_here
-from tests.bench.fakes import FakeGpu
+from tests.bench.fakes import BUILD, FakeGpu
 from tests.epilogues import TWO_OUTPUTS, WHERE
 from tests.schedules import definition
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.method.problem import Problem, Shape, definition_text
-from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.bench.schedules.ranking import Ranked, problem_for, shortlist
 from wsched.bench.tune import command as command
 from wsched.bench.tune.results import Outcome, notes, outcome_of, shown
 from wsched.choose.heuristics import choose_params, modelled
@@ -30,9 +30,22 @@ from wsched.choose.tuned.entry import Entry, problem_to_dict
 from wsched.choose.tuned.lookup import VARIABLE, forget
 from wsched.choose.tuned.table import add_entries, read_table
 from wsched.cli.app import app
+from wsched.schedule.matmul.params import MatmulParams
 
 SMALL, LARGE = "16x512x512", "512x4096x1024"
 GPU = {"name": "fake", "sms": SMS, "l2_bytes": FakeGpu.l2_bytes}
+
+
+Built = list[tuple[str, MatmulParams]]
+"""Definitions and schedules."""
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch: pytest.MonkeyPatch) -> Built:
+    """What would be compiled before the GPU measures."""
+    wanted: Built = []
+    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
+    return wanted
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +99,23 @@ def test_the_fastest_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch, path: P
     assert made.choice_us == pytest.approx(found[0].us * 2.0, abs=1e-3)
     assert choose_params(planned(LARGE)) == found[3].params != modelled(planned(LARGE))
     assert f"fake, bf16, TN, bare: kept in {path}" in text and found[3].name in text
+
+
+def test_what_is_measured_is_compiled_before(
+    monkeypatch: pytest.MonkeyPatch, path: Path, built: Built
+) -> None:
+    """The shortlists of what is left."""
+    fake(monkeypatch)
+    add_entries(path, [known()])
+    text = EPILOGUES["bare"].definition("bf16", "tn")
+    small, large = (
+        [(text, r.params) for r in shortlist(text, planned(shape), 3)] for shape in (SMALL, LARGE)
+    )
+    assert invoke("--shapes", f"{SMALL},{LARGE}", "--top", "3")[0] == 0
+    assert built == large
+    built.clear()
+    assert invoke("--shapes", f"{SMALL},{LARGE}", "--top", "3", "--again")[0] == 0
+    assert built == [*small, *large]
 
 
 def test_the_models_choice_stays_within_the_noise(

@@ -6,13 +6,42 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from typing import Any
 
-from lowering.ground.errors import WschedError
+from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from wsched.bench.method.bar import progress_bar
+from wsched.bench.method.problem import Shape
+from wsched.bench.schedules.ranking import Ranked, problem_for
+from wsched.choose.problem import Problem
 from wsched.front.known import import_fusion
 from wsched.run.registers import compile_clean
 from wsched.schedule.matmul.params import MatmulParams
 
-__all__ = ["build"]
+__all__ = ["build", "build_for"]
+
+
+def build_for(
+    wanted: Iterable[tuple[str, Shape]],
+    gpu: dict[str, Any],
+    listed: Callable[[str, Problem], Iterable[Ranked]],
+    jobs: int,
+) -> None:
+    """Compile what will be measured, under a bar; the worker says what wsched refuses.
+
+    Args:
+        wanted: definitions and their sizes.
+        gpu: ``name``, ``sms`` and ``l2_bytes``.
+        listed: the schedules of a definition for the problem that is planned for.
+        jobs: processes; 0 for as many as there are processors.
+    """
+    found = []
+    for text, shape in wanted:
+        with suppress(ScheduleError, UnsupportedError):
+            planned = problem_for(text, shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
+            found += [(text, r.params) for r in listed(text, planned)]
+    with progress_bar(len(set(found))) as update:
+        build(found, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
 
 
 def build(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lowering.ground.errors import ScheduleError, UnsupportedError
-from wsched.bench.drawn.build import build
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.drawn.build import build_for
 from wsched.bench.drawn.problems import Drawn, draw, read_problems
 from wsched.bench.drawn.results import SCHEMA, Line, line_of, table, totals
 from wsched.bench.drawn.schedules import FIRST, schedules_for
 from wsched.bench.drawn.worker import FIRST as STAGE
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
-from wsched.bench.method.bar import progress_bar
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
 from wsched.bench.method.measure import METHOD, Plan
 from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
-from wsched.bench.schedules.ranking import problem_for
 
-__all__ = ["COMMAND", "Asked", "compile_for", "device", "measure", "random", "show_lines"]
+__all__ = ["COMMAND", "Asked", "device", "measure", "random", "show_lines"]
 
 COMMAND = (sys.executable, "-m", "wsched.bench.drawn.worker")
 """The worker; how many schedules follows."""
@@ -114,7 +112,9 @@ def measure(asked: Asked, show: Callable[[list[Line], dict[str, Any]], None]) ->
     stopped = ""
     if left:
         gpu = device()
-        compile_for(left, gpu, asked.first, asked.jobs)
+        problems = [(definition_text(p.problem), p.problem.shape) for p in left]
+        listed = partial(schedules_for, first=asked.first)
+        build_for(problems, gpu, listed, asked.jobs)
         method = METHOD.format(processes=1, **asdict(plan)) + _ABOUT
         head = {"schema": SCHEMA, "command": command, "method": method}
         keep = Keep(asked.path, head, found)
@@ -136,25 +136,6 @@ def device() -> dict[str, Any]:
     if reason := no_gpu_reason():
         raise UnsupportedError(f"wsched bench here ({reason})", "a CUDA GPU with torch")
     return CudaGpu(0).describe()
-
-
-def compile_for(problems: Sequence[Drawn], gpu: dict[str, Any], first: int, jobs: int) -> None:
-    """Compile what will be measured, under a bar; the worker says what wsched refuses.
-
-    Args:
-        problems: that will be measured.
-        gpu: ``name``, ``sms`` and ``l2_bytes``.
-        first: see :class:`Asked`.
-        jobs: see :class:`Asked`.
-    """
-    wanted = []
-    for p in problems:
-        text = definition_text(p.problem)
-        with suppress(ScheduleError, UnsupportedError):
-            planned = problem_for(text, p.problem.shape, gpu["sms"], gpu["l2_bytes"], gpu["name"])
-            wanted += [(text, r.params) for r in schedules_for(text, planned, first)]
-    with progress_bar(len(set(wanted))) as update:
-        build(wanted, jobs or None, lambda done, of: update(done, f"compiled {done} of {of}"))
 
 
 def _show(lines: list[Line], gpu: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import typer
 from rich.table import Table
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench.drawn.command import compile_for, device
+from wsched.bench.drawn.build import build_for
+from wsched.bench.drawn.command import device
+from wsched.bench.drawn.schedules import schedules_for
 from wsched.bench.gate.problems import PROBLEMS
 from wsched.bench.gate.results import SCHEMA, Measured, baseline_of, read
 from wsched.bench.gate.verdict import EACH, FEWEST, MEAN, Limits, Verdict, judged
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, other_options
 from wsched.bench.method.measure import METHOD, Plan
+from wsched.bench.method.problem import definition_text
 from wsched.bench.method.shapes_run import INTERRUPTED, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
@@ -71,7 +75,8 @@ def gate(
         raise other_options(json_path, found.command, command)
     stopped = ""
     if len(found.complete(_names())) < processes:
-        compile_for(PROBLEMS, asdict(known), 0, jobs)
+        problems = [(definition_text(p.problem), p.problem.shape) for p in PROBLEMS]
+        build_for(problems, asdict(known), partial(schedules_for, first=0), jobs)
         if (there := device()["name"]) != known.name:
             raise UnsupportedError(f"--gpu {gpu} where there is {there}", f"a {known.name}")
         stopped = _measure(json_path, found, command, plan, processes, (seconds, timeout))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
+from wsched.bench.drawn.build import build_for
 from wsched.bench.fused.definition import problem_of
 from wsched.bench.fused.epilogue import BARE, EPILOGUES
 from wsched.bench.method.gpu import CudaGpu, no_gpu_reason
@@ -23,7 +25,7 @@ from wsched.bench.method.shapes_run import end, run_shapes
 from wsched.bench.method.show import show_table
 from wsched.bench.method.watch import Job
 from wsched.bench.schedules.command import shapes_of
-from wsched.bench.schedules.ranking import problem_for
+from wsched.bench.schedules.ranking import problem_for, shortlist
 from wsched.bench.tune.results import Outcome, notes, outcome_of, shown, to_json
 from wsched.bench.tune.worker import FIRST, definition_of
 from wsched.choose.tuned.entry import Entry, EntryError
@@ -67,6 +69,7 @@ def tune(
     replay_ms: float = typer.Option(10.0, min=0.1, help="Time of a schedule in such a round."),
     timeout: float = typer.Option(60.0, min=1.0, help="Seconds of silence until a hang is told."),
     seed: int = typer.Option(0, help="Of shapes, operands and order."),
+    jobs: int = typer.Option(0, min=0, help="Processes that compile; 0: one for each processor."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Measure the schedules that the cost model ranks first, and keep the fastest in a table.
@@ -84,6 +87,8 @@ def tune(
     plan = Plan(rounds, replay_ms)
     stopped = ""
     if left:
+        texts = [(definition_of(what, p), p.shape) for p in problems if p.shape in left]
+        build_for(texts, gpu, partial(shortlist, top=top), jobs)
         job = Job(left, dtype, layout, {}, asdict(plan), seed)
         worker = (*COMMAND, str(top), what)
         keep = _keep(table, outcomes)
