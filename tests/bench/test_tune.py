@@ -396,4 +396,4 @@ def test_on_a_gpu(what: str, monkeypatch: pytest.MonkeyPatch, path: Path, tmp_pa
     assert row["entry"]["us"] > 0 and not row["left_out"]
     found = wsched.explain(text, [a.bfloat16(), b.bfloat16(), *others])
     assert found.kernel is not None
-    assert found.kernel.tuned == row["entry"] | {"file": str(path)}
+    assert found.kernel.tuned == row["entry"] | {"file": str(path), "gpu": "fake"}

@@ -67,17 +67,22 @@ def _explain_tuned(
     entry = hit.entry
     given = explain_given(kernel, problem, device).kernel
     assert given is not None
-    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file)})
+    facts = replace(given, tuned=entry.to_dict() | {"file": str(hit.file), "gpu": hit.gpu})
     others = [c for c in candidates(problem) if not c.params.matches(kernel.params)]
     refusals = tuple(
         Refusal(_short(c.params), f"predicted {c.cost.us:.1f} us; the chosen one was measured")
         for c in others
     )
     choice = "was wrong" if entry.choice_us is None else f"{entry.choice_us:.1f} us"
+    sister = (
+        f"; warning: measured on {hit.gpu}, not on this GPU: wsched tune measures here"
+        if hit.of_sister
+        else ""
+    )
     tuned = Choice(
         "tuned", _short(kernel.params),
         f"measured {entry.us:.1f} us, the model's choice {choice}, table {hit.file} "
-        f"(wsched {entry.wsched}, {entry.date[:10]})",
+        f"(wsched {entry.wsched}, {entry.date[:10]}){sister}",
     )  # fmt: skip
     choices = choices_of(kernel, problem, "are the fastest that was measured", facts.grid)
     return Explanation(WSCHED, device, facts, (tuned, *choices, *_copied(needed)), refusals)

@@ -46,8 +46,8 @@ class KernelFacts:
         others: predicted microseconds of the schedules that were not chosen, best first.
         relation: the load index in terms of the compute loops, one line each.
         params: the parameters, nested; empty of a schedule that was written call by call.
-        tuned: the entry of a table that the schedule is from, and its ``file``; None if it is
-            chosen by what is predicted, or given.
+        tuned: the entry of a table that the schedule is from, its ``file``, and the ``gpu`` that it
+            was measured on; None if it is chosen by what is predicted, or given.
         schedule: the calls that made it, where there are no parameters.
     """
 

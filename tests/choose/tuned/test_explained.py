@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import wsched
 from tests.schedules import SCHEDULES, definition
 from wsched.choose.heuristics import candidates, choose_params
+from wsched.choose.problem import GPUS, H200
 from wsched.choose.tuned.entry import Entry
 from wsched.choose.tuned.lookup import VARIABLE, forget
 from wsched.choose.tuned.table import add_entries
@@ -62,6 +63,14 @@ def test_text(path: Path, tmp_path: Path) -> None:
     assert str(PARAMS.output_tile) in text.splitlines()[0]
 
 
+def test_what_was_measured_on_a_sister(path: Path, tmp_path: Path) -> None:
+    """An H100's entry serves an H200 that has none, and says so."""
+    h100 = GPUS["H100"].name
+    add_entries(path, [replace(entry(132), problem=replace(entry(132).problem, gpu=h100))])
+    warning = f"; warning: measured on {h100}, not on this GPU: wsched tune measures here\n"
+    assert f"table {path} (wsched 0.1.0, 2026-11-21){warning}" in explained(tmp_path)
+
+
 def test_a_choice_that_was_wrong(path: Path, tmp_path: Path) -> None:
     add_entries(path, [entry(132, None)])
     assert "measured 9.2 us, the model's choice was wrong, table" in explained(tmp_path)
@@ -70,7 +79,7 @@ def test_a_choice_that_was_wrong(path: Path, tmp_path: Path) -> None:
 def test_json(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_entries(path, [entry(132)])
     found = json.loads(explained(tmp_path, "--json"))
-    assert found["tuned"] == entry(132).to_dict() | {"file": str(path)}
+    assert found["tuned"] == entry(132).to_dict() | {"file": str(path), "gpu": H200}
     assert found["choices"][0]["name"] == "tuned" and found["predicted_us"] > 0
     assert len(found["others"]) == len(found["refusals"])
     monkeypatch.setenv(VARIABLE, "0")

@@ -14,6 +14,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from tests.choose.tuned.entries import PROBLEM, entry, problem
 from wsched.choose.heuristics import choose_params, modelled
+from wsched.choose.problem import GPUS, Problem
 from wsched.choose.tuned import lookup as module
 from wsched.choose.tuned.lookup import VARIABLE, forget, lookup, user_table
 from wsched.choose.tuned.table import add_entries
@@ -50,12 +51,50 @@ def test_an_exact_hit_wins_over_the_model(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"m": 513}, {"sms": 114}, {"gpu": "NVIDIA H100 80GB HBM3"}, {"work": 1}, {"n_major": True}],
+    [{"m": 513}, {"sms": 114, "gpu": "NVIDIA H100 PCIe"}, {"work": 1}, {"n_major": True}],
 )
 def test_another_problem_is_no_hit(path: Path, other: dict[str, object]) -> None:
     add_entries(path, [entry()])
     asked = replace(PROBLEM, **other)  # type: ignore[arg-type]
     assert lookup(asked) is None and choose_params(asked) == modelled(asked)
+
+
+def on(name: str) -> Problem:
+    return replace(PROBLEM, gpu=GPUS[name].name, l2_bytes=GPUS[name].l2_bytes)
+
+
+def test_a_sister_serves_where_nothing_was_measured(path: Path) -> None:
+    """As many multiprocessors, another memory: what is nearest in its L2, unless it is illegal."""
+    asked = replace(PROBLEM, gpu="NVIDIA H200 NVL")
+    add_entries(path, [])
+    assert lookup(asked) is None
+    add_entries(path, [entry(on("H100"), "coop_128x128"), entry(on("H200"))])
+    forget()
+    hit = lookup(asked)
+    assert hit is not None and hit.of_sister and hit.gpu == GPUS["H200"].name
+    assert hit.entry == replace(entry(), problem=asked) and choose_params(asked) == entry().params
+    own = lookup(on("H100"))
+    assert own is not None and not own.of_sister and own.gpu == GPUS["H100"].name
+    assert own.entry == entry(on("H100"), "coop_128x128")
+
+
+def test_a_batch_invariant_problem_on_a_sister(path: Path) -> None:
+    add_entries(path, [entry(on("H100"))])
+    hit = lookup(replace(PROBLEM, batch_invariant=True))
+    assert hit is not None and hit.of_sister and hit.gpu == GPUS["H100"].name
+    assert hit.entry.params == replace(entry().params, batch_invariant=True)
+
+
+def test_of_a_broken_entry_that_of_a_sister_is_taken(path: Path) -> None:
+    add_entries(path, [entry(), entry(on("H100"))])
+    data = json.loads(path.read_text())
+    for found in data["entries"]:
+        if found["problem"]["gpu"] == PROBLEM.gpu:
+            found["us"] = 0
+    path.write_text(json.dumps(data))
+    with pytest.warns(RuntimeWarning, match="the entry for 512x4096x1024 is ignored: us is 0"):
+        hit = lookup(PROBLEM)
+    assert hit is not None and hit.gpu == GPUS["H100"].name
 
 
 def test_a_batch_invariant_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,5 +152,5 @@ def test_shipped(file: Path) -> None:
         assert Entry.of(of, data).problem == of
 
 
-def test_one_is_shipped() -> None:
-    assert [p.name for p in lookup.shipped_tables()] == ["h200.json"]
+def test_two_are_shipped() -> None:
+    assert [p.name for p in lookup.shipped_tables()] == ["h100.json", "h200.json"]

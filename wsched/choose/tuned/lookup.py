@@ -1,5 +1,8 @@
 """Which schedule was measured to be the fastest for a problem: the user's table, then the shipped.
 
+Where no table has a problem on its GPU, what was measured on a sister counts: one with as many
+multiprocessors and the same target. An H100 SXM and an H200 are sisters, which differ in memory.
+
 A table is read once in a process, when the first schedule is chosen. What is wrong with a table or
 an entry gives one warning for each file, and the cost model goes on in its place.
 """
@@ -28,21 +31,33 @@ VARIABLE, OFF = "WSCHED_TUNED", "0"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry, and the table that has it."""
+    """An entry, and the table that has it.
+
+    Args:
+        entry: of the problem that was asked for.
+        file: the table.
+        gpu: that the times are of, by its name; another one than the problem's if it is a sister.
+    """
 
     entry: Entry
     file: Path
+    gpu: str
+
+    @property
+    def of_sister(self) -> bool:
+        """Whether it was measured on another GPU than the problem's."""
+        return self.gpu != self.entry.problem.gpu
 
 
 def lookup(problem: Problem) -> Hit | None:
-    """The entry of exactly this problem; None if no table has one."""
+    """The entry of exactly this problem, or that of it on a sister; None if no table has one."""
     setting = os.environ.get(VARIABLE, "")
     return None if setting == OFF else _lookup(setting, problem)
 
 
 def forget() -> None:
     """Read the tables again when the next schedule is chosen."""
-    for kept in (_lookup, _tables, _warn):
+    for kept in (_lookup, _by_sisters, _tables, _warn):
         kept.cache_clear()
 
 
@@ -77,26 +92,49 @@ def shipped_tables() -> tuple[Path, ...]:
 @lru_cache(maxsize=4096)
 def _lookup(setting: str, problem: Problem) -> Hit | None:
     """The hit; that of the plain problem serves a batch-invariant one if it keeps the promise."""
-    found = _exact(setting, problem)
+    found = _measured(setting, problem)
     if found is not None or not problem.batch_invariant:
         return found
-    plain = _exact(setting, replace(problem, batch_invariant=False))
+    plain = _measured(setting, replace(problem, batch_invariant=False))
     if plain is None or not fixed_k_order(plain.entry.params):
         return None
     params = replace(plain.entry.params, batch_invariant=True)
-    return Hit(replace(plain.entry, problem=problem, params=params), plain.file)
+    return replace(plain, entry=replace(plain.entry, problem=problem, params=params))
 
 
-def _exact(setting: str, problem: Problem) -> Hit | None:
+def _measured(setting: str, problem: Problem) -> Hit | None:
+    """The problem's entry, on its own GPU or on the sister whose L2 is nearest to its."""
     for file, table in _tables(setting):
-        data = table.entries.get(problem)
-        if data is None:
-            continue
-        try:
-            return Hit(Entry.of(problem, data), file)
-        except EntryError as e:
-            _warn(file, f"the entry for {problem.m}x{problem.n}x{problem.k} is ignored: {e}")
+        if problem in table.entries and (hit := _hit(problem, file, problem, table)) is not None:
+            return hit
+    sisters = _by_sisters(setting).get(_anywhere(problem), ())
+    for of, file, table in sorted(sisters, key=lambda s: abs(s[0].l2_bytes - problem.l2_bytes)):
+        if of != problem and (hit := _hit(problem, file, of, table)) is not None:
+            return hit
     return None
+
+
+def _hit(problem: Problem, file: Path, of: Problem, table: Table) -> Hit | None:
+    try:
+        return Hit(Entry.of(problem, table.entries[of]), file, of.gpu)
+    except EntryError as e:
+        _warn(file, f"the entry for {problem.m}x{problem.n}x{problem.k} is ignored: {e}")
+        return None
+
+
+def _anywhere(problem: Problem) -> Problem:
+    """The problem without what tells a GPU from its sisters."""
+    return replace(problem, gpu="", l2_bytes=0)
+
+
+@lru_cache(maxsize=8)
+def _by_sisters(setting: str) -> dict[Problem, list[tuple[Problem, Path, Table]]]:
+    """By what sisters share: the problems of entries, those of the first table in front."""
+    found: dict[Problem, list[tuple[Problem, Path, Table]]] = {}
+    for file, table in _tables(setting):
+        for of in table.entries:
+            found.setdefault(_anywhere(of), []).append((of, file, table))
+    return found
 
 
 @lru_cache(maxsize=8)
