@@ -32,10 +32,13 @@ what two runs of ``bench random`` measured, a line that lies across two of the L
 FETCHED_WIDE = {16: 1.15, 32: 1.25}
 """What they cost more where the L2 fetches 256 bytes at once; 1.19 and 1.0 to 1.05 alone."""
 
-RECEIVED_BYTES, RECEIVED_OF_PAIRS, RECEIVED_SHARP = 61, 52, 6
-"""Bytes in a cycle that an SM of a cluster receives, whoever asked; in clusters of two, of lines
-that come slowly (``bench tma`` has 49, 55 in those of four); how sharply the larger of both
-limits wins."""
+RECEIVED_BYTES, RECEIVED_SHARP = 61, 6
+"""Bytes in a cycle that an SM of a cluster receives, whoever asked; how sharply the larger of both
+limits, of what it asks for and of what it receives, wins."""
+
+RECEIVED_SLOWLY = {1: 52, 2: 55}
+"""The same of lines that come slowly, where two CTAs share an operand: by how many operands are
+shared by two. ``bench tma`` has 49 in clusters of two, 55 in those of four."""
 
 ACROSS_LINES = 1.25
 """What rows of N-major boxes cost that lie across two lines of the L2, as of every second tile of
@@ -76,8 +79,8 @@ def fill_cycles(
     asked += max(own_b / _rate(problem.align_b, promoted.b, rate), across)
     if cluster.m * cluster.n == 1:
         return LINE * asked
-    pair = cluster.m * cluster.n == 2 and asks_dearly(problem)
-    received = (a + b) / (RECEIVED_OF_PAIRS if pair else RECEIVED_BYTES)
+    by_two = (cluster.m, cluster.n).count(2) if asks_dearly(problem) else 0
+    received = (a + b) / RECEIVED_SLOWLY.get(by_two, RECEIVED_BYTES)
     larger = max(asked, received)
     both: float = (asked / larger) ** RECEIVED_SHARP + (received / larger) ** RECEIVED_SHARP
     joined: float = larger * both ** (1 / RECEIVED_SHARP)
