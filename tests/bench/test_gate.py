@@ -18,7 +18,7 @@ from wsched.bench.cli import app
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.gate import command
 from wsched.bench.gate.problems import PROBLEMS
-from wsched.bench.gate.results import baseline_of, read
+from wsched.bench.gate.results import BASELINES, baseline_of, read
 from wsched.bench.gate.verdict import Change, Limits, Verdict, judged
 from wsched.choose.problem import GPUS, Gpu
 from wsched.schedule.matmul.params import MatmulParams
@@ -226,3 +226,14 @@ def test_the_list_is_of_all_kinds() -> None:
     assert {p.layout for p in PROBLEMS} == {"tn", "nt", "nn", "tt"}
     assert any(p.m <= 16 for p in PROBLEMS) and any(p.k % 8 for p in PROBLEMS)
     assert any(p.n % 8 for p in PROBLEMS) and any(p.rows[0] == 16 for p in PROBLEMS)
+
+
+@pytest.mark.parametrize("path", sorted(BASELINES.iterdir()), ids=lambda p: p.stem)
+def test_a_shipped_baseline_has_the_whole_list(path: Path) -> None:
+    """Of the GPU that its name says, and nothing failed."""
+    found = read(path)
+    names = tuple(map(str, PROBLEMS))
+    assert baseline_of(found.gpu["name"]) == path and found.command["problems"] == list(names)
+    assert not found.broken() and not found.refused()
+    ratios = found.ratios(names)
+    assert set(ratios) == set(names) and min(map(len, ratios.values())) >= 4
