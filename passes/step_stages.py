@@ -218,7 +218,7 @@ class _Stepper:
         if loop.step != ONE:
             raise InternalError("step_stages", f"loop {loop.var.name} has step {loop.step}")
         here = self.entry(loop)
-        first = _at(here, {loop.var: loop.start, **_scalars(loop, "init")})
+        first = self.at(here, {loop.var: loop.start, **_scalars(loop, "init")})
         lets, begin = self.advance(self.before_loop(loop, first, places), first)
         inside = self.named(here, [f"{what}_{loop.var.name}" for what in ("stage", "parity")])
         body, known = self.body(loop.body, (inside,))
@@ -247,7 +247,11 @@ class _Stepper:
         """Step at the start of an iteration of ``loop``: inner loops at their own starts."""
         m = self.inside_of[id(loop.body)][0]
         starts = {s.var: s.start for s in walk(loop.body) if isinstance(s, For)}
-        return _at(self.position(m), starts)
+        return self.at(self.position(m), starts)
+
+    def at(self, p: Poly, env: Mapping[Var, Expr]) -> Poly:
+        """``p`` with variables replaced, local bindings resolved."""
+        return self.position(substitute(p.expr(), env))
 
     def before_loop(self, loop: For, first: Poly, places: _Places) -> _Place:
         """A place that is known in front of a loop, some steps before or behind its first one."""
@@ -370,8 +374,3 @@ def _carried(loop: For) -> list[tuple[Var, Carry, Expr]]:
 
 def _scalars(loop: For, what: str) -> dict[Var, Expr]:
     return {v: getattr(c, what) for v, c, _ in _carried(loop)}
-
-
-def _at(p: Poly, env: Mapping[Var, Expr]) -> Poly:
-    """``p`` with variables replaced."""
-    return poly(substitute(p.expr(), env))

@@ -69,12 +69,10 @@ class LoopsOfInterval:
         Raises:
             UnsupportedError: several loops over tiles, or over k.
         """
-        serial = [len(c.serial) for c in counters]
-        if serial != [1, 1]:
-            pairs = zip(serial, counters, strict=True)
-            found = " and ".join(f"{n} over {c.loop.group.label}" for n, c in pairs)
+        if len(counters) != 2 or not all(c.serial for c in counters):
+            found = " and ".join(f"{len(c.serial)} over {c.loop.group.label}" for c in counters)
             what = f"{found} in serial loops where load steps are dealt out"
-            raise UnsupportedError(what, "one over tiles and one over k slices")
+            raise UnsupportedError(what, "some over tiles and some over k slices")
         relation, graph = plan.operands, plan.graph
         loads = plan.fusion.tensor(relation.loads[0]).loop
         on_ctas = {graph.group(d): CTA_INDEX[d.parallel] for d in loads if d.parallel in CTA_INDEX}

@@ -197,6 +197,12 @@ def _require_rings(plan: Plan) -> None:
             "tiles that are dealt out at run time with Pipelined loads",
             "WarpSpecialized: a warp of the load warpgroup fetches tiles",
         )
+    if plan.work.ends_within_tiles and not operands.warp_specialized:
+        raise refused(
+            plan.fusion.tensor(operands.compute),
+            "load steps that are dealt out with Pipelined loads",
+            "WarpSpecialized: steps ahead may be of another tile, which loads follow by themselves",
+        )
     most = LOAD_WARPS - 1 - fetching
     if len(others) > most:
         what = f"{len(others)} circular buffers for the epilogue"
@@ -208,8 +214,9 @@ def _require_rings(plan: Plan) -> None:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
             raise refused(staged, what, supported)
-        alike = other.buffer.type == operands.buffer.type or len(plan.computing) > 1
-        if not other.warp_specialized or not alike:
+        apart = other.warp_specialized and operands.warp_specialized
+        alike = other.registers == operands.registers or len(plan.computing) > 1
+        if not apart or not alike:
             what = f"{staged.name} loaded by {other.buffer.type} and the operands by "
             supported = "WarpSpecialized alike"
             raise refused(staged, f"{what}{operands.buffer.type}", supported)

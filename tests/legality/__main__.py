@@ -2,8 +2,9 @@
 
 Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
 changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
-``--gated`` of schedules of two products. Faults are written to a file as JSON, with the calls that
-make the schedule, and so are refusals of what is legal, by their rules.
+``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
+``--rings`` the epilogue reads through rings. Faults are written to a file as JSON, with the calls
+that make the schedule, and so are refusals of what is legal, by their rules.
 """
 
 from __future__ import annotations
@@ -20,14 +21,30 @@ from typing import Any
 from rich.progress import track
 
 from tests.legality.agreement import Outcome, outcome
-from tests.legality.draws import draw, draw_by_hand, draw_gated, draw_parts
+from tests.legality.draws import (
+    draw,
+    draw_by_hand,
+    draw_gated,
+    draw_parts,
+    draw_rings,
+    draw_steps,
+)
 from wsched.fusion import Fusion, history_text
 from wsched.schedule.loops import side_by_side
 
-__all__ = ["ask"]
+__all__ = ["KINDS", "ask"]
 
 
 Draw = Callable[[Random], Fusion]
+
+KINDS: dict[str, tuple[Draw, str]] = {
+    "--by-hand": (draw_by_hand, "change schedules by hand"),
+    "--parts": (draw_parts, "change schedules by hand with several parts that compute"),
+    "--gated": (draw_gated, "change schedules of two products with one operand"),
+    "--steps": (draw_steps, "deal out load steps to CTAs"),
+    "--rings": (draw_rings, "bring what the epilogue reads through rings"),
+}
+"""What is drawn in place of schedules of all kinds, by option."""
 
 
 def ask(seed: int | str, n: int, draw: Draw = draw) -> tuple[Fusion, Outcome]:
@@ -71,18 +88,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", default="0")
     parser.add_argument("--only", type=int, help="the one draw to repeat")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--by-hand", dest="draw", action="store_const", const=draw_by_hand, default=draw,
-        help="change schedules by hand",
-    )  # fmt: skip
-    kind.add_argument(
-        "--gated", dest="draw", action="store_const", const=draw_gated,
-        help="change schedules of two products with one operand",
-    )  # fmt: skip
-    kind.add_argument(
-        "--parts", dest="draw", action="store_const", const=draw_parts,
-        help="change schedules by hand with several parts that compute",
-    )  # fmt: skip
+    for option, (of, what) in KINDS.items():
+        kind.add_argument(
+            option, dest="draw", action="store_const", const=of, default=draw, help=what
+        )
     parser.add_argument("--out", type=Path, default=Path("legality.json"))
     options = parser.parse_args(argv)
     numbers = range(options.count) if options.only is None else [options.only]

@@ -2,39 +2,63 @@
 
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
-changed is drawn from nothing, built in, or made by hand, or has two products with one A. A draw is
-the calls that made it, so that it can be written down and made again.
+changed is drawn from nothing, built in, or made by hand, or has two products with one A, load steps
+that are dealt out, or rings of what the epilogue reads. A draw is the calls that made it, so that
+it can be written down and made again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from random import Random
 
-from lowering.ground.errors import ScheduleError
+from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.epilogues import RESIDUAL, epilogue
+from tests.legality.builder import matmul
 from tests.legality.by_hand.parts import PARTS, SCHEDULED
 from tests.legality.by_hand.parts import unscheduled as scheduled_by_parts
 from tests.legality.by_hand.results import RESULTS
 from tests.legality.by_hand.roles import ROLES
+from tests.legality.by_hand.steps import STEPS
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
-from tests.legality.scratch import from_nothing
+from tests.legality.scratch import Scratch, from_nothing
+from tests.legality.scratch_rings import Rings
+from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
-from tests.schedules import cooperative, definition, dynamic, ping_pong, pipelined, split_k
+from tests.schedules import (
+    cooperative,
+    definition,
+    dynamic,
+    ping_pong,
+    pipelined,
+    split_k,
+    stream_k,
+)
 from wsched.fusion import Fusion, PrimitiveCall
 from wsched.importer import build_fusion, record_text
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
-__all__ = ["draw", "draw_by_hand", "draw_gated", "draw_parts", "made", "unscheduled"]
+__all__ = [
+    "draw", "draw_by_hand", "draw_gated", "draw_parts", "draw_rings", "draw_steps", "made",
+    "unscheduled",
+]  # fmt: skip
 
 _TRIES = 20
 
+_TWO_MATRICES = epilogue(
+    "r: [-1, -1]", "q: [-1, -1]", "s = fd.ops.add(y, r)", "t = fd.ops.mul(s, q)",
+    "d = fd.ops.cast(t, dtype=DataType.BFloat16)",
+)  # fmt: skip
 
-def unscheduled() -> Fusion:
-    """What all draws schedule."""
-    return build_fusion(record_text(definition()))
+
+def unscheduled(text: str | None = None) -> Fusion:
+    """A definition, by default what most draws schedule."""
+    return build_fusion(record_text(text or definition()))
 
 
 def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion:
@@ -52,10 +76,35 @@ def made(history: tuple[PrimitiveCall, ...], of: Fusion | None = None) -> Fusion
 
 def draw(rng: Random) -> Fusion:
     """A complete schedule, legal or not."""
-    start = _built_in(rng) if rng.random() < 0.35 else from_nothing(rng)
+    if rng.random() < 0.35:
+        return _maybe_changed(rng, _built_in(rng, _params))
+    return _maybe_changed(rng, from_nothing(lambda: Scratch(rng, matmul())))
+
+
+def draw_steps(rng: Random) -> Fusion:
+    """The same where load steps are dealt out to CTAs."""
+    kind = rng.random()
+    if kind < 0.25:
+        return _maybe_changed(rng, _built_in(rng, _params_of_steps))
+    if kind < 0.4:
+        return _changed(rng, rng.choice(STEPS)())
+    return _maybe_changed(rng, from_nothing(lambda: Steps(rng, matmul())))
+
+
+def draw_rings(rng: Random) -> Fusion:
+    """The same where the epilogue reads one matrix or two that come through rings."""
+    text, by_tma = rng.choice((RESIDUAL, RESIDUAL, _TWO_MATRICES)), rng.random() < 0.8
+    if rng.random() < 0.25:
+        return _maybe_changed(rng, _built_in(rng, _params_of_rings, text), text)
+    start = from_nothing(lambda: Rings(rng, matmul(text, by_tma=by_tma, ring=True)))
+    return _maybe_changed(rng, start, text)
+
+
+def _maybe_changed(rng: Random, start: Fusion, text: str | None = None) -> Fusion:
+    """With up to two changes."""
     changes = rng.choice((0, 0, 1, 1, 2)) if start.history else 0
     for _ in range(changes):
-        start = _changed(rng, start)
+        start = _changed(rng, start, unscheduled(text))
     return start
 
 
@@ -121,13 +170,25 @@ def _changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
     return start
 
 
-def _built_in(rng: Random) -> Fusion:
+def _built_in(
+    rng: Random, params: Callable[[Random], MatmulParams], text: str | None = None
+) -> Fusion:
     """A schedule of the built-in scheduler, with a small tile."""
     while True:
         try:
-            return schedule_matmul(unscheduled(), _params(rng))
-        except ScheduleError:
+            return schedule_matmul(unscheduled(text), params(rng))
+        except (ScheduleError, UnsupportedError):
             continue
+
+
+def _params_of_steps(rng: Random) -> MatmulParams:
+    """Of load steps that are dealt out."""
+    return stream_k(replace(_params(rng), splitk_factor=1))
+
+
+def _params_of_rings(rng: Random) -> MatmulParams:
+    """With a ring for each matrix of the epilogue."""
+    return replace(_params(rng), epilogue_input_stages=rng.choice((1, 2, 2, 3)))
 
 
 def _params(rng: Random) -> MatmulParams:

@@ -68,17 +68,15 @@ def _memories(parts: Parts) -> None:
 
 
 def _rings(parts: Parts) -> None:
-    kinds, loaded = set(), set()
+    kinds = set()
     for ring in parts.rings:
         buffers = {t.circular_buffer for t in ring.fills}
         if len(buffers) != 1 or None in buffers:
             readers = " and ".join(t.name for t, _ in ring.readers)
             raise Illegal(f"what is read by {readers} is not circular-buffered alike")
-        found = {b.type for b in buffers if b is not None}
-        kinds |= found
-        loaded |= {type(k) for k in found if ring.filler is None}
+        kinds |= {b.type for b in buffers if b is not None}
     on = {k.on for k in kinds if isinstance(k, WarpSpecialized)}
-    if len(loaded) > 1 or len(on) > 1:
+    if len(on) > 1:
         raise Illegal("rings are filled by different warps")
     for t in parts.computed:
         constant(tuple(d for d in t.loop if d.parallel in TIDS), f"the warpgroups of {t.name}")

@@ -21,8 +21,9 @@ every world,
 Results that have nothing to do with each other but what they load are judged apart: warpgroups of
 their own make each, as many as it likes, and release what they take for themselves.
 
-Tiles that are dealt out at run time are enumerated in turn and in a random assignment. Load steps
-dealt out to CTAs (stream-K) are not judged.
+Tiles that are dealt out at run time are enumerated in turn and in a random assignment. Where load
+steps are dealt out to CTAs (stream-K), each runs a share of the nest that is computed: the shares,
+one behind the other, must be all of it.
 """
 
 from __future__ import annotations
@@ -93,9 +94,10 @@ def judge(fusion: Fusion) -> Verdict:
         NotJudged: the schedule is outside what is enumerated.
     """
     parts = Parts(fusion)
+    if parts.deals_steps and len(parts.sections) > 1:
+        raise NotJudged("parts that each have a share of the load steps")
     try:
         check_hardware(parts)
-        _refuse_stream_k(parts)
         small = list(worlds(parts))
     except Illegal as why:
         return Verdict(str(why), isinstance(why, Shapeless))
@@ -141,8 +143,9 @@ def _verdict(parts: Parts, small: list[World]) -> Verdict:
 
 
 def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
-    ctas = extents_on(parts, world, BIDS, (*parts.loads, *parts.computed))
-    places = [Places(ctas, extents_on(parts, world, TIDS, ts)) for ts in parts.sections]
+    grid = extents_on(parts, world, BIDS, _with_ctas(parts))
+    ctas = _counted(parts, world, grid)
+    places = [Places(ctas, extents_on(parts, world, TIDS, ts), grid) for ts in parts.sections]
     runs = {(n, cta): Runs(parts, n, cta) for n in range(len(places)) for cta in all_places(ctas)}
     found = [_ring(parts, n, world, stepping, places, runs) for n in range(len(parts.rings))]
     within = frozenset(
@@ -158,6 +161,33 @@ def _check(parts: Parts, world: World, stepping: _Stepping) -> None:
         for cta in all_places(ctas):
             steps = {n: len(ring.sequence(cta)) for n, ring in enumerate(found)}
             check_waiting(parts, [runs[n, cta] for n in range(len(places))], steps)
+
+
+def _with_ctas(parts: Parts) -> tuple[TensorView, ...]:
+    """Whose loops on CTAs count those of the grid."""
+    return parts.loads if parts.deals_steps else (*parts.loads, *parts.computed)
+
+
+def _counted(parts: Parts, world: World, grid: Cta) -> Cta:
+    """The CTAs that loops of what is computed count.
+
+    Where load steps are dealt out these are the places in a share: all CTAs of a place run the same
+    nest, one the share behind that of the other. A sum may be cut there, as it is added up by who
+    has its first step; rings of whole tiles may not.
+
+    Raises:
+        Illegal: they are no part of the grid.
+    """
+    if not parts.deals_steps:
+        return grid
+    ctas = extents_on(parts, world, BIDS, parts.computed)
+    if grid[1:] != ctas[1:] or grid[0] % ctas[0]:
+        raise Illegal(f"shares on CTAs {grid} of what is computed on {ctas}")
+    for ring in parts.rings:
+        for t, _ in ring.readers:
+            if t not in parts.sums:
+                raise Illegal(f"{t.name} is loaded by CTAs that may not complete the tile")
+    return ctas
 
 
 def _ring(
@@ -232,8 +262,7 @@ def _sizes(parts: Parts, tiles: Iterable[tuple[int, int, int]]) -> list[World]:
 
 def _on_ctas(parts: Parts) -> list[tuple[TensorView, IterDomain]]:
     """The loops on BIDx."""
-    tensors = (*parts.loads, *parts.computed)
-    return [(t, d) for t in tensors if (d := t.axis_on(ParallelType.BIDx)) is not None]
+    return [(t, d) for t in _with_ctas(parts) if (d := t.axis_on(ParallelType.BIDx)) is not None]
 
 
 def _follows_grid(parts: Parts) -> bool:
@@ -275,13 +304,3 @@ def _tile(parts: Parts) -> tuple[int, int, int]:
                 for s, b, d in zip(sizes, box, t.logical, strict=True)
             ]
     return sizes[0], sizes[1], sizes[2]
-
-
-def _refuse_stream_k(parts: Parts) -> None:
-    """Loads whose CTAs are dealt out what mixes K with the tiles."""
-    for t in parts.loads:
-        d = t.axis_on(ParallelType.BIDx)
-        if d is not None and len(t.logical) == 3:
-            found = roots(t, d)
-            if 2 in found and len(found) > 1:
-                raise NotJudged("load steps are dealt out to CTAs")

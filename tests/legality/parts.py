@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lowering.ground.expr import Const
-from tests.legality.walk import Walk, World
+from tests.legality.walk import Walk, World, roots
 from wsched.fusion import (
     Fusion,
     IterDomain,
@@ -177,6 +177,13 @@ class Parts:
             found = [r for r in found if r not in joined]
             found.append(Ring(together, tuple(readers), filler))
         return tuple(found)
+
+    @cached_property
+    def deals_steps(self) -> bool:
+        """Whether the load steps of all tiles are dealt out to CTAs (stream-K)."""
+        on_x = ((t, t.axis_on(BIDS[0])) for t in self.loads if len(t.logical) == 3)
+        of = [roots(t, d) for t, d in on_x if d is not None]
+        return any(2 in found and len(found) > 1 for found in of)
 
     @cached_property
     def splits_k(self) -> bool:

@@ -178,10 +178,22 @@ class Needs:
 
 @dataclass(frozen=True)
 class Places:
-    """CTAs and roles of a world."""
+    """CTAs and roles of a world.
+
+    Args:
+        ctas: that the loops of what is computed count, along x, y and z.
+        roles: along y and z.
+        grid: CTAs that there are; more than ``ctas`` where they have shares of the load steps.
+    """
 
     ctas: tuple[int, ...]
     roles: tuple[int, ...]
+    grid: tuple[int, ...]
+
+    def behind(self, cta: Cta) -> list[Cta]:
+        """The CTAs that run what one of ``ctas`` counts, each the share behind that of the last."""
+        x, *others = cta
+        return [(share, *others) for share in range(x, self.grid[0], self.ctas[0])]
 
 
 def check_ring(
@@ -209,7 +221,7 @@ def check_ring(
         raise Illegal("roles have steps of their own, and all of them load")
     found: dict[tuple[Cta, Cta], list[int]] = {}
     for cta in all_places(places.ctas):
-        wanted = steps.sequence(cta)
+        wanted = [box for share in places.behind(cta) for box in steps.sequence(share)]
         taken = {
             role: needs.sequence(cta, role, stepping, prefix) for role in all_places(places.roles)
         }

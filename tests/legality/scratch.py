@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from lowering.ground.errors import ScheduleError
 from lowering.ground.expr import Const, Expr, Special
-from tests.legality.builder import Matmul, P, matmul
+from tests.legality.builder import Matmul, P
 from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
 
-__all__ = ["from_nothing"]
+__all__ = ["CTAS", "Scratch", "from_nothing"]
 
-_CTAS = Special("nctaid.x")
+CTAS = Special("nctaid.x")
 _TRIES = 50
 
 
-def from_nothing(rng: Random) -> Fusion:
-    """A schedule whose sides are tiled alike, and part somewhere."""
+def from_nothing(begin: Callable[[], Scratch]) -> Fusion:
+    """A schedule whose sides are tiled alike, and part somewhere.
+
+    Args:
+        begin: makes one with nothing chosen; what is refused is begun again.
+    """
     for _ in range(_TRIES):
         try:
-            return _Scratch(rng, matmul()).fusion()
+            return begin().fusion()
         except ScheduleError:
             continue
-    return matmul().s.fusion
+    return begin().m.s.fusion
 
 
 @dataclass
-class _Scratch:
-    """A schedule in the making."""
+class Scratch:
+    """A schedule in the making.
+
+    Args:
+        rng: chooses.
+        m: what is scheduled.
+        ctas: loops on CTAs, outside of all others.
+        rows, columns: of a tile.
+    """
 
     rng: Random
     m: Matmul
@@ -37,9 +49,15 @@ class _Scratch:
     columns: int = 64
 
     def maybe(self, chance: float) -> bool:
+        """True as often as ``chance`` says."""
         return self.rng.random() < chance
 
     def fusion(self) -> Fusion:
+        """The schedule.
+
+        Raises:
+            ScheduleError: a primitive refuses a call.
+        """
         rng, m = self.rng, self.m
         self.rows, self.columns = rng.choice((64, 64, 128, 128)), rng.choice((32, 64))
         m.tile(self.rows, self.columns, rng.choice((16, 32)))
@@ -52,9 +70,13 @@ class _Scratch:
         tiles = [*tiles, *turns]
         m.order(m.compute, " ".join([*self.ctas, *tiles, *roles, *part]))
         last = ([*self.ctas, *tiles, *roles])[-1]
-        m.fragments(last, rng.choice((16, 32, self.columns // (2 if "column" in roles else 1))))
-        m.inline(last)
+        self._epilogue(last, rng.choice((16, 32, self.columns // (2 if "column" in roles else 1))))
         return m.s.fusion
+
+    def _epilogue(self, last: str, chunk: int) -> None:
+        """The sums in wgmmas, what follows in chunks of columns, all inside loop ``last``."""
+        self.m.fragments(last, chunk)
+        self.m.inline(last)
 
     def _tiles(self) -> list[str]:
         """Loops over tiles and CTAs; the labels of the serial ones."""
@@ -83,7 +105,7 @@ class _Scratch:
 
     def _number_of_ctas(self) -> Expr:
         usual = self.maybe(0.85)
-        return _CTAS if usual else self.rng.choice((Const(2), Const(3), _CTAS * 2, _CTAS * 3))
+        return CTAS if usual else self.rng.choice((Const(2), Const(3), CTAS * 2, CTAS * 3))
 
     def _levels(self, tiles: list[str]) -> list[str]:
         """Maybe the tile loop in two, on both sides or one."""
@@ -168,9 +190,13 @@ class _Scratch:
         for x in steps[1:]:
             m.merge(m.loads, f"{merged} {x}", f"{merged}·{x}")
             merged = f"{merged}·{x}"
+        self._deal(merged)
         stages = rng.choice((2, 3, 4))
         least = 1
         m.stage(stages, rng.randrange(least, stages), self._loader(turns))
+
+    def _deal(self, steps: str) -> None:
+        """What becomes of the loop over all load steps of a CTA."""
 
     def _loader(self, turns: str) -> WarpSpecialized | Pipelined:
         if self.maybe(0.05 if turns else 0.15):

@@ -6,6 +6,7 @@ Hypothesis gives: its own choices would be mostly the first of everything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -13,9 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.legality.agreement import outcome
-from tests.legality.draws import draw, draw_by_hand, draw_gated, draw_parts, made
+from tests.legality.builder import matmul
+from tests.legality.draws import (
+    draw,
+    draw_by_hand,
+    draw_gated,
+    draw_parts,
+    draw_rings,
+    draw_steps,
+    made,
+)
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
-from wsched.fusion import history_text
+from tests.legality.oracle import Verdict
+from wsched.fusion import Fusion, history_text
 
 DRAWS = 60
 
@@ -46,6 +57,26 @@ def test_so_are_changes_of_several_parts(rng: Random) -> None:
 def test_so_are_schedules_of_two_products(rng: Random) -> None:
     fusion = draw_gated(rng)
     assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=True))
+def test_so_are_load_steps_that_are_dealt_out(rng: Random) -> None:
+    fusion = draw_steps(rng)
+    assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=True))
+def test_so_are_rings_of_the_epilogue(rng: Random) -> None:
+    fusion = draw_rings(rng)
+    assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@pytest.mark.parametrize(("drawn", "least"), [(draw_steps, 2), (draw_rings, 4)])
+def test_some_of_these_run(drawn: Callable[[Random], Fusion], least: int) -> None:
+    """When this was written, 3 and 6 of these 16."""
+    assert sum(outcome(drawn(Random(n))).ran for n in range(16)) >= least
 
 
 def test_some_of_these_are_legal_and_some_are_not() -> None:
@@ -89,6 +120,21 @@ def test_trimmed_is_refused_or_right(name: str) -> None:
     said = outcome(TRIMMED[name]())
     assert said.legal
     assert said.fault is None
+
+
+def test_nothing_is_loaded_at_k_of_0() -> None:
+    """The loads cut all of K in one part: where it is empty, no stage of theirs has a gap."""
+    m = matmul()
+    m.split(m.loads, "K", 1, "one K", outer=True)
+    m.merge(m.loads, "one K", "K")
+    m.tile(64, 32, 32)
+    m.deal()
+    m.steps("tile k")
+    m.stage()
+    m.fragments("tile", 32)
+    m.inline("tile")
+    said = outcome(m.s.fusion)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
 @pytest.mark.parametrize("name", SOUND)

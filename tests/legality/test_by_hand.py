@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
 from tests.legality.agreement import outcome
 from tests.legality.by_hand.parts import PARTS, SCHEDULED, operand_shifted, unscheduled
-from tests.legality.by_hand.results import RESULTS
+from tests.legality.by_hand.results import RESULTS, residual_of_whole_tiles
 from tests.legality.by_hand.roles import ROLES
+from tests.legality.by_hand.steps import STEPS
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.draws import made
-from wsched.fusion import ParallelType
+from tests.legality.machine import compiled
+from wsched.fusion import Fusion, ParallelType
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.schedule.loops import side_by_side
 
-MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *PARTS)}
+MADE = {make.__name__: make for make in (*TILES, *ROLES, *RESULTS, *STEPS, *PARTS)}
 
 REFUSED = {
     "a_load_warp_for_each_operand": "ring",
@@ -33,6 +39,12 @@ def test_runs_right(name: str) -> None:
     said = outcome(MADE[name]())
     assert (said.fault, said.why) == (None, "")
     assert said.legal and said.ran
+
+
+@pytest.mark.parametrize("make", [*STEPS, residual_of_whole_tiles])
+def test_the_cubin_spills_nothing(make: Callable[[], Fusion]) -> None:
+    cubin = compile_cubin(emit_cuda(compiled(make())))
+    assert read_resources(cubin, "drawn").clean
 
 
 def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
-from tests.legality.by_hand.parts import PARTS, epilogue_apart, operand_cast, two_products
+from tests.legality.builder import CTAS, ON_TIDY, P, matmul
+from tests.legality.by_hand.parts import (
+    PARTS,
+    apart,
+    epilogue_apart,
+    fragments,
+    operand_cast,
+    two_products,
+)
+from tests.legality.by_hand.results import residual_in_ring
+from tests.legality.by_hand.steps import shares_of_steps
 from tests.legality.draws import made
 from tests.legality.illegal import ILLEGAL, SOUND, TRIMMED
-from tests.legality.oracle import NotJudged, judge, tile_of, why_illegal
+from tests.legality.oracle import NotJudged, Verdict, judge, tile_of, why_illegal
 from tests.legality.parts import Parts
 from tests.schedule.gated import gated, two_results
 from tests.schedule.gated import scheduled as two_sums
 from tests.schedule.proof.test_readers import changed
 from tests.schedule.proof.test_waiting import in_a_circle, read_by_two
 from tests.schedules import SCHEDULES, definition, for_result
-from wsched.fusion import Fusion, ParallelType
+from wsched.fusion import Fusion, ParallelType, Pipelined, PrimitiveCall, WarpSpecialized
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.scheduler import schedule_matmul
-
-STREAM_K = [name for name, params in SCHEDULES.items() if params.stream_k]
 
 
 def scheduled(params: MatmulParams, text: str) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
-@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - set(STREAM_K)))
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_built_in_schedules_are_legal(name: str) -> None:
     assert why_illegal(scheduled(SCHEDULES[name], definition())) is None
 
@@ -47,10 +55,91 @@ def test_so_are_rings_of_the_epilogue(name: str) -> None:
     assert why_illegal(fusion) is None
 
 
-@pytest.mark.parametrize("name", STREAM_K[:1])
-def test_stream_k_is_not_judged(name: str) -> None:
-    with pytest.raises(NotJudged):
-        judge(scheduled(SCHEDULES[name], definition()))
+def with_shares(calls: Sequence[PrimitiveCall]) -> Verdict:
+    """What is said of load steps in shares with these calls, those of T7 made on T6 as well."""
+    both = [replace(c, args=(tv, *c.args[1:])) for c in calls for tv in ("T6", "T7")]
+    history = shares_of_steps().history
+    at = next(n for n, c in enumerate(history) if c.op == "split" and c.args[2] == CTAS)
+    return judge(made((*history[:at], *both, *history[at + 2 :])))
+
+
+DEALT = {
+    "as they are": ({"inner_split": False, "labels": ("cta", "step")}, None),
+    "one step each": ({"labels": ("step", "cta")}, "T4 at CTA (0, 0, 0), role (0, 0) takes other "),
+}
+"""How the steps of all tiles are dealt out to CTAs, and what is wrong with that."""
+
+
+@pytest.mark.parametrize("name", DEALT)
+def test_steps_in_shares(name: str) -> None:
+    """The shares, one behind the other, are what computes: not so of every so many steps."""
+    options, why = DEALT[name]
+    split = PrimitiveCall("split", ("T7", 0, CTAS), tuple(options.items()))
+    on = [] if why is None else [PrimitiveCall("reorder", ("T7", {1: 0}))]
+    verdict = with_shares((split, *on))
+    assert verdict.why is None if why is None else (verdict.why or "").startswith(why)
+
+
+def test_rings_of_the_epilogue_where_steps_are_in_shares() -> None:
+    """Who has the end of a tile does not store it, and no loop says who does."""
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(64, 32, 32)
+    m.merge(m.every, "Mo No", "tile")
+    m.steps("tile k")
+    m.split(m.loads, "tile·k", CTAS, "cta step", outer=True)
+    m.split(m.rings, "tile", CTAS, "cta tile", outer=True)
+    m.run((*m.loads, *m.rings), "cta", P.BIDx)
+    m.stage()
+    m.fill(m.rings, 2, 1, ON_TIDY)
+    m.fragments("tile")
+    m.inline("tile")
+    why = why_illegal(m.s.fusion)
+    assert why is not None
+    assert why.startswith("T12 is loaded by CTAs that may not complete the tile (")
+
+
+def test_parts_that_each_have_a_share_are_not_judged() -> None:
+    parts = Parts(epilogue_apart())
+    dealt = scheduled(SCHEDULES["stream_k"], definition())
+    assert Parts(dealt).deals_steps and not parts.deals_steps
+    with pytest.raises(NotJudged, match="parts that each have a share of the load steps"):
+        judge(apart_in_shares())
+
+
+def apart_in_shares() -> Fusion:
+    """A part stores what another one rounds, of tiles whose load steps are in shares."""
+    m = matmul(by_tma=False)
+    stored, after = apart(m)
+    m.tile(64, 32, 32)
+    m.merge(m.every, "Mo No", "tile")
+    m.steps("tile k")
+    m.split(m.loads, "tile·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage()
+    m.wgmma()
+    fragments(m, stored, "tile")
+    fragments(m, after, "tile")
+    m.s.circular_buffer(stored[-1], 2, 1, WarpSpecialized(P.TIDy, None, 1))
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
+def test_parts_of_a_share_have_no_kernel() -> None:
+    said = outcome(apart_in_shares())
+    assert (said.oracle, said.fault, said.ran) == (None, None, False)
+
+
+def test_who_loads_may_differ_from_ring_to_ring() -> None:
+    """No kernel has it yet: warps that load the operands, and others that load for themselves."""
+    m = residual_in_ring()
+    m.inline("group")
+    (ring,) = m.rings
+    t = m.s.tensor(ring)
+    assert t.circular_buffer is not None
+    own = replace(t, circular_buffer=replace(t.circular_buffer, type=Pipelined()))
+    said = outcome(m.s.fusion.updated((own,)))
+    assert (said.legal, said.fault, said.unsupported) == (True, None, True)
+    assert said.why.startswith(f"{ring} loaded by Pipelined() and the operands by WarpSpecialized(")
 
 
 @pytest.mark.parametrize("name", [*SOUND, *TRIMMED])

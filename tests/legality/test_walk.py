@@ -10,7 +10,7 @@ from tests.legality.walk import Walk, World, roots
 from wsched.fusion import Merge, merge_index
 from wsched.schedule import Schedule
 
-OUT = "T5"
+OUT, SUM = "T5", "T4"
 
 
 def test_a_tail_does_not_exist_and_a_box_that_touches_does() -> None:
@@ -63,3 +63,13 @@ def test_a_box_with_gaps_is_none() -> None:
     assert walk.box([b]) == (2, 1)
     assert walk.box([a]) is None
     assert np.array_equal(walk.mesh([])[a.id], [0])
+
+
+def test_a_box_of_what_is_empty_is_what_it_is_elsewhere() -> None:
+    """Nothing is loaded at K = 0, so no box of it has a gap."""
+    s = Schedule(unscheduled())
+    s.split(SUM, 2, 1, inner_split=False, labels=("one", "all"))
+    s.merge(SUM, 2, label="k")
+    s.split(SUM, 2, 8, labels=("ko", "ki"))
+    *_, inner = s.tensor(SUM).loop
+    assert [Walk(s.tensor(SUM), World(1, 1, k, 1)).box([inner]) for k in (0, 9)] == [(1, 1, 8)] * 2

@@ -22,6 +22,9 @@ __all__ = ["MAX_POINTS", "NoWorld", "NotJudged", "Walk", "World", "roots"]
 MAX_POINTS = 400_000
 """Iterations that one mesh may have."""
 
+_NO_END = 1 << 40
+"""For how many indices of an empty inner loop the outer one stays where it is."""
+
 Values = dict[int, Any]
 
 
@@ -138,7 +141,7 @@ class Walk:
         return np.where((taker < takers) & (count < most), got, things)
 
     def _unmerge(self, step: Merge, flat: Any) -> tuple[Any, Any]:
-        wide = max(self.extents[step.inner.id], 1)
+        wide = self.extents[step.inner.id] or _NO_END
         if not step.traversal:
             return flat // wide, flat % wide
         group, within = flat // (wide * step.traversal), flat % (wide * step.traversal)

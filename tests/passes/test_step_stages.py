@@ -33,6 +33,19 @@ roles {
   }
 }
 """
+INTERVALS = """
+roles {
+  role load warps 0 .. 8 as g {
+    let turn: i32 = g // 2
+    for t in 0 .. tiles carry (begin: i32 = turn * n -> behind) {
+      for k in begin .. begin + n {
+        mbarrier.wait full[stage(k, 4)], parity(k, 4)
+      }
+      yield begin + n * 2
+    }
+  }
+}
+"""
 AFTER = """
 roles {
   role load warps 0 .. 4 {
@@ -72,6 +85,17 @@ def test_a_skip_is_computed_before_the_loops() -> None:
         "yield select(wraps2, next2 - 4, next2), "
         "parity_k_end ^ skip_parity ^ select(wraps2, 1, 0)" in lines
     )
+
+
+def test_where_a_loop_begins_is_resolved_before_the_loops() -> None:
+    """A loop that carries its first step begins at one that a binding of the role says."""
+    text = lowered(step_stages, HEAD + INTERVALS)
+    lines = [line.strip() for line in text.splitlines()]
+    at = lines.index("role load warps 0 .. 8 as g {")
+    assert lines[at + 1 : at + 3] == [
+        "let first_stage: i32 = g // 2 * n % 4",
+        "let first_parity: i32 = g // 2 * n // 4 % 2",
+    ]
 
 
 def test_without_mbarriers_nothing_changes() -> None:

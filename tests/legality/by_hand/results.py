@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.epilogues import RESIDUAL
 from tests.legality.builder import ON_TIDY, Matmul, P, matmul
 from tests.schedules import definition
-from wsched.fusion import Fusion
+from wsched.fusion import Fusion, WarpSpecialized
 
-__all__ = ["RESULTS"]
+__all__ = ["RESULTS", "residual_in_ring", "residual_of_whole_tiles"]
 
 
 def no_chunks() -> Fusion:
@@ -143,6 +143,21 @@ def residual_in_ring() -> Matmul:
     return m
 
 
+def residual_of_whole_tiles() -> Fusion:
+    """The matrix comes a whole tile at a time, and is read in chunks of columns; each CTA has a run
+    of tiles, so what counts them is the inner part of a split whose outer one is on CTAs.
+    """
+    m = matmul(RESIDUAL, ring=True)
+    m.tile(64, 32, 32)
+    m.deal(runs=True)
+    m.steps("tile k")
+    m.stage(3, 2)
+    m.fragments("tile", 16)
+    m.fill(m.rings, 1, 0, WarpSpecialized(P.TIDy, stage_slice_position=2))
+    m.inline("tile")
+    return m.s.fusion
+
+
 def halves_of_columns() -> Fusion:
     """A tile of 256 columns in two wgmmas of 128, one after the other for every 16 of k."""
     m = matmul()
@@ -191,6 +206,7 @@ def k_outside_tiles() -> Fusion:
 
 RESULTS = (
     no_chunks, one_big_store, chunks_of_rows, rows_of_each_group, fp32_from_registers,
-    fp32_in_small_boxes, residual_by_threads, residual_by_ring, halves_of_columns,
+    fp32_in_small_boxes, residual_by_threads, residual_by_ring,
+    residual_of_whole_tiles, halves_of_columns,
     one_store_for_two_groups, k_outside_tiles,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from lowering.target.hopper import HOPPER
 from tests.epilogues import RESIDUAL
 from tests.legality import builder as by_hand
 from tests.lowering.nest.own import Draft
-from tests.schedules import cooperative, definition, dynamic, pipelined, split_k
+from tests.schedules import cooperative, definition, dynamic, pipelined, split_k, stream_k
 from wsched.front.known import import_fusion
 from wsched.fusion import LoadStoreOpType, MemoryType, ParallelType
 from wsched.schedule import make_plan
@@ -189,6 +189,15 @@ def test_dealt_tiles_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -
     error = refusal(monkeypatch, params, require_legal=lambda *_: None)
     assert error.what == "tiles that are dealt out at run time with Pipelined loads"
     assert error.supported == "WarpSpecialized: a warp of the load warpgroup fetches tiles"
+
+
+def test_dealt_steps_without_a_load_warpgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = pipelined(stream_k(cooperative(128, 64, stages=4)))
+    error = refusal(monkeypatch, params, require_legal=lambda *_: None)
+    assert error.what == "load steps that are dealt out with Pipelined loads"
+    assert error.supported == (
+        "WarpSpecialized: steps ahead may be of another tile, which loads follow by themselves"
+    )
 
 
 def test_a_store_outside_of_the_branch_that_completes_a_tile() -> None:

@@ -135,6 +135,13 @@ def columns_and_k(s: Schedule) -> None:
     dealt(s)
 
 
+def k_in_two_levels(s: Schedule) -> None:
+    for tv in LOADS:
+        s.split(tv, 1, 2, labels=("ko", "ki"))
+        s.merge(tv, 0)
+    dealt(s)
+
+
 def blocks_of_tiles(s: Schedule) -> None:
     s.split("T4", 0, 2, inner_split=False, labels=("group", "tile"))
     s.parallelize("T4", 0, ParallelType.TIDy)
@@ -216,6 +223,13 @@ ILLEGAL: dict[str, tuple[int, Callable[[Schedule], None], str, str, tuple[str, .
         "the load steps of all tiles are dealt out to CTAs, but those of a tile are columns·k, "
         "over which T4 does not sum",
         ("merge tiles and k",),
+    ),
+    "k_in_two_levels": (
+        1,
+        k_in_two_levels,
+        "load-bound",
+        "k < ceildiv(K, 64) does not end with the last share",
+        (),
     ),
     "blocks_of_tiles": (
         1,

@@ -10,7 +10,7 @@ from wsched.schedule.proof.graph import Group, TransformGraph
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, ROLES, Sides
 
-__all__ = ["check_bystanders", "check_cta_loops"]
+__all__ = ["check_bystanders", "check_cta_loops", "on_other_ctas"]
 
 _SERIAL = (ParallelType.Serial, ParallelType.Unroll, ParallelType.Mma, ParallelType.Bulk)
 
@@ -21,15 +21,25 @@ def check_cta_loops(sides: Sides) -> None:
     Raises:
         ScheduleError: ``load-cover``.
     """
-    graph, first, compute = sides.graph, sides.loads[0], sides.compute
-    runs = {(graph.group(d), d.parallel) for d in compute.loop if d.parallel in CTA_INDEX}
-    for d in first.loop[: first.slice_position]:
-        if d.parallel is not ParallelType.Serial and (graph.group(d), d.parallel) not in runs:
-            raise sides.refuse(
-                "load-cover",
-                f"loop {d.label} [{d.parallel}] of {first.name} is no loop of {compute.name} on "
-                "the same CTAs",
-            )
+    for d in on_other_ctas(sides):
+        raise sides.refuse(
+            "load-cover",
+            f"loop {d.label} [{d.parallel}] of {sides.loads[0].name} is no loop of "
+            f"{sides.compute.name} on the same CTAs",
+        )
+
+
+def on_other_ctas(sides: Sides) -> list[IterDomain]:
+    """Loops of the loads, left of the stage, that are no serial ones and none of compute on the
+    same CTAs.
+    """
+    graph, first = sides.graph, sides.loads[0]
+    runs = {(graph.group(d), d.parallel) for d in sides.compute.loop if d.parallel in CTA_INDEX}
+    return [
+        d
+        for d in first.loop[: first.slice_position]
+        if d.parallel is not ParallelType.Serial and (graph.group(d), d.parallel) not in runs
+    ]
 
 
 def check_bystanders(

@@ -12,6 +12,7 @@ from wsched.schedule.proof.graph import Group
 from wsched.schedule.proof.interval import Interval
 from wsched.schedule.proof.relation import StepLoop
 from wsched.schedule.proof.sides import CTA_INDEX, Sides
+from wsched.schedule.proof.splits import dimensions
 
 __all__ = ["check_interval"]
 
@@ -39,6 +40,10 @@ def check_interval(
             "to each cluster of the grid",
             (f"split by {shares}, inner_split=False",),
         )
+    _check_places(sides, interval)
+    summed = {sides.graph.group(d) for d in compute.logical if d.iter_type is IterType.Reduction}
+    of_sum = [g for g in tails if dimensions(sides.graph, g) <= summed]
+    _check_tails(sides, interval, of_sum)
     inner = [s.domain.extent for s in digits if s.domain.iter_type is IterType.Reduction]
     if poly(prod(inner, start=ONE)) != poly(interval.inner):
         raise sides.refuse(
@@ -47,11 +52,7 @@ def check_interval(
             f"{interval.k.label}, over which {compute.name} does not sum",
             ("merge tiles and k",),
         )
-    _check_places(sides, interval)
-    for group in tails:
-        if group != interval.tile:
-            why = f"{group.label} < {group.extent} does not end with the last share"
-            raise sides.refuse("load-bound", why)
+    _check_tails(sides, interval, tails)
     for s in digits:
         if s.role and poly(s.coefficient) != poly(interval.inner):
             raise sides.refuse(
@@ -60,6 +61,14 @@ def check_interval(
                 f"{s.coefficient} load steps, but where a CTA begins within a tile warpgroups can "
                 "only take turns tile by tile",
             )
+
+
+def _check_tails(sides: Sides, interval: Interval, tails: Sequence[Group]) -> None:
+    """What is rounded up ends with the tiles: shares have as many steps, also of what is not."""
+    for group in tails:
+        if group != interval.tile:
+            why = f"{group.label} < {group.extent} does not end with the last share"
+            raise sides.refuse("load-bound", why)
 
 
 def _check_places(sides: Sides, interval: Interval) -> None:

@@ -198,7 +198,9 @@ def _outside(digits: Sequence[StepLoop]) -> int:
 def _check_tiles(
     sides: Sides, main: Sides, digits: Sequence[StepLoop], tiles: LoadRelation
 ) -> None:
-    """An edge into the epilogue runs the tiles that the operands run, and ends with the last."""
+    """An edge into the epilogue runs the tiles that the operands run, and ends with the last; who
+    shares a tile takes all its steps.
+    """
     graph, count = sides.graph, tiles.outside
     if ends(graph, digits[:count]) != ends(graph, tiles.digits[:count]):
         raise sides.refuse(
@@ -207,3 +209,12 @@ def _check_tiles(
             "with the same tile",
             (f"tile {sides.compute.name} as {main.compute.name}",),
         )
+    for s in digits[count:]:
+        if s.role:
+            raise sides.refuse(
+                "role",
+                f"loop {s.domain.label} [{s.domain.parallel}] of {sides.compute.name} deals out "
+                f"the steps of a tile, which its {s.domain.extent} warpgroups share: all of them "
+                "take every step",
+                (f"load in a step what all iterations of {s.domain.label} read",),
+            )

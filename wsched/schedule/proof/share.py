@@ -14,7 +14,7 @@ from math import prod
 from lowering.ground.expr import ONE, Const, Expr
 from wsched.fusion import IterDomain, IterType, ParallelType
 from wsched.schedule.proof.bounds import Guard, guards_above, guards_below
-from wsched.schedule.proof.bystanders import check_cta_loops
+from wsched.schedule.proof.bystanders import check_cta_loops, on_other_ctas
 from wsched.schedule.proof.check_interval import check_interval
 from wsched.schedule.proof.dealt import check_dealt, find_dealt
 from wsched.schedule.proof.graph import Group, Step
@@ -114,15 +114,16 @@ class Share(ABC):
 
 
 def find_share(sides: Sides) -> Share:
-    """The share of an edge.
+    """The share of an edge: whole tiles, where compute has the loads' loops on CTAs; where it has
+    not, they may be dealt an interval.
 
     Raises:
         ScheduleError: ``load-cover``, where loops on CTAs are not those of compute;
             ``load-bound``, where tiles are dealt out at run time otherwise than one by one to CTAs.
     """
     cta = sides.loads[0].axis_on(ParallelType.BIDx)
-    loaded = sides.loads[0] in sides.fusion.loads
-    interval = find_interval(sides.graph, sides.load_loops[0], cta) if loaded else None
+    apart = sides.loads[0] in sides.fusion.loads and on_other_ctas(sides)
+    interval = find_interval(sides.graph, sides.load_loops[0], cta) if apart else None
     dealt = find_dealt(sides)
     if interval is None:
         check_cta_loops(sides)

@@ -10,7 +10,15 @@ from __future__ import annotations
 from wsched.fusion import Fusion, Split, TensorView
 from wsched.schedule.proof.graph import Group, TransformGraph
 
-__all__ = ["ends_with_tensor", "is_outer_of", "wrote"]
+__all__ = ["dimensions", "ends_with_tensor", "is_outer_of", "wrote"]
+
+
+def dimensions(graph: TransformGraph, g: Group) -> frozenset[Group]:
+    """The dimensions of tensors that a group is made from."""
+    step = graph.producer(g)
+    if step is None:
+        return frozenset((g,))
+    return frozenset().union(*(dimensions(graph, x) for x in step.inputs))
 
 
 def _whole(graph: TransformGraph, g: Group) -> Group | None:

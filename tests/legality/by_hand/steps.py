@@ -1,0 +1,81 @@
+"""Schedules by hand whose load steps are dealt out to CTAs: each has a share of those of all tiles.
+
+What computes has loops over all tiles, and over k inside them; a CTA runs its share of these.
+"""
+
+from __future__ import annotations
+
+from tests.legality.builder import CTAS, Matmul, P, matmul
+from wsched.fusion import Fusion
+
+__all__ = ["STEPS"]
+
+
+def _dealt(m: Matmul, axes: str = "Mo No", traversal: int = 0) -> None:
+    """The loads' steps of all tiles in as many shares as there are CTAs."""
+    m.merge(m.every, axes, "tile", traversal)
+    m.steps("tile k")
+    m.split(m.loads, "tile·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage(3, 2)
+
+
+def shares_of_steps() -> Fusion:
+    """Two warpgroups share a tile, and so does each that begins or ends within one."""
+    m = matmul()
+    m.tile(128, 32, 32)
+    _dealt(m, traversal=2)
+    m.share("Mi", 64, "row", P.TIDy)
+    m.order(m.compute, "tile row")
+    m.fragments("row", 16)
+    m.inline("row")
+    return m.s.fusion
+
+
+def steps_of_tiles_in_threes() -> Fusion:
+    """What computes counts its tiles by threes; the shares know nothing of that."""
+    m = matmul()
+    m.tile(64, 32, 16)
+    _dealt(m, "No Mo")
+    m.split(m.compute, "tile", 3, "three tile")
+    m.fragments("tile", 32)
+    m.inline("tile")
+    return m.s.fusion
+
+
+def steps_in_turns_of_pairs() -> Fusion:
+    """Three pairs of warpgroups take turns with the tiles of a share, each half of the rows."""
+    m = matmul()
+    m.tile(128, 32, 16)
+    _dealt(m)
+    m.split(m.compute, "tile", 3, "tile turn")
+    m.run(m.compute, "turn", P.TIDy)
+    m.share("Mi", 64, "row", P.TIDz)
+    m.order(m.compute, "tile turn row")
+    m.fragments("row", 16)
+    m.inline("row")
+    return m.s.fusion
+
+
+def steps_of_neighbours() -> Fusion:
+    """Two CTAs with neighbouring columns have a share together, and load A for each other."""
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.split(m.every, "No", 2, "No place")
+    m.run(m.compute, "place", P.BIDx)
+    m.merge(m.every, "Mo No", "tile")
+    m.order(m.every, "place tile")
+    m.steps("tile k")
+    m.split(m.loads, "tile·k", CTAS // 2, "pair step", outer=True)
+    m.order(m.loads, "pair place step")
+    m.merge(m.loads, "pair place", "cta")
+    m.run(m.loads, "cta", P.BIDx)
+    m.stage(3, 1)
+    m.fragments("tile", 16)
+    m.inline("tile")
+    return m.s.fusion
+
+
+STEPS = (
+    shares_of_steps, steps_of_tiles_in_threes, steps_in_turns_of_pairs, steps_of_neighbours,
+)  # fmt: skip
