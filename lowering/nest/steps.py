@@ -29,7 +29,8 @@ def steps_of(
     registers: Registers,
     indices: Callable[[], Mapping[Group, Expr]],
 ) -> Body:
-    """What stands in front of a loop all of whose trips are in one step of a ring.
+    """What stands in front of a loop all of whose trips are in one step of a ring. Loops of the
+    kernel step, also those of one trip; others of one trip are none of it.
 
     Args:
         node: the loop.
@@ -42,7 +43,12 @@ def steps_of(
     """
     out: Body = ()
     graph = plan.graph
-    inside = {graph.group(d) for d in loops(node) if d.parallel not in PLACES and d.extent != ONE}
+    counted = {graph.group(s.domain) for s in part.main.digits}
+    inside = {
+        graph.group(d)
+        for d in loops(node)
+        if d.parallel not in PLACES and (d.extent != ONE or graph.group(d) in counted)
+    }
     for t in leaves(node):
         for name in (t.name, *(p.name for p in plan.fusion.producers(t.name))):
             if name in part.rings:

@@ -3,8 +3,9 @@
 Each draw has a seed of its own, ``S:n``; ``--only n`` repeats one. With ``--by-hand`` they are
 changes of the schedules by hand, with ``--parts`` of those with several parts that compute, with
 ``--gated`` of schedules of two products; with ``--steps`` load steps are dealt out to CTAs, with
-``--rings`` the epilogue reads through rings. Faults are written to a file as JSON, with the calls
-that make the schedule, and so are refusals of what is legal, by their rules.
+``--rings`` the epilogue reads through rings, with ``--apart`` two parts compute. Faults are written
+to a file as JSON, with the calls that make the schedule, and so are refusals of what is legal, by
+their rules.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.progress import track
 from tests.legality.agreement import Outcome, outcome
 from tests.legality.draws import (
     draw,
+    draw_apart,
     draw_by_hand,
     draw_gated,
     draw_parts,
@@ -43,6 +45,7 @@ KINDS: dict[str, tuple[Draw, str]] = {
     "--gated": (draw_gated, "change schedules of two products with one operand"),
     "--steps": (draw_steps, "deal out load steps to CTAs"),
     "--rings": (draw_rings, "bring what the epilogue reads through rings"),
+    "--apart": (draw_apart, "compute an operand, or store results, in a part of its own"),
 }
 """What is drawn in place of schedules of all kinds, by option."""
 

@@ -3,8 +3,8 @@
 Two kinds: from nothing, by the choices that a person makes; and *changed*: the calls of a schedule
 with one or two of them dropped, repeated, altered or added, on one tensor, one side or all. What is
 changed is drawn from nothing, built in, or made by hand, or has two products with one A, load steps
-that are dealt out, or rings of what the epilogue reads. A draw is the calls that made it, so that
-it can be written down and made again.
+that are dealt out, rings of what the epilogue reads, or two parts that compute. A draw is the calls
+that made it, so that it can be written down and made again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.legality.by_hand.steps import STEPS
 from tests.legality.by_hand.tiles import TILES
 from tests.legality.change import change
 from tests.legality.scratch import Scratch, from_nothing
+from tests.legality.scratch_apart import COMPUTED, two_parts
 from tests.legality.scratch_rings import Rings
 from tests.legality.scratch_steps import Steps
 from tests.schedule.gated import gated, scheduled
@@ -44,8 +45,8 @@ from wsched.schedule.matmul.scheduler import schedule_matmul
 from wsched.schedule.primitives.replay import replay
 
 __all__ = [
-    "draw", "draw_by_hand", "draw_gated", "draw_parts", "draw_rings", "draw_steps", "made",
-    "unscheduled",
+    "draw", "draw_apart", "draw_by_hand", "draw_gated", "draw_parts", "draw_rings", "draw_steps",
+    "made", "unscheduled",
 ]  # fmt: skip
 
 _TRIES = 20
@@ -95,16 +96,23 @@ def draw_rings(rng: Random) -> Fusion:
     """The same where the epilogue reads one matrix or two that come through rings."""
     text, by_tma = rng.choice((RESIDUAL, RESIDUAL, _TWO_MATRICES)), rng.random() < 0.8
     if rng.random() < 0.25:
-        return _maybe_changed(rng, _built_in(rng, _params_of_rings, text), text)
+        return _maybe_changed(rng, _built_in(rng, _params_of_rings, text), unscheduled(text))
     start = from_nothing(lambda: Rings(rng, matmul(text, by_tma=by_tma, ring=True)))
-    return _maybe_changed(rng, start, text)
+    return _maybe_changed(rng, start, unscheduled(text))
 
 
-def _maybe_changed(rng: Random, start: Fusion, text: str | None = None) -> Fusion:
+def draw_apart(rng: Random) -> Fusion:
+    """The same where two parts compute: one rounds an operand, or stores what the other makes."""
+    text = rng.choice((None, *COMPUTED))
+    start = from_nothing(lambda: two_parts(rng, text))
+    return _maybe_changed(rng, start, scheduled_by_parts(text or definition()))
+
+
+def _maybe_changed(rng: Random, start: Fusion, of: Fusion | None = None) -> Fusion:
     """With up to two changes."""
     changes = rng.choice((0, 0, 1, 1, 2)) if start.history else 0
     for _ in range(changes):
-        start = _changed(rng, start, unscheduled(text))
+        start = _changed(rng, start, of)
     return start
 
 

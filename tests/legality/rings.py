@@ -65,6 +65,8 @@ class Filled:
         for low, size in zip(self.lows, self.sizes, strict=True):
             if np.any(np.diff(low) < size):
                 raise Shapeless(f"the boxes of {t.name} overlap")
+        self.same = [p for p, d in enumerate(t.logical) if d.iter_type is IterType.Broadcast]
+        self.agains = [np.unique(corner[p]) for p in self.same]
         self.number = [
             np.searchsorted(low, corner[p]) for p, low in zip(self.dims, self.lows, strict=True)
         ]
@@ -92,6 +94,13 @@ class Filled:
             fits &= (at >= 0) & (coordinates[p] + sizes[p] <= start + size)
             numbers.append(at)
         return numbers, fits
+
+    def repeats(self, coordinates: list[Any]) -> list[Any]:
+        """Which time a box is filled again, along each dimension that it is the same for."""
+        return [
+            np.searchsorted(low, coordinates[p], "right")
+            for p, low in zip(self.same, self.agains, strict=True)
+        ]
 
 
 def _at(
@@ -121,17 +130,19 @@ class Needs:
         at = self.walk.coordinates(self.mesh)
         self.spans = self.walk.spans(self.mesh, self.fragment, sizes)
         self.boxes, self.fits = [], np.ones(len(at[0]), bool)
+        self.repeats: list[Any] = []
         for load in steps.fills:
             numbers, fits = load.boxes(at, sizes)
             self.boxes += numbers
             self.fits &= fits
+            self.repeats += load.repeats(at)
 
     def stepping(self) -> set[int]:
-        """Loops that change the stage."""
+        """Loops that change the stage: another box, or the same one once more."""
         shape = [self.walk.extent(d) for d in self.free]
         found = set()
         for axis, d in enumerate(self.free):
-            for n in self.boxes:
+            for n in (*self.boxes, *self.repeats):
                 there = n.reshape(shape)
                 first = np.take(there, [0], axis) if there.size else there
                 if np.any(there != first):

@@ -11,10 +11,13 @@ from lowering.ground.expr import Const, Expr, Special
 from tests.legality.builder import Matmul, P
 from wsched.fusion import Fusion, ParallelType, Pipelined, WarpSpecialized
 
-__all__ = ["CTAS", "Scratch", "from_nothing"]
+__all__ = ["CTAS", "TILES", "Scratch", "from_nothing"]
 
 CTAS = Special("nctaid.x")
 _TRIES = 50
+
+TILES = ("tile", "Mo", "No", "to", "ti", "it", "turn")
+"""Loops that say which tile, slowest first, as far as a schedule has them."""
 
 
 def from_nothing(begin: Callable[[], Scratch]) -> Fusion:
@@ -177,8 +180,7 @@ class Scratch:
         """The loads' one loop, mostly in the order of the compute side."""
         rng, m = self.rng, self.m
         labels = [d.label for d in m.s.tensor(m.loads[0]).loop]
-        order = [x for x in ("tile", "Mo", "No", "to", "ti", "it", "turn") if x in labels]
-        order = [x for x in order if x not in self.ctas]
+        order = [x for x in TILES if x in labels and x not in self.ctas]
         if turns and "it" in order and self.maybe(0.1):
             order = [x for x in order if x != "turn"] + ["turn"] * ("turn" in order)
             order.insert(len(order), order.pop(rng.randrange(len(order))))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.legality.builder import ON_TIDY
-from tests.legality.scratch import Scratch
+from tests.legality.scratch import TILES, Scratch
 from wsched.fusion import CircularBufferType, Pipelined, WarpSpecialized
 
 __all__ = ["Rings"]
-
-_TILES = ("tile", "Mo", "No", "to", "ti", "it", "turn")
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Rings(Scratch):
         """One serial loop over boxes, mostly those of the tiles' chunks."""
         rng, m, one = self.rng, self.m, (tv,)
         labels = [d.label for d in m.s.tensor(tv).loop]
-        steps = [x for x in _TILES if x in labels and x not in self.ctas]
+        steps = [x for x in TILES if x in labels and x not in self.ctas]
         if not steps or self.maybe(0.9):
             columns = chunk if self.maybe(0.8) else rng.choice((8, 16, 32, 64))
             m.split(one, "Ni", columns, "chunk Ni")

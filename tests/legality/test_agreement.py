@@ -17,6 +17,7 @@ from tests.legality.agreement import outcome
 from tests.legality.builder import matmul
 from tests.legality.draws import (
     draw,
+    draw_apart,
     draw_by_hand,
     draw_gated,
     draw_parts,
@@ -73,9 +74,16 @@ def test_so_are_rings_of_the_epilogue(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
-@pytest.mark.parametrize(("drawn", "least"), [(draw_steps, 2), (draw_rings, 4)])
+@settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=True))
+def test_so_are_two_parts_from_nothing(rng: Random) -> None:
+    fusion = draw_apart(rng)
+    assert outcome(fusion).fault is None, history_text(fusion)
+
+
+@pytest.mark.parametrize(("drawn", "least"), [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4)])
 def test_some_of_these_run(drawn: Callable[[Random], Fusion], least: int) -> None:
-    """When this was written, 3 and 6 of these 16."""
+    """When this was written, 3, 6 and 5 of these 16."""
     assert sum(outcome(drawn(Random(n))).ran for n in range(16)) >= least
 
 

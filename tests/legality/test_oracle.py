@@ -11,10 +11,12 @@ from tests.epilogues import RESIDUAL
 from tests.legality.agreement import outcome
 from tests.legality.builder import CTAS, ON_TIDY, P, matmul
 from tests.legality.by_hand.parts import (
+    CAST,
     PARTS,
     apart,
     epilogue_apart,
     fragments,
+    of_computed,
     operand_cast,
     two_products,
 )
@@ -270,6 +272,24 @@ def test_parts_that_wait_for_each_other() -> None:
 def test_with_a_stage_for_each_chunk_they_would_not() -> None:
     """The proof asks for an order that holds with any number of stages."""
     assert why_illegal(with_stages(read_by_two("chunk", "tile"), "T14", 4)) is None
+
+
+def test_a_box_that_is_filled_again_for_the_next_tile() -> None:
+    """A has a ring of its own, and each CTA a row of tiles: A's box is the same in all of them."""
+    m = of_computed(CAST)
+    m.tile(64, 32, 32)
+    m.run(m.every, "Mo", P.BIDx)
+    m.order(m.every, "Mo No k")
+    m.steps("No k")
+    m.stage(3, 1)
+    m.split((*m.compute, *m.rings), "No", 2, "pair No")
+    m.order((*m.compute, *m.rings), "Mo pair No")
+    m.fragments("No", 32)
+    m.inline("No")
+    fragments(m, m.rings, "Mo pair No k")
+    m.s.circular_buffer(m.rings[-1], 2, 1, WarpSpecialized(P.TIDy, None, 4))
+    said = outcome(m.s.fusion)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
 def test_parts_in_a_circle_may_come_to_an_end() -> None:

@@ -11,7 +11,9 @@ from wsched.fusion import DataType, Fusion, LoadStoreOpType, MemoryType, WarpSpe
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
 
-__all__ = ["PARTS", "SCHEDULED", "apart", "fragments", "of_computed"]
+__all__ = [
+    "CAST", "DOUBLED", "PARTS", "SCHEDULED", "SHIFTED", "apart", "fragments", "of_computed",
+]  # fmt: skip
 
 _TMA, _SET = LoadStoreOpType.CpAsyncBulkTensorTile, LoadStoreOpType.Set
 _LD, _ST = LoadStoreOpType.LdMatrix, LoadStoreOpType.StMatrix
@@ -161,6 +163,26 @@ def epilogue_of_whole_rows() -> Fusion:
     return _two_store("cta tile m64 chunk", columns=32)
 
 
+def epilogue_of_one_block() -> Fusion:
+    """A step is the 64 rows of a tile that has no others: the loop that steps has one trip, and in
+    it a step is read in chunks of columns.
+    """
+    m = matmul(by_tma=False)
+    made, after = apart(m)
+    m.tile(64, 32, 32)
+    m.deal(runs=True)
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    m.split((*made, *after), "Ni", 16, "chunk Ni")
+    fragments(m, made, "cta tile m64 chunk")
+    fragments(m, after, "cta tile m64 chunk")
+    m.s.circular_buffer(made[-1], 2, 1, RING)
+    m.s.inline_at(m.acc, "tile")
+    return m.s.fusion
+
+
 def operand_cast() -> Fusion:
     """A of 32 bits is rounded by a warpgroup on its way to the two that multiply."""
     m = of_computed(CAST)
@@ -221,14 +243,15 @@ def two_products() -> Fusion:
 
 
 PARTS = (
-    epilogue_apart, epilogue_by_tma, epilogue_in_turns, operand_cast, operand_shifted,
-    operand_and_epilogue_apart, two_products,
+    epilogue_apart, epilogue_by_tma, epilogue_in_turns, epilogue_of_one_block, operand_cast,
+    operand_shifted, operand_and_epilogue_apart, two_products,
 )  # fmt: skip
 
 SCHEDULED: dict[Callable[[], Fusion], str] = {
     epilogue_apart: definition(),
     epilogue_by_tma: definition(),
     epilogue_in_turns: definition(),
+    epilogue_of_one_block: definition(),
     operand_cast: CAST,
     operand_shifted: SHIFTED,
     operand_and_epilogue_apart: DOUBLED,
