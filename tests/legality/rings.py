@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any
@@ -149,14 +150,9 @@ class Needs:
                     found.add(d.id)
         return found
 
-    def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int | None) -> list[Any]:
-        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``,
-        or of all that are outside of the roles.
-        """
+    def sequence(self, cta: Cta, role: Cta, stepping: set[int], prefix: int) -> list[Any]:
+        """``(run, boxes)`` in order; runs are iterations of the serial loops left of ``prefix``."""
         here = self.takes(cta, role, stepping)
-        if prefix is None:
-            on = [p for p, d in enumerate(self.t.loop) if d.parallel in TIDS]
-            prefix = max(on, default=0)
         outer = [d for d in serial(self.t.loop[:prefix]) if self.walk.extent(d) > 1]
         runs = list(zip(*(self.mesh[d.id][here].tolist() for d in outer), strict=True))
         boxes = list(zip(*(b[here].tolist() for b in self.boxes), strict=True))
@@ -212,11 +208,14 @@ def check_ring(
 ) -> dict[tuple[Cta, Cta], list[int]]:
     """Each role takes each step in order, or they take turns, a run each.
 
+    A run is a main loop. Where nothing is summed the schedule does not say what a run is, and they
+    may be the iterations of any loops, from the outermost on.
+
     Args:
         needs: what one tensor reads.
         steps: what is filled.
         stepping: the tensor's loops that change the stage.
-        prefix: how many of its loops choose a run; None for those outside of the roles.
+        prefix: how many of its loops choose a run; None where nothing is summed.
         places: of the part that reads.
 
     Returns:
@@ -230,6 +229,23 @@ def check_ring(
     assert buffer is not None
     if any(dealing) and not isinstance(buffer.type, WarpSpecialized):
         raise Illegal("roles have steps of their own, and all of them load")
+    if prefix is not None or not any(dealing):
+        return _taken(needs, steps, stepping, prefix or 0, places, dealing)
+    for choosing in range(len(needs.t.loop)):
+        with suppress(Illegal):
+            return _taken(needs, steps, stepping, choosing, places, dealing)
+    return _taken(needs, steps, stepping, len(needs.t.loop), places, dealing)
+
+
+def _taken(
+    needs: Needs,
+    steps: Steps,
+    stepping: set[int],
+    prefix: int,
+    places: Places,
+    dealing: list[bool],
+) -> dict[tuple[Cta, Cta], list[int]]:
+    """The same with runs of the loops left of ``prefix``, and axes whose roles have their own."""
     found: dict[tuple[Cta, Cta], list[int]] = {}
     for cta in all_places(places.ctas):
         wanted = [box for share in places.behind(cta) for box in steps.sequence(share)]

@@ -292,6 +292,29 @@ def test_a_box_that_is_filled_again_for_the_next_tile() -> None:
     assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
 
 
+def test_turns_of_blocks_of_a_tile_that_is_stored() -> None:
+    """A step is 64 rows and some columns of a tile, rows slowest. Of two warpgroups that store each
+    takes the columns of its rows one after the other, wherever its loop stands.
+    """
+    m = matmul(by_tma=False)
+    made, after = apart(m)
+    m.tile(128, 32, 32)
+    m.deal()
+    m.steps("tile k")
+    m.stage(3, 1)
+    m.split(after, "Mi", 64, "row Mi")
+    m.run(after, "row", P.TIDy)
+    m.order((m.acc,), "cta tile")
+    m.wgmma()
+    m.split((*made, *after), "Ni", 16, "chunk Ni")
+    fragments(m, made, "cta tile m64 chunk")
+    fragments(m, after, "cta tile chunk row")
+    m.s.circular_buffer(made[-1], 3, 1, WarpSpecialized(P.TIDy, None, 4))
+    m.s.inline_at(m.acc, "tile")
+    said = outcome(m.s.fusion)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
+
+
 def test_parts_in_a_circle_may_come_to_an_end() -> None:
     """Step by step they do; the proof refuses all circles."""
     assert why_illegal(in_a_circle()) is None
