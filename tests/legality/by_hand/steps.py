@@ -43,6 +43,26 @@ def steps_of_tiles_in_threes() -> Fusion:
     return m.s.fusion
 
 
+def steps_of_pairs_that_round_up() -> Fusion:
+    """Two warpgroups take turns with the tiles of a share; the loads count pairs of them, and shares
+    in slices, both rounded up.
+    """
+    m = matmul()
+    m.tile(64, 32, 32)
+    m.merge(m.every, "Mo No", "tile")
+    m.split(m.every, "tile", 2, "tile turn")
+    m.run(m.compute, "turn", P.TIDz)
+    m.steps("tile turn k")
+    m.split(m.loads, "tile·turn·k", CTAS, "cta step", outer=True)
+    m.run(m.loads, "cta", P.BIDx)
+    m.split(m.loads, "step", 3, "slice step")
+    m.steps("slice step")
+    m.stage(4, 2)
+    m.fragments("turn", 16)
+    m.inline("turn")
+    return m.s.fusion
+
+
 def steps_in_turns_of_pairs() -> Fusion:
     """Three pairs of warpgroups take turns with the tiles of a share, each half of the rows."""
     m = matmul()
@@ -77,5 +97,6 @@ def steps_of_neighbours() -> Fusion:
 
 
 STEPS = (
-    shares_of_steps, steps_of_tiles_in_threes, steps_in_turns_of_pairs, steps_of_neighbours,
+    shares_of_steps, steps_of_tiles_in_threes, steps_of_pairs_that_round_up,
+    steps_in_turns_of_pairs, steps_of_neighbours,
 )  # fmt: skip

@@ -88,6 +88,26 @@ def test_shares_are_taken_from_the_last_to_the_first() -> None:
     assert bounds(4, 2, 3) == [[6, 6, 2, 0], [4, 6, 1, 1], [2, 4, 0, 2], [0, 2, 0, 1]]
 
 
+def test_shares_of_tiles_that_are_rounded_up() -> None:
+    """7 rows in pairs are 8, and 3 CTAs have 3 of those each; the last one ends with the seventh.
+
+    What the loads then split and merge again is the same share.
+    """
+
+    def in_pairs(s: Schedule) -> None:
+        s.split(LOAD, 0, 2, labels=("pair", "Mo"))
+        s.merge(LOAD, 0)
+        in_shares(s)
+        s.split(LOAD, 1, 4, labels=("so", "si"))
+        s.merge(LOAD, 1)
+
+    interval = scheduled(in_pairs)
+    assert interval is not None and interval.tile.label == "Mo"
+    bounds = found(interval, "share", "start", "stop")
+    assert bounds(3, 7, 1) == [[3, 6, 7], [3, 3, 6], [3, 0, 3]]
+    assert bounds(4, 5, 1) == [[2, 5, 5], [2, 4, 5], [2, 2, 4], [2, 0, 2]]
+
+
 def test_a_cluster_has_one_share() -> None:
     interval = scheduled(in_shares_of_pairs)
     assert interval is not None and interval.size == 2

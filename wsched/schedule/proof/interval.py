@@ -27,13 +27,15 @@ class Interval:
 
     Args:
         merged: the loop that is dealt out, ``tile * inner + k``.
-        tile: its outer part, the output tiles.
+        counted: extent of its outer part: the output tiles, or what they were rounded up to.
+        tile: the output tiles.
         k: its inner part, the load steps of a tile.
         shares: into how many shares the loop is dealt out.
         size: CTAs of a cluster.
     """
 
     merged: Group
+    counted: Expr
     tile: Group
     k: Group
     shares: Expr
@@ -66,8 +68,8 @@ class Interval:
 
     @property
     def share(self) -> Expr:
-        """Steps of a share; the last ones may have fewer."""
-        return ceildiv(self.extent, self.shares)
+        """Steps of a share, as the loads count them; the last ones may have fewer."""
+        return ceildiv(self.counted * self.per_tile, self.shares)
 
     @property
     def start(self) -> Expr:
@@ -99,27 +101,37 @@ def find_interval(
     graph: TransformGraph, loop: IterDomain, cta: IterDomain | None
 ) -> Interval | None:
     """The interval that a load loop is, if it is the inner part of a split whose outer part runs on
-    CTAs and whose input is the merge of tiles and k.
+    CTAs and whose input is the merge of tiles and k. What rounds either of them up makes steps that
+    do not exist, at the end of a share or of all.
 
     Args:
         graph: the transform graph.
         loop: the load loop.
         cta: the loop of the same tensor that runs on BIDx.
     """
-    step = graph.producer(graph.group(loop))
+    share = _before_rounding(graph, graph.group(loop))
+    step = graph.producer(share)
     if step is None or cta is None or not isinstance(step.transform, Split):
         return None
     outer, inner = step.outputs
     merge = graph.producer(step.inputs[0])
-    if inner != graph.group(loop) or merge is None:
+    if inner != share or merge is None:
         return None
     if not isinstance(merge.transform, Merge) or merge.transform.traversal:
         return None
     size = _ctas_behind(graph, outer, graph.group(cta))
     if size is None:
         return None
-    tile, k = merge.inputs
-    return Interval(step.inputs[0], tile, k, outer.extent, size)
+    tiles, k = merge.inputs
+    tile = _before_rounding(graph, tiles)
+    return Interval(step.inputs[0], tiles.extent, tile, k, outer.extent, size)
+
+
+def _before_rounding(graph: TransformGraph, g: Group) -> Group:
+    """The group that ``g`` is with what splits added that were merged again."""
+    while (whole := graph.padded(g)) is not None:
+        g = whole
+    return g
 
 
 def _ctas_behind(graph: TransformGraph, outer: Group, cta: Group) -> int | None:
