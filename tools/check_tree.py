@@ -15,8 +15,8 @@ FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 
 GROUND, TARGET = "lowering.ground", "lowering.target"
 KERNEL = (GROUND, TARGET, "lowering.kernel")
-LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.summary", "lowering.cuda",
-           "lowering.machine")  # fmt: skip
+LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.sweep", "lowering.summary",
+           "lowering.cuda", "lowering.machine")  # fmt: skip
 
 # From the definition to the launch: each may import those in front of it, and of the lowering what
 # stands beside it. ``__init__`` is the package's own file.
@@ -50,7 +50,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lowering.cuda": KERNEL,
     "lowering.machine": KERNEL,
     "lowering.nest": (*KERNEL, "wsched.fusion", "wsched.schedule"),
-    "lowering.summary": (*KERNEL, "wsched.fusion"),
+    "lowering.summary": (*KERNEL, "wsched.fusion", "lowering.sweep"),
+    "lowering.sweep": (*KERNEL, "wsched.fusion"),
     **{name: (*(n for n, _ in WAY[:at]), *low) for at, (name, low) in enumerate(WAY)},
 }
 

@@ -12,7 +12,6 @@ from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Const, Expr
-from lowering.ground.layouts import BLOCK_ROWS
 from lowering.kernel.descriptor import block_bytes, descriptor_template, leading_bytes
 from lowering.kernel.kernel import SharedBuffer
 from lowering.kernel.nodes import (
@@ -97,7 +96,7 @@ def _rows(e: Emitter, s: FragRows) -> None:
     """No code: the plan made ``out`` a view of ``value``'s registers."""
     rows = s.out.type.rows
     start = s.start.value if isinstance(s.start, Const) else 0
-    if start % BLOCK_ROWS or start + rows > s.value.type.rows:
+    if start % s.value.type.layout.rows or start + rows > s.value.type.rows:
         raise InternalError("emit_cuda", f"rows {s.start} of {s.value.type} as {s.out.type}")
 
 

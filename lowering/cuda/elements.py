@@ -48,13 +48,16 @@ def _convertible(dtype: DType, *more: DType) -> str:
 
 
 def moved(dtype: DType) -> str:
-    """What loads and stores of one element are called: ``f32``, ``s32``, or ``b16`` for 16 bits.
+    """What loads and stores of one element are called: ``f32``, ``s32``, ``b16`` for 16 bits, or
+    ``bool`` for a predicate.
 
     Raises:
         UnsupportedError: threads do not move elements of the type.
     """
     if dtype in (DType.F32, DType.S32):
         return str(dtype.value)
+    if dtype is DType.PRED:
+        return "bool"
     if dtype.register_bits != 16:
         raise UnsupportedError(f"threads that move {dtype.value} in CUDA", "16-bit types, f32, s32")
     return "b16"

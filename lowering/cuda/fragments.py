@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from lowering.cuda.expressions import divided
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr
-from lowering.ground.layouts import BLOCK_ROWS
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import (
     Body,
@@ -82,7 +81,7 @@ class View:
 
     def rows(self, start: Expr, out: FragmentType) -> View:
         """The rows from ``start`` (a multiple of 64) on, as a view of the same array."""
-        skipped = divided(start, BLOCK_ROWS) * self.block
+        skipped = divided(start, out.layout.rows) * self.block
         return View(self.array, out, self.start + skipped, self.block)
 
     def element(self, block: int, row: int, col: int) -> tuple[int, int, int]:

@@ -8,7 +8,9 @@ from dataclasses import fields
 from lowering.cuda.elements import moved
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
+from lowering.cuda.vectors import load_bool, load_vector, store_bool, store_vector
 from lowering.ground.errors import InternalError
+from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import (
@@ -67,7 +69,7 @@ def _store_global(e: Emitter, s: FragStoreGlobal | FragRedGlobal) -> None:
 
 def _tensor(e: Emitter, op: str, value: Frag, ref: GmemRef) -> GlobalTensor:
     g = e.global_tensor(ref.map)
-    if g.dtype is not value.type.dtype:
+    if g.dtype.register is not value.type.dtype:
         what = f"{op} of {value.type} and {g.dtype.value} elements"
         raise InternalError("emit_cuda", what)
     return g
@@ -114,11 +116,16 @@ class _Loads(Elements):
         self.value = value
 
     def group(self, block: int) -> None:
-        """Two columns at once if the tensor allows it, else one element at a time."""
+        """As many columns at once as the tensor allows, else one element at a time."""
         e, out = self.e, self.value
         rows, cols = out.type.group
         form = moved(out.type.dtype)
-        if cols == 2 and self.g.pairs and not self.trans and form != "s32":
+        wide = _at_once(self.g, out.type, self.trans)
+        if wide:
+            for row in range(rows):
+                for col in range(0, cols, wide):
+                    load_vector(e, out, (block, row, col), wide, *self.place(block, row, col))
+        elif cols == 2 and self.g.pairs and not self.trans and form not in ("s32", "bool"):
             for row in range(rows):
                 self.pair(block, row)
         elif form != "b16":
@@ -155,6 +162,8 @@ class _Loads(Elements):
 
     def load(self, form: str, block: int, row: int, col: int) -> str:
         where, inside = self.place(block, row, col)
+        if form == "bool":
+            return load_bool(self.e, where, inside)
         if form == "s32":
             self.e.functions["ld_global_s32"] = _LOAD_S32
             return f"ld_global_s32({where}, {inside})"
@@ -170,17 +179,26 @@ class _Stores(Elements):
     ) -> None:  # fmt: skip
         super().__init__(e, value.type, ref, tensor, rows, const="", trans=trans)
         self.value, self.function = value, function
-        self.pairs = tensor.pairs and value.type.group[1] == 2 and function.startswith("ptx")
+        self.pairs = tensor.pairs and value.type.group[1] == 2 and moved(value.type.dtype) != "bool"
+        self.pairs = self.pairs and function.startswith("ptx")
         self.pairs = self.pairs and not trans
         self.tests += _owner(e, value.type)
 
     def group(self, block: int) -> None:
-        """Two columns at once if the tensor allows it, else one element at a time."""
+        """As many columns at once as the tensor allows, else one element at a time."""
         rows, cols = self.value.type.group
+        if many := _at_once(self.g, self.value.type, self.trans):
+            for row in range(rows):
+                for col in range(0, cols, many):
+                    place = self.place(block, row, col)
+                    store_vector(self.e, self.value, (block, row, col), many, *place)
+            return
         form = moved(self.value.type.dtype)
         wide = form != "b16"
         if form == "s32":
             self.e.functions["st_global_s32"], self.function = _STORE_S32, "st_global"
+        if form == "bool":
+            self.function = store_bool(self.e).removesuffix("_bool")
         for row in range(rows):
             places = [self.e.element(self.value, block, row, col) for col in range(cols)]
             if self.pairs:
@@ -196,15 +214,25 @@ class _Stores(Elements):
         self.e.out.call(f"{self.function}_{form}", where, *values, inside)
 
 
+def _at_once(tensor: GlobalTensor, kind: FragmentType, trans: bool) -> int:
+    """Columns of a wide layout that are accessed by vectors of words; 0 where there are none, as of
+    wgmma's layouts, whose threads have pairs.
+    """
+    together = tensor.together(kind.layout.span)
+    whole = together * tensor.dtype.bytes >= 4 and kind.layout.span > ACCUMULATOR.span
+    return together if whole and kind.cols > 1 and not trans else 0
+
+
 def _owner(e: Emitter, kind: FragmentType) -> list[str]:
     """Conditions that the executing thread stores its elements: of a row or column that several
     threads hold, the first one does.
     """
     warp = f"{e.special('warpgroup.warp')} == 0" if kind.rows == 1 else ""
     if kind.cols == 1:
-        lane = f"{e.special('lane')} == 0" if warp else f"({e.special('lane')} & 3) == 0"
+        among = kind.layout.lanes - 1
+        lane = f"{e.special('lane')} == 0" if warp else f"({e.special('lane')} & {among}) == 0"
     else:
-        lane = f"{e.special('lane')} < 4" if warp else ""
+        lane = f"{e.special('lane')} < {kind.layout.lanes}" if warp else ""
     return [test for test in (warp, lane) if test]
 
 

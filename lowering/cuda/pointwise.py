@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from lowering.cuda import elements
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
+from lowering.cuda.trigonometry import FUNCTIONS
 from lowering.ground.errors import InternalError
 from lowering.kernel.nodes import Frag, FragPointwise, FragUpdate, Stmt
 from lowering.kernel.pointwise import OPS
@@ -32,6 +33,8 @@ EXPRESSIONS: Mapping[str, str] = {
     "rsqrt": "rsqrtf({x})",
     "reciprocal": "1.0f / {x}",
     "tanh": "tanhf({x})",
+    "sin": "sine_of_turns({x}, 0)",
+    "cos": "sine_of_turns({x}, 1)",
     "erf": "erff({x})",
     "erfc": "erfcf({x})",
     "ceil": "ceilf({x})",
@@ -63,8 +66,8 @@ EXPRESSIONS: Mapping[str, str] = {
 """Each operation of ``lowering.kernel.pointwise.OPS``; arguments are names, elements or literals.
 
 Division and square root are IEEE. The others are CUDA's single precision functions (at most 2 ulp;
-powf and erfcf 4), which need no local memory, and ``ptx::sigmoid`` (see ``device.cuh``). Those of
-CUDA that do need it, the trigonometric ones, are not in the table.
+powf and erfcf 4), which need no local memory, and ``ptx::sigmoid`` (see ``device.cuh``). In place
+of those of CUDA that do need it, the trigonometric ones, are wsched's own (``trigonometry.py``).
 """
 
 _PRODUCTS = {2.0: "{x} * {x}", 3.0: "{x} * {x} * {x}"}
@@ -88,6 +91,9 @@ def _update(e: Emitter, s: FragUpdate) -> None:
 
 def _elements(e: Emitter, s: FragPointwise) -> None:
     kind = s.out.type
+    if s.op in FUNCTIONS:
+        name, text = FUNCTIONS[s.op]
+        e.functions[name] = text
     for block in range(kind.blocks):
         with e.groups(kind.groups):
             for row in range(kind.group[0]):

@@ -111,7 +111,7 @@ def _columns(e: Emitter, s: FragReduce, block: int, chain: Sequence[int]) -> Non
             first = f"{name}[{row * cols}]"
             values = [f"{name}[{row * cols + col}]" for col in range(cols)]
             e.out.line(f"{first} = {_fold(s.op, values)};")
-            _butterfly(e, s.op, first, 1, 2)
+            _butterfly(e, s.op, first, *kind.layout.distances)
         with e.groups(1):
             for row, col in [(row, 0) for row in range(rows)] if whole else _group(kind):
                 _onto(e, s, (block, row, col), f"{name}[{row * cols + col}]")

@@ -92,6 +92,11 @@ class DType(Enum):
         return self.row.bits or 32
 
     @property
+    def register(self) -> DType:
+        """What an element in memory is in a register."""
+        return DType.PRED if self is DType.BOOL else self
+
+    @property
     def numpy(self) -> str:
         """Name of its NumPy type, for some one of ml_dtypes; UnsupportedError if it has none."""
         return self._name("numpy", "in NumPy")

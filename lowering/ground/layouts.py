@@ -9,6 +9,10 @@ wgmma.mma_async, accumulator D and matrix A). Four lanes share 8 rows' group of 
 
 in that order of registers. What differs is ``span``: 2 for accumulators and for A of 16 bits (so a
 product rounded to 16 bits is an A operand of the next), 4 for A of 8 bits, 1 for A of 32.
+
+Where no wgmma is near, a row may as well be dealt out to other than four lanes, from one to a warp,
+which reads it in pieces of 16 bytes side by side: the formula has ``lanes`` for 4, and blocks of as
+many rows as 128 threads then hold two of each.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from lowering.ground.errors import UnsupportedError
 __all__ = ["ACCUMULATOR", "BLOCK_ROWS", "RegisterLayout", "operand_layout"]
 
 BLOCK_ROWS = 64
-"""Rows that the 128 threads hold of each block."""
+"""Rows that the 128 threads hold of each block of wgmma's layouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +38,35 @@ class RegisterLayout:
 
     Args:
         span: neighbouring columns that a thread holds together.
+        lanes: that share a row, a power of two up to 32.
     """
 
     span: int
+    lanes: int = 4
 
     @property
     def columns(self) -> int:
         """Columns of a group; a tile has whole groups."""
-        return 4 * self.span
+        return self.lanes * self.span
+
+    @property
+    def rows(self) -> int:
+        """Rows that the 128 threads hold of each block: 64 of wgmma's layouts."""
+        return 8 * self._apart
+
+    @property
+    def distances(self) -> tuple[int, ...]:
+        """How far apart lanes of a row are, bit by bit of their number."""
+        return tuple(1 << bit for bit in range(self.lanes.bit_length() - 1))
+
+    @property
+    def _apart(self) -> int:
+        """Rows from one half of a warp's part of a block to the other."""
+        return 32 // self.lanes
 
     def held(self, rows: int, cols: int) -> tuple[int, int, int, int]:
         """(blocks, groups, halves, columns) that a thread holds of a tile, in register order."""
-        blocks, halves = (rows // BLOCK_ROWS, 2) if rows > 1 else (1, 1)
+        blocks, halves = (rows // self.rows, 2) if rows > 1 else (1, 1)
         groups, columns = (cols // self.columns, self.span) if cols > 1 else (1, 1)
         return blocks, groups, halves, columns
 
@@ -55,24 +76,25 @@ class RegisterLayout:
         Args:
             warp: of the warpgroup, 0 to 3.
             lane: of the warp.
-            block: of 64 rows.
-            half: 0, or 1 for the row 8 below.
+            block: of as many rows.
+            half: 0, or 1 for the row that is as many below as the warp has beside each other.
             first: row of the tile's first element.
         """
-        return first + block * BLOCK_ROWS + warp * 16 + lane // 4 + half * 8
+        down, apart = lane // self.lanes, self._apart
+        return first + block * self.rows + warp * (2 * apart) + down + half * apart
 
     def column(self, lane: Any, group: Any, inner: Any, first: Any = 0) -> Any:
         """Column of an element, ``inner`` from the first that its thread holds of the group."""
-        return first + group * self.columns + lane % 4 * self.span + inner
+        return first + group * self.columns + lane % self.lanes * self.span + inner
 
     def owner(self, row: int, col: int) -> tuple[int, int, tuple[int, int, int, int]]:
         """Who holds an element of a whole tile: (warp, lane, its index in what ``held`` counts)."""
-        block, at = divmod(row, BLOCK_ROWS)
-        warp, at = divmod(at, 16)
-        half, line = divmod(at, 8)
+        block, at = divmod(row, self.rows)
+        warp, at = divmod(at, 2 * self._apart)
+        half, line = divmod(at, self._apart)
         group, at = divmod(col, self.columns)
         quarter, inner = divmod(at, self.span)
-        return warp, 4 * line + quarter, (block, group, half, inner)
+        return warp, self.lanes * line + quarter, (block, group, half, inner)
 
 
 ACCUMULATOR = RegisterLayout(2)

@@ -113,8 +113,9 @@ class FragLoadGlobal(Stmt):
     Elements out of bounds are zero, and so are rows of ``out`` from ``limit`` on. With ``index``, a
     column of s32, row ``r`` comes from that many rows behind ``src`` as ``index`` says at ``r``;
     where that is negative, it is zero. Ordinary loads (``ld.global``) of what no kernel writes
-    meanwhile; two columns at a time where the tensor's ``align`` allows it, and then ``src.col`` is
-    even. ``out`` has the tensor's dtype.
+    meanwhile; as many columns at a time as the layout has side by side and the tensor's ``align``
+    allows, and then ``src.col`` is a multiple of as many. ``out`` has the tensor's dtype, pred of
+    bool.
 
     With ``trans`` element ``[r, c]`` of ``out`` is the one ``c`` rows and ``r`` columns behind
     ``src``; one element at a time, of all rows.

@@ -254,7 +254,11 @@ class _Parser(Declarations):
         layout, flying = ACCUMULATOR, False
         if self.peek == "," and self.ahead("span"):
             self.expect(",", "span")
-            layout = RegisterLayout(self.integer())
+            span, lanes = self.integer(), ACCUMULATOR.lanes
+            if self.peek == "," and self.ahead("lanes"):
+                self.expect(",", "lanes")
+                lanes = self.integer()
+            layout = RegisterLayout(span, lanes)
         if self.accept(","):
             self.expect("async")
             flying = True

@@ -44,6 +44,8 @@ OPS: dict[str, Pointwise] = {
     "rsqrt": Pointwise(1, False, "1 / sqrt(x)"),
     "reciprocal": Pointwise(1, False, "1 / x"),
     "tanh": Pointwise(1, False, "hyperbolic tangent"),
+    "sin": Pointwise(1, False, "sine"),
+    "cos": Pointwise(1, False, "cosine"),
     "erf": Pointwise(1, False, "error function"),
     "erfc": Pointwise(1, False, "1 - erf(x)"),
     "ceil": Pointwise(1, False, "the next integer above"),

@@ -42,15 +42,15 @@ class FragReduce(Stmt):
     ``frag.update``. Consumes ``acc``.
 
     Order: a thread's elements that fall together from block to block and within each from group
-    to group, then from the first neighbouring column to the last; then the sums of four lanes of a
-    row, each with that of the lane ``l ^ 1`` and then of ``l ^ 2`` (``shfl.sync.bfly``), which
-    gives all four the same bits. ``acc`` comes in front of that total.
+    to group, then from the first neighbouring column to the last; then the sums of a row's
+    lanes, each with that of the lane ``l ^ 1``, then of ``l ^ 2`` and so on (``shfl.sync.bfly``),
+    which gives all of them the same bits. ``acc`` comes in front of that total.
 
     Where ``below``, a row or a column of pred, is false, elements count as ``NEUTRAL``: those of a
     tile behind the end of its tensor.
 
-    ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in the accumulator's layout. All rows
-    together are further warps' as well: see ``frag.reduce_to_shared``.
+    ``op`` is one of ``REDUCTIONS``; all are fragments of f32 in one layout. All rows together
+    are further warps' as well: see ``frag.reduce_to_shared``.
     """
 
     OP: ClassVar[str] = "frag.reduce"

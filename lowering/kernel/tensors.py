@@ -28,6 +28,9 @@ WIDEST_PROMOTION = PROMOTIONS[-1]
 ENTRY = Var("entry")
 """In the sizes of an array of tensor maps: which of them."""
 
+WIDEST_ACCESS = 16
+"""Bytes that a thread loads or stores at once at most (PTX ISA, ld.global.v4.b32)."""
+
 Index = TypeVar("Index", int, Expr)
 
 
@@ -136,8 +139,8 @@ class GlobalTensor(_InMemory):
     elements, a run-time parameter of its own (i64), see :attr:`strides`; 0 repeats it, too.
 
     ``align`` is a promise of the launch, a power of two in bytes: the address, the strides and the
-    bytes of a row are multiples of it. Twice the element's size lets a thread load or store two
-    columns at once.
+    bytes of a row are multiples of it. A thread loads or stores as many columns at once as this and
+    its layout allow.
 
     ``count`` of them are an array, each with an address and strides of its own, whose sizes may
     differ by ``entry``.
@@ -176,6 +179,12 @@ class GlobalTensor(_InMemory):
     def pairs(self) -> bool:
         """Whether two neighbouring columns, from an even one on, can be accessed at once."""
         return self.align >= 2 * self.dtype.bytes
+
+    def together(self, span: int) -> int:
+        """Neighbouring columns, of ``span`` that a thread has, that it accesses at once: as many
+        as are aligned, up to 16 bytes.
+        """
+        return max(min(span, min(self.align, WIDEST_ACCESS) // self.dtype.bytes), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType, type_of
-from lowering.ground.layouts import BLOCK_ROWS
+from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
 from lowering.kernel.nodes import FragCast, FragPointwise, FragRandom, FragShuffle, FragUpdate, Stmt
 from lowering.kernel.operands import Frag
@@ -45,8 +45,10 @@ def _exchanged(value: Frag, out: Frag) -> Iterator[str]:
     if (a.dtype, a.rows, a.cols) != (b.dtype, b.rows, b.cols):
         yield f"{out.name} is {b}, {value.name} {a}: a shuffle changes the layout only"
     for kind in (a, b):
-        if kind.rows % BLOCK_ROWS or kind.cols % kind.layout.columns:
+        if kind.rows % kind.layout.rows or kind.cols % kind.layout.columns:
             yield f"{kind} is not of whole groups"
+    if a.layout.lanes != b.layout.lanes or a.layout.lanes != ACCUMULATOR.lanes:
+        yield f"{a} as {b}: four lanes of a row exchange its columns"
     spans = sorted((a.layout.span, b.layout.span))
     if spans[1] != 2 * spans[0]:
         yield f"from a span of {a.layout.span} to one of {b.layout.span}, not twice or half as wide"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowering.ground.dtypes import DType
-from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS
+from lowering.ground.layouts import ACCUMULATOR, BLOCK_ROWS, RegisterLayout
 from lowering.ground.types import Swizzle
 from lowering.kernel.kernel import GlobalTensor, Kernel
 from lowering.kernel.nodes import (
@@ -32,7 +32,7 @@ def reduction_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         case FragReduce(out, op, acc, value, below):
             yield from _op(stmt.OP, op, REDUCTIONS)
             yield from _mask(value, below)
-            yield from _values(out, acc, value)
+            yield from _values(out, acc, value, layout=acc.type.layout)
             yield from _takes_over(out, acc)
             yield from _folds(value, acc)
         case FragReduceRows(out, op, acc, value, below):
@@ -97,10 +97,11 @@ def _mask(value: Frag, below: Frag | None) -> Iterator[str]:
         )
 
 
-def _values(*values: Frag) -> Iterator[str]:
+def _values(*values: Frag, layout: RegisterLayout = ACCUMULATOR) -> Iterator[str]:
+    where = "an accumulator's layout" if layout == ACCUMULATOR else "one layout"
     for value in values:
-        if value.type.dtype is not DType.F32 or value.type.layout != ACCUMULATOR:
-            yield f"{value.name} is {value.type}, reductions take f32 in an accumulator's layout"
+        if value.type.dtype is not DType.F32 or value.type.layout != layout:
+            yield f"{value.name} is {value.type}, reductions take f32 in {where}"
 
 
 def _takes_over(out: Frag, acc: Frag) -> Iterator[str]:
@@ -111,7 +112,7 @@ def _takes_over(out: Frag, acc: Frag) -> Iterator[str]:
 def _folds(value: Frag, acc: Frag) -> Iterator[str]:
     """What falls together within a warp: blocks of rows, groups of columns, all columns."""
     of, to = value.type, acc.type
-    rows = (of.rows,) if of.rows == 1 else (of.rows, BLOCK_ROWS)
+    rows = (of.rows,) if of.rows == 1 else (of.rows, of.layout.rows)
     cols = (of.cols, 1) if of.cols == 1 else (of.cols, of.layout.columns, 1)
     if to.rows not in rows or to.cols not in cols:
         legal = [" or ".join(map(str, dict.fromkeys(n))) for n in (rows, cols)]

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ScalarType
-from lowering.ground.layouts import BLOCK_ROWS
 from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType, Swizzle
 from lowering.kernel.atomic import ATOM_ORDERS, ATOMS
@@ -90,7 +89,11 @@ def value_rules(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
         case FragLoadGlobal(out, src):
             yield from _shape(out)
             yield from _elements(kernel, out, src.map)
-        case FragStoreGlobal(dst, value) | FragRedGlobal(dst=dst, value=value):
+            return
+        case FragStoreGlobal(dst, value):
+            yield from _elements(kernel, value, dst.map)
+            return
+        case FragRedGlobal(dst=dst, value=value):
             yield from _elements(kernel, value, dst.map)
         case FragStorePartial(dst, value):
             yield from _partial(kernel, value, dst.array)
@@ -145,7 +148,7 @@ def _partial(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
 def _elements(kernel: Kernel, value: Frag, name: str) -> Iterator[str]:
     """A fragment and the plain tensor that it comes from or goes to have one type."""
     g = kernel.find(GlobalTensor, name)
-    if g is not None and g.dtype is not value.type.dtype:
+    if g is not None and g.dtype.register is not value.type.dtype:
         yield _dtypes(value, g.name, g.dtype)
 
 
@@ -189,9 +192,9 @@ def _broadcasts(arg: FragmentType, out: FragmentType) -> bool:
 
 def _shape(out: Frag) -> Iterator[str]:
     rows, cols = out.type.rows, out.type.cols
-    group = out.type.layout.columns
-    if (rows != 1 and rows % BLOCK_ROWS) or (cols != 1 and cols % group) or rows < 1 or cols < 1:
-        yield f"{rows}x{cols} is neither whole groups of 64 rows and {group} columns nor 1"
+    block, group = out.type.layout.rows, out.type.layout.columns
+    if (rows != 1 and rows % block) or (cols != 1 and cols % group) or rows < 1 or cols < 1:
+        yield f"{rows}x{cols} is neither whole groups of {block} rows and {group} columns nor 1"
 
 
 def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:

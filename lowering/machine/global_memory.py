@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Expr
 from lowering.ground.types import FragmentType
@@ -75,10 +76,13 @@ def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> 
 def frag_load_global(stmt: FragLoadGlobal, program: Program) -> Run:
     """``frag.load_global``: each thread loads its elements; zero where they are out of bounds."""
     where = _place(stmt, stmt.src, stmt.out.type, program)
+    predicate = stmt.out.type.dtype is DType.PRED
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)
-        warp.define(stmt.out, Registers(gather(array, rows, cols), warp.epoch))
+        data = gather(array, rows, cols)
+        data = data != 0 if predicate else data
+        warp.define(stmt.out, Registers(data, warp.epoch))
 
     return run
 
@@ -123,9 +127,9 @@ def frag_red_global(stmt: FragRedGlobal, program: Program) -> Run:
 def _stored(type_: FragmentType, warp: Warp, array: Array, rows: Array, cols: Array) -> Array:
     """Which of a warp's elements it stores: those in bounds that no other lane stores."""
     lane = np.arange(32).reshape(32, 1, 1, 1, 1)
-    mine = (type_.cols > 1) | (lane % 4 == 0)
+    mine = (type_.cols > 1) | (lane % type_.layout.lanes == 0)
     if type_.rows == 1:
-        mine = mine & (lane < 4) & (warp.index % 4 == 0)
+        mine = mine & (lane < type_.layout.lanes) & (warp.index % 4 == 0)
     inside: Array = np.broadcast_to(_inside(array, rows, cols) & mine, (32, *type_.held))
     return inside
 
@@ -136,19 +140,21 @@ def _place(
 ) -> Callable[[Warp], tuple[Array, Array, Array]]:  # fmt: skip
     """A function that gives the matrix, the rows and the columns of a warp's elements.
 
-    A row from the limit on or with a negative index is -1. It raises FaultError where two columns
-    would be accessed at once from an odd one on.
+    A row from the limit on or with a negative index is -1. It raises FaultError where columns would
+    be accessed at once that do not begin at a multiple of as many.
     """
     trans = not isinstance(stmt, FragRedGlobal) and stmt.trans
     single = type_.cols == 1 or isinstance(stmt, FragRedGlobal) or trans
-    pairs = program.kernel.global_tensor(ref.map).pairs and not single
+    tensor = program.kernel.global_tensor(ref.map)
+    together = 1 if single else tensor.together(type_.layout.span)
     where = tensor_place(stmt.OP, ref, program)
     behind = rows_of(stmt.limit, stmt.index, type_, program)
 
     def place(warp: Warp) -> tuple[Array, Array, Array]:
         matrix, row, col = where(warp)
-        if pairs and col % 2:
-            raise FaultError(f"two columns at once of {ref.map} from column {col} on, which is odd")
+        if col % together:
+            what = f"{together} columns at once of {ref.map} from column {col} on"
+            raise FaultError(f"{what}, which is no multiple of {together}")
         own, cols = element_index(type_, warp.index % 4)
         if trans:
             return matrix, cols + row, own + col

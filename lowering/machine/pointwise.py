@@ -46,6 +46,8 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "reciprocal": lambda x: np.float32(1) / x,
     "tanh": np.tanh,
+    "sin": lambda x: np.sin(np.asarray(x, np.float64)).astype(np.float32),
+    "cos": lambda x: np.cos(np.asarray(x, np.float64)).astype(np.float32),
     "erf": _in_float64(math.erf),
     "erfc": _in_float64(math.erfc),
     "ceil": np.ceil,

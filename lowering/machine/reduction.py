@@ -80,7 +80,7 @@ def frag_reduce(stmt: FragReduce, program: Program) -> Run:
         warp.whole(stmt.OP)
         data = _blocks(op, _masked(warp, stmt), down, right)
         if to.cols == 1 < kind.cols:
-            data = _butterfly(op, _chain(op, data, 4), 1, 2)
+            data = _butterfly(op, _chain(op, data, 4), *kind.layout.distances)
         before = warp.read(stmt.acc)
         registers = warp.take(stmt.acc)
         registers.data = op(before, data)

@@ -1,24 +1,13 @@
-"""Statements of a summary's kernel, and the fragments that its values are in."""
+"""Statements of a summary's kernel: what it loads, and its reductions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ZERO, Expr
-from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import (
-    Frag,
-    FragBelow,
-    FragCast,
-    FragFill,
-    FragLoadGlobal,
-    FragPointwise,
-    GmemRef,
-    Stmt,
-)
+from lowering.kernel.nodes import Frag, FragBelow, FragCast, FragLoadGlobal, GmemRef
+from lowering.sweep.statements import Statements
 from wsched.fusion.summary import Extent, Summary, Value
 from wsched.fusion.types import DataType
 
@@ -28,50 +17,14 @@ _SINGLE = 1, 1
 
 
 @dataclass
-class Builder:
-    """The body of a kernel as it grows.
+class Builder(Statements):
+    """The body of a summary's kernel.
 
     Args:
         summary: what the kernel computes.
-        body: the statements so far.
-        held: the fragment of each value that is in registers.
     """
 
-    summary: Summary
-    body: list[Stmt] = field(default_factory=list)
-    held: dict[str, Frag] = field(default_factory=dict)
-    _names: set[str] = field(default_factory=set)
-
-    def emit(self, stmt: Stmt) -> None:
-        """Add a statement."""
-        self.body.append(stmt)
-
-    @contextmanager
-    def inside(self) -> Iterator[list[Stmt]]:
-        """A body of its own, for a loop or a branch; what it holds is gone behind it."""
-        outer, held = self.body, dict(self.held)
-        self.body = []
-        yield self.body
-        self.body, self.held = outer, held
-
-    def name(self, wish: str) -> str:
-        """A name that is not taken."""
-        found, number = wish, 0
-        while found in self._names:
-            number += 1
-            found = f"{wish}_{number}"
-        self._names.add(found)
-        return found
-
-    def new(self, wish: str, dtype: DType, rows: int, cols: int) -> Frag:
-        """A fragment of a name like ``wish``."""
-        return Frag(self.name(wish), FragmentType(dtype, rows, cols))
-
-    def filled(self, wish: str, value: float, rows: int, cols: int) -> Frag:
-        """A fragment of fp32 with one value everywhere."""
-        out = self.new(wish, DType.F32, rows, cols)
-        self.emit(FragFill(out, value))
-        return out
+    summary: Summary = field(kw_only=True)
 
     def below(self, limit: Expr, rows: int, cols: int) -> Frag:
         """Which rows or columns of a tile count."""
@@ -97,33 +50,6 @@ class Builder:
         self.emit(FragCast(out, found))
         return out
 
-    def compute(self, value: Value) -> None:
-        """A cast or pointwise operation on values that are held; a reduction is cast alone."""
-        args = tuple(self.held[x] if isinstance(x, str) else x for x in value.inputs)
-        shapes = [a.type for a in args if isinstance(a, Frag)]
-        rows, cols = (max(n) for n in zip(*((t.rows, t.cols) for t in shapes), strict=True))
-        if value.op == "cast" and isinstance(only := args[0], Frag):
-            if only.type.dtype is not DType.PRED:
-                self.held[value.name] = self._cast(value, only)
-                return
-            self._pointwise(value, "where", (only, 1.0, 0.0), rows, cols)
-            return
-        self._pointwise(value, value.op, args, rows, cols)
-
     def reduced(self, value: Value, total: Frag) -> None:
         """Hold what a reduction has come to, as its type."""
         self.held[value.name] = total if value.dtype is DataType.Float else self._cast(value, total)
-
-    def _pointwise(
-        self, value: Value, op: str, args: tuple[Frag | float, ...], rows: int, cols: int
-    ) -> None:
-        kind = DType.PRED if value.dtype is DataType.Bool else DType.F32
-        out = self.new(value.name, kind, rows, cols)
-        self.emit(FragPointwise(out, op, args))
-        narrow = value.dtype not in (DataType.Bool, DataType.Float)
-        self.held[value.name] = self._cast(value, out) if narrow else out
-
-    def _cast(self, value: Value, source: Frag) -> Frag:
-        out = self.new(value.name, value.dtype.element, source.type.rows, source.type.cols)
-        self.emit(FragCast(out, source))
-        return out

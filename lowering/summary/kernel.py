@@ -60,7 +60,7 @@ def summary_kernel(
         target: the GPU.
     """
     form = form_of(summary.axis, tile)
-    b = Builder(summary)
+    b = Builder(summary=summary)
     for v in summary.values:
         if v.extent is Extent.ONE:
             _before(b, v)

@@ -16,7 +16,7 @@ from wsched.front.cut.choose import Chosen, choose, translated
 from wsched.front.cut.epilogues import Take
 from wsched.front.cut.fates import fates, why_none
 from wsched.front.cut.predict import Sizes, nvfuser_us
-from wsched.front.cut.route import call_of, chosen_cut, cutter_of
+from wsched.front.cut.route import call_of, chosen_cut, cutter_of, part_of
 from wsched.front.cut.segments import Cutter
 from wsched.front.cut.sizes import open_extents
 from wsched.front.cut.verdict import verdict
@@ -79,7 +79,9 @@ def explain_cut(
         reads = tuple(n.results[0] for n in part.definition.inputs)
         ops = tuple(n.op for n in part.definition.nodes if not n.op.startswith("define_"))
         writes, views = part.definition.outputs, tuple(map(str, part.looks))
-        facts.append(PartFacts(part.runs, reads, writes, ops, kernel, copied, views, part.kept))
+        facts.append(
+            PartFacts(part.runs, reads, writes, ops, kernel, copied, views, part.kept, part.sweep)
+        )
     return Explanation(
         CUT,
         device,
@@ -125,8 +127,7 @@ def _planned_parts(chosen: Chosen) -> tuple[Part, ...]:
             parts = kernel, p.problem, p.copied, segment.looks
             found.append(Part(WSCHED, segment.definition, *parts))
         else:
-            runs = WSCHED if segment.own else rest
-            found.append(Part(runs, segment.definition, kept=segment.kept))
+            found.append(part_of(segment, WSCHED if segment.own else rest, chosen.call))
     return tuple(found)
 
 

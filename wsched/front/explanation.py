@@ -99,6 +99,7 @@ class PartFacts:
         copied: which operands have to be copied for it, and why.
         views: which of its inputs are views, and of what.
         kept: whether it runs once for each state of the constants that it reads.
+        sweep: name of the kernel of wsched's that it is without a matmul, and its predicted time.
     """
 
     runs: str
@@ -109,6 +110,7 @@ class PartFacts:
     copied: str = ""
     views: tuple[str, ...] = ()
     kept: bool = False
+    sweep: str = ""
 
     def __str__(self) -> str:
         counts = Counter(self.operations)
@@ -119,7 +121,7 @@ class PartFacts:
             time = "" if us is None else f", predicted {us:.1f} us"
             text += f"\n    {self.kernel.kernel}, {self.kernel.problem}{time}"
         once = f"once, then kept while {', '.join(self.reads)} stay as they are" * self.kept
-        return "\n    ".join((text, *self.views, *filter(None, (self.copied, once))))
+        return "\n    ".join((text, *filter(None, (self.sweep, *self.views, self.copied, once))))
 
 
 @dataclass(frozen=True, slots=True)

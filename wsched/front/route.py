@@ -42,6 +42,7 @@ class Part:
         copied: operands that have to be copied for it.
         looks: its inputs that are views.
         kept: whether it runs once for each state of the constants that it reads.
+        sweep: name of the kernel of wsched's that it is without a matmul, and its predicted time.
     """
 
     runs: str
@@ -51,6 +52,7 @@ class Part:
     copied: tuple[Copy, ...] = ()
     looks: tuple[Look, ...] = ()
     kept: bool = False
+    sweep: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.resolve import resolve
@@ -55,6 +56,9 @@ class EpilogueImport:
         ranks: of the definition's names.
         numbers: what it computes of constants alone.
     """
+
+    LOADED: ClassVar[tuple[DataType, ...]] = _STORED
+    """Types of inputs."""
 
     definition: Definition
     matmuls: Mapping[str, str]
@@ -300,8 +304,9 @@ class EpilogueImport:
         name = node.results[0]
         if not isinstance(shape, tuple) or not isinstance(dtype, DataType):
             raise UnsupportedError(f"{name} with shape {text_of(shape)}", "a list of sizes")
-        if dtype not in _STORED:
-            raise UnsupportedError(f"the input {name} of type {dtype}", _NAMES)
+        if dtype not in self.LOADED:
+            known = ", ".join(map(str, self.LOADED))
+            raise UnsupportedError(f"the input {name} of type {dtype}", known)
         if node.get("is_cpu", False):
             raise UnsupportedError(f"{name} with is_cpu=True", "tensors on the GPU")
         if len(shape) != len(dims):

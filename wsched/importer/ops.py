@@ -109,7 +109,7 @@ _RARE = "no user has asked for it; a kernel operation would have to be added"
 MISSING = {
     "acos": _RARE, "acosh": _RARE, "argsort": _MOVES, "asin": _RARE, "asinh": _RARE, "atan": _RARE,
     "atan2": _RARE, "atanh": _RARE, "bitwise_left_shift": _INTEGER,
-    "bitwise_right_shift": _INTEGER, "cat": _MOVES, "complex": _COMPLEX, "cos": _RARE,
+    "bitwise_right_shift": _INTEGER, "cat": _MOVES, "complex": _COMPLEX,
     "cosh": _RARE, "cummax": _REDUCTION, "cummin": _REDUCTION, "cumprod": _REDUCTION,
     "cumsum": _REDUCTION, "cutlass_nvfp4_grouped_mm": _MATMUL, "embedding_fwd": _MOVES,
     "erfcinv": _RARE, "erfinv": _RARE, "fmod": _RARE, "full": _MAKES, "gather": _MOVES,
@@ -122,7 +122,7 @@ MISSING = {
     "randn_like": _RANDOM, "real": _COMPLEX, "remainder": _RARE, "reshape": _MOVES,
     "scatter": _MOVES, "sdpfa_bwd": _MATMUL, "sdpfa_fwd": _MATMUL,
     "segment_set": "cuts a fusion in two", "select": _MOVES, "shape": _RARE, "signbit": _RARE,
-    "sin": _RARE, "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES,
+    "sinh": _RARE, "slice": _MOVES, "stride_order": _MOVES,
     "take_along_axis": _MOVES, "tan": _RARE, "topk": _MOVES, "triu": _MOVES, "uniform": _RANDOM,
     "var": _REDUCTION, "var_mean": _REDUCTION, "welford": _REDUCTION,
 }  # fmt: skip

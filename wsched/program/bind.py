@@ -18,6 +18,7 @@ from wsched.program.program import (
     Program,
     Step,
     SummaryStep,
+    SweepStep,
     WorkspaceStep,
 )
 from wsched.program.verify import verify
@@ -109,7 +110,7 @@ def _launch(
     """One step on its tensors."""
     reads, writes = ([tensors[b] for b in bs] for bs in (step.reads, step.writes))
     match step:
-        case KernelStep() | SummaryStep():
+        case KernelStep() | SummaryStep() | SweepStep():
             return kernels[step.kernel].bind(*reads, out=writes)  # which holds the tensors
         case CallStep():
             function = functions[step.function]

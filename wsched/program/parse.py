@@ -8,6 +8,7 @@ from typing import TypeVar
 from lowering.ground.expr import Var
 from lowering.kernel.lexer import Lexer
 from wsched.fusion.summary import Summary
+from wsched.fusion.sweep import Sweep
 from wsched.program.program import (
     Buffer,
     CallStep,
@@ -16,16 +17,17 @@ from wsched.program.program import (
     Program,
     Step,
     SummaryStep,
+    SweepStep,
     WorkspaceStep,
 )
 from wsched.schedule.plan import Plan
 
 __all__ = ["parse_program"]
 
-Made = TypeVar("Made", Plan, Summary)
+Made = TypeVar("Made", Plan, Summary, Sweep)
 
 
-def parse_program(text: str, plans: Mapping[str, Plan | Summary]) -> Program:
+def parse_program(text: str, plans: Mapping[str, Plan | Summary | Sweep]) -> Program:
     """The program of a text as :func:`wsched.program.text.print_program` writes it.
 
     Args:
@@ -42,7 +44,7 @@ def parse_program(text: str, plans: Mapping[str, Plan | Summary]) -> Program:
 class _Parser(Lexer):
     """Names become buffers where they are declared; every word that is no token is an extent."""
 
-    def __init__(self, text: str, plans: Mapping[str, Plan | Summary]) -> None:
+    def __init__(self, text: str, plans: Mapping[str, Plan | Summary | Sweep]) -> None:
         super().__init__(text)
         self.plans = plans
         self.buffers: dict[str, Buffer] = {}
@@ -103,14 +105,16 @@ class _Parser(Lexer):
             return KernelStep(*self._of(Plan, "a kernel"), *self._passed())
         if self.accept("summary"):
             return SummaryStep(*self._of(Summary, "a summary"), *self._passed())
+        if self.accept("sweep"):
+            return SweepStep(*self._of(Sweep, "a sweep"), *self._passed())
         if self.accept("call"):
             function, passed = self.name(), self._passed()
             said = map(self.accept, ("deterministic", "batch_invariant", "stable"))
             return CallStep(function, *passed, *said)
-        raise self.fail("a step: copy, workspace, kernel, summary, call; or '}'")
+        raise self.fail("a step: copy, workspace, kernel, summary, sweep, call; or '}'")
 
     def _of(self, kind: type[Made], what: str) -> tuple[str, Made]:
-        """Take the name of a plan or summary."""
+        """Take the name of a plan, a summary or a sweep."""
         known = {name: made for name, made in self.plans.items() if isinstance(made, kind)}
         if self.peek not in known:
             raise self.fail(f"{what}: " + ", ".join(known))

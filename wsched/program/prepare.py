@@ -19,6 +19,7 @@ from wsched.program.program import (
     Program,
     Step,
     SummaryStep,
+    SweepStep,
     WorkspaceStep,
 )
 from wsched.program.verify import verify
@@ -153,7 +154,7 @@ def prepare(
         open_ = [places[b] for b in step.reads if b not in settled]
         settled |= set(_settled(step, settled))
         match step:
-            case KernelStep() | SummaryStep():
+            case KernelStep() | SummaryStep() | SweepStep():
                 actions.append(_kernel(step, kernels[step.kernel], places, make, open_))
             case CallStep():
                 actions.append(_call(step, functions[step.function], places))
@@ -201,7 +202,7 @@ def _maker(extents: Mapping[str, int], device: torch.device, buffer: Buffer) -> 
 
 
 def _kernel(
-    step: KernelStep | SummaryStep,
+    step: KernelStep | SummaryStep | SweepStep,
     kernel: Kernel,
     places: Places,
     make: Callable[[Buffer], Maker],

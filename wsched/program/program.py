@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ONE, Expr, evaluate
 from wsched.fusion.summary import Summary
+from wsched.fusion.sweep import Sweep
 from wsched.schedule.plan import Plan
 
 __all__ = [
     "Buffer", "CallStep", "CopyStep", "KernelStep", "Program", "Step", "SummaryStep",
-    "WorkspaceStep",
+    "SweepStep", "WorkspaceStep",
 ]  # fmt: skip
 
 
@@ -126,6 +127,26 @@ class SummaryStep:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepStep:
+    """A kernel of wsched's that is pointwise, and has no schedule.
+
+    Args:
+        kernel: its name, which stands for the sweep in texts.
+        sweep: what it computes.
+        reads: for each input of the sweep, in any strides.
+        writes: for each result.
+    """
+
+    kernel: str
+    sweep: Sweep
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        return f"sweep {self.kernel}({_list(self.reads)}) -> {_list(self.writes)}"
+
+
+@dataclass(frozen=True, slots=True)
 class CopyStep:
     """The same elements in other memory, with other strides."""
 
@@ -201,7 +222,7 @@ class CallStep:
         return " ".join((text, *known))
 
 
-Step = KernelStep | SummaryStep | CopyStep | WorkspaceStep | CallStep
+Step = KernelStep | SummaryStep | SweepStep | CopyStep | WorkspaceStep | CallStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from wsched.program.program import (
     Program,
     Step,
     SummaryStep,
+    SweepStep,
     WorkspaceStep,
 )
 from wsched.program.text import print_program
@@ -67,6 +68,8 @@ class _Verifier:
                 self._check_kernel(step)
             elif isinstance(step, SummaryStep):
                 self._check_summary(step)
+            elif isinstance(step, SweepStep):
+                self._check_sweep(step)
             elif isinstance(step, CopyStep):
                 self._check_copy(step)
             for buffer in step.writes:
@@ -225,6 +228,25 @@ class _Verifier:
                 if value.extent is Extent.TENSOR and len(buffer.shape) != summary.rank:
                     rank = f"{len(buffer.shape)} dimensions, the summary {summary.rank}"
                     raise self._refuse("kernel", str(step), f"{buffer} has {rank}")
+
+    def _check_sweep(self, step: SweepStep) -> None:
+        """What a sweep is given has its types and dimensions."""
+        for what, given, places in (
+            ("reads", step.reads, step.sweep.inputs), ("writes", step.writes, step.sweep.results),
+        ):  # fmt: skip
+            if len(given) != len(places):
+                why = f"it {what} {len(given)} buffers, the sweep {len(places)}"
+                raise self._refuse("kernel", str(step), why)
+            for buffer, place in zip(given, places, strict=True):
+                if not buffer.is_known and not place.dims:
+                    continue
+                if buffer.dtype is not (wanted := step.sweep.term(place.term).dtype.element):
+                    found = buffer.dtype.value if buffer.dtype else "any"
+                    why = f"{buffer} has elements of type {found}, the sweep {wanted.value}"
+                    raise self._refuse("kernel", str(step), why)
+                if len(buffer.shape) != len(place.dims):
+                    ranks = f"{len(buffer.shape)} dimensions, the sweep {len(place.dims)}"
+                    raise self._refuse("kernel", str(step), f"{buffer} has {ranks}")
 
     def _check_copy(self, step: CopyStep) -> None:
         source, target = step.source, step.target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
@@ -23,15 +22,11 @@ from wsched.run.arguments import Arguments, torch_dtype
 from wsched.run.cpu import refuse_large, run_on_cpu
 from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
 from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
-from wsched.run.made import compiled_kernel
-from wsched.run.once import once
 from wsched.run.staged import Make, Number, StagedPlan, staged
-from wsched.run.workspace import Workspace
+from wsched.run.variant import Variant
 
 if TYPE_CHECKING:
     import torch
-
-    from lowering.cuda.launch import LoadedKernel
 
 __all__ = ["CompiledSummary", "compiled_summary", "kernels_of"]
 
@@ -47,20 +42,6 @@ def kernels_of(steps: Sequence[Step]) -> dict[str, CompiledSummary]:
     return {s.kernel: compiled_summary(s.summary) for s in steps if isinstance(s, SummaryStep)}
 
 
-@dataclass(frozen=True)
-class _Variant:
-    """A kernel for one tile and alignment."""
-
-    kernel: Kernel
-
-    @once
-    def loaded(self) -> LoadedKernel:
-        """The kernel in the driver's hands."""
-        from lowering.cuda.launch import LoadedKernel
-
-        return LoadedKernel(self.kernel, compiled_kernel(self.kernel).cubin, Workspace.of)
-
-
 class CompiledSummary:
     """A summary of one stage, for tensors of any sizes.
 
@@ -73,7 +54,7 @@ class CompiledSummary:
         facts = repr(summary)
         self.name = f"summary_{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
         self._plans = Plans()
-        self._variants: dict[tuple[Tile, int], _Variant] = {}
+        self._variants: dict[tuple[Tile, int], Variant] = {}
 
     def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
         """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
@@ -162,13 +143,13 @@ class CompiledSummary:
 
     def _variant(
         self, extents: Mapping[str, int], inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> _Variant:
+    ) -> Variant:
         tile = tile_of(self.summary, extents[REDUCED.name])
         pairs = all(_pairs(t, extents) for t in (*inputs, *outputs) if hasattr(t, "data_ptr"))
         key = tile, 2 if pairs else 1
         found = self._variants.get(key)
         if found is None:  # two threads may make one each, which are equal
-            found = self._variants.setdefault(key, _Variant(self.kernel(*key)))
+            found = self._variants.setdefault(key, Variant(self.kernel(*key)))
         return found
 
     def _pack(
@@ -197,7 +178,7 @@ class CompiledSummary:
 
     def _runner(
         self,
-        variant: _Variant,
+        variant: Variant,
         tensors: Mapping[str, torch.Tensor],
         extents: dict[str, int],
         device: torch.device,

@@ -73,11 +73,11 @@ def normed_before(fd: Any) -> None:
 
 
 def centred_before(fd: Any) -> None:
-    """-(x - mean(x)) · wᵀ: a difference before the matmul, which does not commute with it."""
+    """-atan(x - mean(x)) · wᵀ: before the matmul, with an operation that wsched has not."""
     x, w = matrix(fd), matrix(fd)
     f = fd.ops.cast(x, dtype=F32)
     mean = fd.ops.mul(fd.ops.sum(f, dims=[1], keepdim=True), 0.015625)
-    n = fd.ops.cast(fd.ops.sub(f, mean), dtype=BF16)
+    n = fd.ops.cast(fd.ops.atan(fd.ops.sub(f, mean)), dtype=BF16)
     fd.add_output(fd.ops.neg(fd.ops.linear(n, w)))
 
 

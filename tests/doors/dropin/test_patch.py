@@ -38,7 +38,8 @@ def test_installed_and_put_back() -> None:
 
 
 def test_parameters_that_stay(nvfuser: Recorder) -> None:
-    """What is made of them is made once, and again after a write; a tensor is no parameter."""
+    """What is made of them is made once, by nvFuser, and again after a write; of a tensor, which is
+    no parameter, in each call by a kernel of wsched's."""
 
     def scaled(fd: Any) -> None:
         x, w, g = (matrix(fd) for _ in range(3))
@@ -55,15 +56,15 @@ def test_parameters_that_stay(nvfuser: Recorder) -> None:
         return len(nvfuser.calls) - before
 
     install()
-    assert [calls(x, w, g) for _ in range(2)] == [1, 1]
+    assert [calls(x, w, g) for _ in range(2)] == [0, 0]
     install(constant_parameters=True)
     assert [calls(x, w, g) for _ in range(3)] == [1, 0, 0]
     with torch.no_grad():
         g.mul_(2)
     assert [calls(x, w, g) for _ in range(2)] == [1, 0]
-    assert [calls(x, w, g.detach()) for _ in range(2)] == [1, 1]
+    assert [calls(x, w, g.detach()) for _ in range(2)] == [0, 0]
     install()
-    assert calls(x, w, g) == 1
+    assert calls(x, w, g) == 0
 
 
 def test_definitions_made_before_and_after(nvfuser: Recorder) -> None:

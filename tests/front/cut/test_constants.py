@@ -70,7 +70,7 @@ def test_made_once(made: Runs) -> None:
         check([inputs_of(COMMUTE["norm"], seed)[0], *inputs[1:]])
     assert len(made) == 1
     check(inputs, ())
-    assert len(made) == 2 and made[0][0] != made[1][0]  # it normalises first
+    assert len(made) == 1  # what changes is wsched's in each call
 
 
 def set_item(t: Any) -> None:
@@ -122,12 +122,13 @@ def test_it_goes_with_its_constants(made: Runs) -> None:
 
 
 def test_constants_that_nothing_is_made_of(made: Runs) -> None:
-    """Of gamma alone nothing is made; and as a variable the weight is multiplied in each call."""
+    """Of gamma alone nothing is made; and as a variable the weight is multiplied in each call, by
+    wsched's own kernels."""
     inputs = inputs_of(COMMUTE["norm"])
     for _ in range(2):
         check(inputs, (1,))
         check(inputs, (2,))
-    assert len(made) == 4
+    assert not made
 
 
 def test_a_rest_of_both(made: Runs) -> None:

@@ -9,8 +9,11 @@ import pytest
 import wsched
 from lowering.ground.errors import UnsupportedError
 from wsched.bench.models.listed import Listed, listed, read_listed
+from wsched.choose.problem import GPUS
 from wsched.front.cut.epilogues import Kernel, Take
+from wsched.front.cut.route import call_of
 from wsched.front.cut.segments import Cutter
+from wsched.front.cut.verdict import verdict
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -58,6 +61,22 @@ def test_explained_without_memory_and_what_install_does(name: str) -> None:
     left = "nvFuser runs it all, predicted to be no faster" if "router" in name else ""
     count = len({m.kernel for m in found.matmuls})
     assert found.installed.startswith(left or f"{count} kernel{'s' * (count > 1)} of wsched's")
+
+
+LEFT = {
+    "hf_bert_self_output": "a layer norm, which is nvFuser's either way: 35.8 us, nvFuser 36.2",
+    "th_llama4_router": "topk",
+    "th_parallel_adapter": "uniform",
+}
+"""Calls that ``install`` leaves to nvFuser although the matmul has a kernel, and for what."""
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - set(WITHOUT)))
+def test_which_calls_install_takes(name: str) -> None:
+    asked = read(name)
+    cutter = Cutter(asked.definition)
+    found = verdict(cutter, call_of(cutter, asked.inputs("meta"), GPUS["H200"]))
+    assert bool(found.reason) is (name in LEFT)
 
 
 def test_nothing_runs_without_memory() -> None:

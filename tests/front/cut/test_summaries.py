@@ -133,28 +133,28 @@ def test_executed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("runs", "old", "new"),
     [
         # the reduced values meet what has not been reduced
-        ("fd.add_output(r)", "g = fd.ops.mul(x, r)\n    fd.add_output(g)"),
+        (WSCHED, "fd.add_output(r)", "g = fd.ops.mul(x, r)\n    fd.add_output(g)"),
         # a result that is as large as the tensor
-        ("fd.add_output(r)", "fd.add_output(r)\n    fd.add_output(q)"),
+        (WSCHED, "fd.add_output(r)", "fd.add_output(r)\n    fd.add_output(q)"),
         # a result of another order in memory
-        ("fd.add_output(r)",
+        (WSCHED, "fd.add_output(r)",
          "o = fd.ops.stride_order(r, stride_order=[0, 2, 1])\n    fd.add_output(o)"),
         # an operation that no kernel has
-        ("rsqrt(e)", "lgamma(e)"),
+        (TORCH, "rsqrt(e)", "lgamma(e)"),
     ],
 )  # fmt: skip
-def test_what_is_left_to_others(old: str, new: str) -> None:
-    """There is a rest, and what it does is right."""
+def test_what_is_no_summary_alone(runs: str, old: str, new: str) -> None:
+    """There is a rest, which sweeps are or others run, and what it does is right."""
     text = STATISTICS.text.replace(old, new)
     assert text != STATISTICS.text
     torch.manual_seed(0)
     x, w = (torch.randint(-2, 3, s).bfloat16() for s in STATISTICS.shapes)
     definition = record_text(text)
     route = cut_route(definition, (x, w), (), on_gpu=False)
-    assert TORCH in {p.runs for p in route.parts}
+    assert {p.runs for p in route.parts} == {WSCHED, runs}
     from wsched.doors.fallback import interpret
 
     for a, b in zip(route.run(None, (x, w)), interpret(definition, (x, w)), strict=True):

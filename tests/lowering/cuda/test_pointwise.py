@@ -36,6 +36,7 @@ C = {
     "log2f": np.log2, "log10f": np.log10, "log1pf": np.log1p, "sqrtf": np.sqrt, "tanhf": np.tanh,
     "rsqrtf": lambda x: ONE / np.sqrt(x), "erff": FUNCTIONS["erf"], "erfcf": FUNCTIONS["erfc"],
     "powf": np.power, "ceilf": np.ceil, "floorf": np.floor, "truncf": np.trunc, "rintf": np.rint,
+    "sine_of_turns": lambda x, turns: FUNCTIONS["cos" if turns else "sin"](x),
     "__uint_as_float": lambda bits: np.uint32(bits).view(np.float32),
     "ptx": SimpleNamespace(
         min_nan=np.minimum, max_nan=np.maximum, sigmoid=lambda x: ONE / (ONE + np.exp(-x))

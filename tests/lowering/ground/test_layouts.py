@@ -10,7 +10,8 @@ from lowering.ground.layouts import ACCUMULATOR, RegisterLayout, operand_layout
 from lowering.ground.types import FragmentType
 from lowering.kernel.text import parse_kernel, print_kernel
 
-LAYOUTS = (RegisterLayout(1), ACCUMULATOR, RegisterLayout(4))
+WIDE = tuple(RegisterLayout(8, lanes) for lanes in (1, 2, 4, 8, 16, 32))
+LAYOUTS = (RegisterLayout(1), ACCUMULATOR, RegisterLayout(4), *WIDE)
 
 
 def places(layout: RegisterLayout, rows: int, cols: int) -> list[tuple[int, int]]:
@@ -25,7 +26,7 @@ def places(layout: RegisterLayout, rows: int, cols: int) -> list[tuple[int, int]
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_element_has_one_owner(layout: RegisterLayout) -> None:
-    rows, cols = 128, 3 * layout.columns
+    rows, cols = 2 * layout.rows, 3 * layout.columns
     assert sorted(places(layout, rows, cols)) == [(r, c) for r in range(rows) for c in range(cols)]
 
 

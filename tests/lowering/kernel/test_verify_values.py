@@ -94,8 +94,7 @@ def test_well_formed() -> None:
         (KEPT, "frag.store_global A[0, 0], x",
          "A is a tensor map, frag.store_global takes a global"),
         (KEPT, "frag.store_global out[0, 0], old", "old is bf16, out holds f32"),
-        (KEPT, "frag.store_global out[0, 0], low",
-         "low is a predicate, which only frag.pointwise takes and gives"),
+        (KEPT, "frag.store_global out[0, 0], low", "low is pred, out holds f32"),
         (LOAD, "frag.store_global out[0, 0], x", "frag.store_global under elect"),
         (KEPT, "y: frag<f32, 64x64, async> = wgmma x, A_s[0, 0, 0], A_s[0, 0, 0]\n"
          "frag.store_global out[0, 0], y", "y is in flight"),

@@ -187,7 +187,9 @@ def test_odd_column_of_a_load_of_two() -> None:
     body = "b: frag<bf16, 1x64> = frag.load_global pairs[0, c + 1]\n" + chain("out = add acc, b")
     with pytest.raises(MachineError) as error:
         run_epilogue(epilogue(body), inputs(64, 64))
-    assert error.value.what == "two columns at once of pairs from column 1 on, which is odd"
+    assert (
+        error.value.what == "2 columns at once of pairs from column 1 on, which is no multiple of 2"
+    )
 
 
 def stored(ref: str, m: int, n: int, how: str = "") -> tuple[np.ndarray, np.ndarray]:
@@ -221,7 +223,9 @@ def test_stores_out_of_bounds_are_dropped() -> None:
 def test_odd_column_of_a_store_of_two() -> None:
     with pytest.raises(MachineError) as error:
         stored("minus[r, c + 1]", 64, 64)
-    assert error.value.what == "two columns at once of minus from column 1 on, which is odd"
+    assert (
+        error.value.what == "2 columns at once of minus from column 1 on, which is no multiple of 2"
+    )
 
 
 @pytest.mark.parametrize(

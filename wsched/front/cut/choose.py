@@ -14,6 +14,7 @@ from wsched.front.cut.epilogues import Kernel, Take
 from wsched.front.cut.predict import SegmentsCost, Sizes, matmuls_us, segment_us, together
 from wsched.front.cut.segments import Cut, Cutter, Segment
 from wsched.front.cut.summaries import with_summaries
+from wsched.front.cut.swept import with_sweeps
 
 __all__ = ["Chosen", "choose", "least", "translated"]
 
@@ -137,7 +138,7 @@ def least(cutter: Cutter, call: Sizes, may_leave: bool, gpu_us: float = inf) -> 
 
 @dataclass
 class _Search:
-    """Prices of cuts, each segment's found once, and once what summaries a rest has."""
+    """Prices of cuts, each segment's found once, and once what of a rest has kernels of its own."""
 
     cutter: Cutter
     call: Sizes
@@ -148,14 +149,16 @@ class _Search:
     )
     _prices: dict[Segment, SegmentsCost] = field(default_factory=dict)
     _apart: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
+    _swept: dict[Segment, tuple[Segment, ...]] = field(default_factory=dict)
 
     def price(self, takes: tuple[Take, ...]) -> Chosen | None:
-        """A cut and its price, with summaries where they pay; None where it cannot be run."""
+        """A cut and its price, with summaries and sweeps where they pay; None where none runs."""
         try:
             graph, constants = self.cutter.graph, self.call.constants
             whole = with_kept(graph, self.cutter.cut(takes), constants)
             apart = with_summaries(graph, whole, self._apart)
-            found = [self._cost(cut) for cut in dict.fromkeys((whole, apart))]
+            ways = [with_sweeps(graph, cut, self._swept) for cut in (apart, whole)]
+            found = [self._cost(cut) for cut in dict.fromkeys((*ways, apart, whole))]
         except (UnsupportedError, ScheduleError) as e:
             self.refusal = e.with_traceback(None)
             return None

@@ -41,11 +41,13 @@ from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion
 from wsched.fusion.names import EXTENTS
 from wsched.fusion.product import the_products
+from wsched.fusion.sweep import Sweep
 from wsched.importer import Node
 from wsched.importer.ops import GROUPED
 from wsched.run.arguments import apart
 from wsched.run.copies import copies
 from wsched.run.layout import laid_out
+from wsched.run.sweep import compiled_sweep
 from wsched.schedule.entries import with_sums
 
 __all__ = [
@@ -135,6 +137,21 @@ class Sizes:
         extents = Extents(m, n, k, batch, heads, own)
         return Planned(fusion, extents.problem(fusion, self.sms))
 
+    def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
+        """The inputs of a sweep, of which only the shapes are known, and the bytes of copies."""
+        seen = {look.name: look.moves[-1].extents for look in segment.looks}
+        found = (
+            sizes_of(seen[n], self.sizes) if n in seen else self.shape(n) for n in segment.reads
+        )
+        return [Shaped(shape) for shape in found], []
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """A tensor of which nothing but its shape is known."""
+
+    shape: tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Call(Sizes):
@@ -181,6 +198,19 @@ class Call(Sizes):
             problem = replace(problem, sms=gpu.sms, l2_bytes=gpu.l2_bytes, gpu=gpu.name)
         copied = (*views, *copies(fusion, inputs))
         return Planned(fusion, problem, copied, apart(fusion, inputs))
+
+    def swept(self, segment: Segment) -> tuple[list[Any], list[int]]:
+        """The inputs of a sweep as it reads them, and the bytes that copies of some move."""
+        looks, copied, inputs = {k.name: k for k in segment.looks}, list[Copy](), list[Any]()
+        for at, name in enumerate(segment.reads):
+            look = looks.get(name, Look(name, name, ()))
+            tensor, copy = _seen(self.tensor(look.source), look.moves, self.sizes, f"input {at}")
+            copied += copy
+            inputs.append(tensor)
+        assert segment.sweep is not None
+        apart = [inputs[at] for at in compiled_sweep(segment.sweep).copied(inputs)]
+        moved = [2 * t.numel() * t.element_size() for t in apart]
+        return inputs, [*(c.bytes for c in copied), *moved]
 
 
 def _seen(
@@ -237,8 +267,22 @@ def segment_us(
         moved = call.bytes([*segment.inputs, *segment.outputs])
         # What follows a kernel's reductions is in what puts their parts together.
         return SegmentsCost(0.0 if is_finish(segment) else pointwise_us(moved), STEP_HOST_US)
+    if segment.sweep is not None:
+        return _sweep_us(segment, segment.sweep, call)
     matmul_us, kernels_us, kernels = _rest(segment, call, cublas)
     return SegmentsCost(matmul_us + kernels_us, host_us(kernels))
+
+
+def _sweep_us(segment: Segment, sweep: Sweep, call: Sizes) -> SegmentsCost:
+    """A kernel that reads and writes each element once, and what the host looks at and makes."""
+    inputs, copied = call.swept(segment)
+    try:
+        sizes = sweep.sizes([getattr(x, "shape", ()) for x in inputs])
+    except ValueError as e:
+        raise UnsupportedError(str(e), "shapes of one index space") from None
+    host = STEP_HOST_US + VIEW_HOST_US * (len(segment.looks) + len(segment.seen))
+    host += NUMBER_HOST_US * sum(not p.dims for p in sweep.inputs) + COPY_HOST_US * len(copied)
+    return SegmentsCost(pointwise_us(sweep.bytes(sizes)) + sum(map(pointwise_us, copied)), host)
 
 
 def matmuls_us(segments: Sequence[Segment], call: Sizes) -> dict[str, float]:

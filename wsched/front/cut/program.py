@@ -14,16 +14,18 @@ from wsched.front.cut.looks import Look, looking
 from wsched.front.cut.segments import Segment
 from wsched.front.cut.summaries import behind_parts, is_finish
 from wsched.front.cut.tensors import Tensors, TensorType
+from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition
 from wsched.importer.summary import import_summary
 from wsched.program.classes import Key
 from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
-from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step
+from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step, SweepStep
 from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
 from wsched.run.row_copy import copy_rows
 from wsched.run.summary import kernels_of
+from wsched.run.sweep import compiled_sweep
 from wsched.schedule.plan import Plan
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ def make(
             made.kernel(segment)
         elif segment.views:
             made.views(segment)
+        elif segment.sweep is not None:
+            made.sweep(segment, segment.sweep)
         elif segment.summary:
             others = (s for s in (*segments[:at], *segments[at + 1 :]))
             made.summary(segment, {*definition.outputs, *(n for s in others for n in s.inputs)})
@@ -153,6 +157,32 @@ class _Steps:
                 buffer, tensor = view, look(tensor)
             yield buffer, tensor
 
+    def sweep(self, segment: Segment, sweep: Sweep) -> None:
+        """A sweep, views of what it reads before it, and its results in their shapes behind."""
+        self._settle(segment.inputs)
+        reads, alike = zip(*self._read(segment), strict=True)
+        kernel = compiled_sweep(sweep)
+        kernel.admit(alike)
+        self.own[kernel.name] = kernel
+        writes = self._unseen(segment)
+        self._steps.append(SweepStep(kernel.name, sweep, reads, writes))
+        self._show(segment, writes)
+
+    def _unseen(self, segment: Segment) -> tuple[Buffer, ...]:
+        """The results of a kernel, those that others see in another shape in its own."""
+        seen = dict(segment.seen)
+        return tuple(
+            Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b
+            for b in map(self._buffers, segment.outputs)
+        )
+
+    def _show(self, segment: Segment, writes: Sequence[Buffer]) -> None:
+        """Look at results in the shapes that others see."""
+        for made, result in zip(writes, map(self._buffers, segment.outputs), strict=True):
+            if made is not result:
+                shape = result.sizes(self._extents)
+                self._view(made, result, partial(_reshaped, shape))
+
     def views(self, segment: Segment) -> None:
         """Results that are views of what other segments make."""
         self._settle(segment.inputs)
@@ -217,21 +247,15 @@ class _Steps:
         self.kernels.append(kernel)
         name = _name_of(kernel.alone, self.own)
         self.own[name] = kernel.alone
-        wide, seen = tuple(map(self._buffers, segment.outputs)), dict(segment.seen)
-        writes = tuple(
-            Buffer(f"{b.name}@", b.dtype, seen[b.name]) if b.name in seen else b for b in wide
-        )
+        wide, writes = tuple(map(self._buffers, segment.outputs)), self._unseen(segment)
         whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)
         self._steps.append(step)
         self._parts |= {
             wide[at].name: _Part(kernel.plan, whole, at, found) for at, found in parts.items()
         }
-        self._settle(seen)
-        for made, result in zip(writes, wide, strict=True):
-            if made is not result:
-                shape = result.sizes(self._extents)
-                self._view(made, result, partial(_reshaped, shape))
+        self._settle(dict(segment.seen))
+        self._show(segment, writes)
 
     def _view(self, source: Buffer, target: Buffer, look: Callable[[Any], Any]) -> None:
         """Look at a buffer as another one; what does not lie so is copied."""

@@ -11,7 +11,7 @@ from lowering.ground.errors import UnsupportedError
 from wsched.choose.problem import Gpu
 from wsched.doors.fallback import execute, interpret, or_torch, rebuild, unknown_ops
 from wsched.front.cut.choose import Chosen, choose
-from wsched.front.cut.predict import Call, Planned
+from wsched.front.cut.predict import Call, Planned, Sizes, segment_us
 from wsched.front.cut.program import make
 from wsched.front.cut.segments import Cutter, Segment
 from wsched.front.cut.sizes import bind_extents
@@ -20,8 +20,9 @@ from wsched.importer import Definition
 from wsched.program.memory import device_of
 from wsched.program.prepare import Function
 from wsched.run.compiled import CompiledFusion
+from wsched.run.sweep import compiled_sweep
 
-__all__ = ["call_of", "chosen_cut", "cut_route", "cutter_of", "rest_by"]
+__all__ = ["call_of", "chosen_cut", "cut_route", "cutter_of", "part_of", "rest_by"]
 
 _DEFINITIONS = 256
 """Definitions whose ways to be cut are remembered."""
@@ -122,15 +123,28 @@ def cut_route(
             p = call.planned(segment)
             parts.append(_own(segment, next(kernels), p))
         else:  # a summary that no kernel can take is for others in the end
-            parts.append(
-                Part(runs.get(segment.outputs, WSCHED), segment.definition, kept=segment.kept)
-            )
+            parts.append(part_of(segment, runs.get(segment.outputs, WSCHED), call))
     return Route(
         CUT,
         lambda _, inputs: made.run(inputs, None),
         refusals=refusals,
         parts=tuple(parts),
     )
+
+
+def part_of(segment: Segment, runs: str, call: Sizes) -> Part:
+    """A segment without a matmul's kernel.
+
+    Args:
+        segment: of a cut.
+        runs: who runs it.
+        call: what is asked for.
+    """
+    said = ""
+    if segment.sweep is not None:
+        cost = segment_us(segment, call)
+        said = f"{compiled_sweep(segment.sweep).name}, predicted {cost.gpu_us:.1f} us"
+    return Part(runs, segment.definition, looks=segment.looks, kept=segment.kept, sweep=said)
 
 
 def _own(segment: Segment, kernel: CompiledFusion, planned: Planned) -> Part:

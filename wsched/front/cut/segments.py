@@ -26,6 +26,7 @@ from wsched.front.cut.looks import Look
 from wsched.front.cut.order import with_orders
 from wsched.front.cut.part import kernel_part, part, views_of
 from wsched.front.cut.sums import arranged
+from wsched.fusion.sweep import Sweep
 from wsched.importer import Definition, Node
 
 __all__ = ["Cut", "Cutter", "Segment", "rest_segment"]
@@ -44,6 +45,8 @@ class Segment:
             others.
         kept: whether it reads constants alone, so that what others make of it stays.
         views: its results, where each is a view of what another segment makes: nobody computes it.
+        sweep: what it is as a sweep, of which wsched makes a kernel; the inputs' views and the
+            results' shapes as those of a matmul.
     """
 
     definition: Definition
@@ -53,11 +56,12 @@ class Segment:
     summary: bool = False
     kept: bool = False
     views: tuple[Look, ...] = ()
+    sweep: Sweep | None = None
 
     @property
     def own(self) -> bool:
         """Whether wsched runs it."""
-        return self.matmul or self.summary or bool(self.views)
+        return self.matmul or self.summary or bool(self.views) or self.sweep is not None
 
     @property
     def inputs(self) -> tuple[str, ...]:

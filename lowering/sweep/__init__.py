@@ -1,0 +1,1 @@
+"""Kernels of sweeps: pointwise operations that no matmul is beside."""

@@ -1,0 +1,134 @@
+"""The kernel of a sweep: each CTA loads a tile of every tensor, computes, and stores.
+
+Fragments are dealt out in a layout of wide rows: a thread has eight neighbouring columns, which are
+16 bytes of 16-bit elements. All loads stand in front, so that they are on their way together; many
+CTAs to a multiprocessor hide what is left of the memory's latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from lowering.ground.expr import ONE, ZERO, Expr, Special, Var, ceildiv
+from lowering.kernel.kernel import GlobalTensor, Kernel, Storage
+from lowering.kernel.nodes import FragLoadGlobal, FragStoreGlobal, GmemRef, Let, Role, Roles
+from lowering.sweep.statements import Statements
+from lowering.sweep.tile import Tile
+from lowering.target import ptx
+from lowering.target.target import Target
+from lowering.target.targets import DEFAULT
+from wsched.fusion.sweep import Sweep, Term
+
+__all__ = ["Access", "size_of", "sweep_kernel", "tensor_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a tensor lies where a kernel reads or writes it.
+
+    Args:
+        align: bytes that its address, its strides and its rows are multiples of.
+        turned: whether it is contiguous along the rows of the index space, not along the columns.
+    """
+
+    align: int
+    turned: bool = False
+
+
+def size_of(dim: int) -> Var:
+    """The parameter that is the size of a dimension of the index space."""
+    return Var(f"n{dim}")
+
+
+def tensor_names(sweep: Sweep) -> tuple[str, ...]:
+    """What a kernel calls the tensor of each input, then of each result."""
+    results = (f"out{at}" for at in range(len(sweep.results)))
+    return (*(p.term for p in sweep.inputs), *results)
+
+
+def sweep_kernel(
+    sweep: Sweep,
+    name: str,
+    tile: Tile,
+    accesses: Sequence[Access],
+    target: Target = DEFAULT,
+) -> Kernel:
+    """The kernel before the passes of ``passes.summary``.
+
+    Parameters are ``n0``, ``n1`` and so on, the sizes of the index space. A tensor has all of its
+    dimensions, of size 1 where it does not differ; a turned one with the last two exchanged.
+
+    Args:
+        sweep: what is computed, of rank 2 or more, the dimensions of every tensor in order.
+        name: of the kernel, a C identifier.
+        tile: of a CTA.
+        accesses: of each input, then of each result.
+        target: the GPU.
+    """
+    sizes = tuple(size_of(d) for d in range(sweep.rank))
+    b = Statements(tile.layout)
+    at, grid = _coordinates(b, sizes, tile)
+    reads, writes = accesses[: len(sweep.inputs)], accesses[len(sweep.inputs) :]
+    for place, access in zip(sweep.inputs, reads, strict=True):
+        term = sweep.term(place.term)
+        rows, cols = _shape(term, sweep.rank, tile)
+        made = b.new(term.name, term.dtype.element.register, rows, cols)
+        ref = _ref(term.name, term, at, access)
+        b.emit(FragLoadGlobal(made, ref, trans=access.turned))
+        b.held[term.name] = made
+    for term in sweep.terms:
+        if term.op != "input":
+            b.compute(term)
+    names = tensor_names(sweep)
+    for out, place, access in zip(names[-len(writes) :], sweep.results, writes, strict=True):
+        ref = _ref(out, sweep.term(place.term), at, access)
+        b.emit(FragStoreGlobal(ref, b.held[place.term], trans=access.turned))
+    storage: list[Storage] = [
+        _declared(n, sweep.term(p.term), sizes, access)
+        for n, p, access in zip(names, sweep.places(), accesses, strict=True)
+    ]
+    role = Role("compute", 0, ptx.WARPGROUP // 32, tuple(b.body))
+    return Kernel(
+        name, ptx.WARPGROUP, grid, sizes, tuple(storage), (Roles((role,)),), target=target
+    )
+
+
+def _coordinates(b: Statements, sizes: Sequence[Var], tile: Tile) -> tuple[tuple[Expr, ...], Expr]:
+    """Where a CTA's tile begins, columns fastest, and how many CTAs there are."""
+    *outer, rows, columns = sizes
+    counts = (*outer, ceildiv(rows, tile.rows), ceildiv(columns, tile.columns))
+    steps = (*(1 for _ in outer), tile.rows, tile.columns)
+    found: list[Expr] = []
+    left: Expr = Special("ctaid.x")
+    for d in reversed(range(len(sizes))):
+        at, rest = Var(b.name(f"at{d}")), Var(b.name(f"left{d}"))
+        b.emit(Let(at, (left % counts[d] if d else left) * steps[d]))
+        if d:
+            b.emit(Let(rest, left // counts[d]))
+        found.insert(0, at)
+        left = rest
+    return tuple(found), reduce(lambda x, y: x * y, counts)
+
+
+def _shape(term: Term, rank: int, tile: Tile) -> tuple[int, int]:
+    """Rows and columns of a tile of a tensor."""
+    return (
+        tile.rows if rank - 2 in term.dims else 1,
+        tile.columns if rank - 1 in term.dims else 1,
+    )
+
+
+def _ref(name: str, term: Term, at: Sequence[Expr], access: Access) -> GmemRef:
+    where = [x if d in term.dims else ZERO for d, x in enumerate(at)]
+    if access.turned:
+        where[-2:] = where[:-3:-1]
+    return GmemRef(name, tuple(where))
+
+
+def _declared(name: str, term: Term, sizes: Sequence[Expr], access: Access) -> GlobalTensor:
+    has = [size if d in term.dims else ONE for d, size in enumerate(sizes)]
+    if access.turned:
+        has[-2:] = has[:-3:-1]
+    return GlobalTensor(name, term.dtype.element, tuple(has), access.align)

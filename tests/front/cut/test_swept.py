@@ -1,0 +1,167 @@
+"""Rests that are sweeps: nothing is left to others, and results are and lie as they did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wsched
+from tests.front.cut.features import Feature, inputs_of, sizes_of
+from wsched.choose.copy_cost import COPY_HOST_US, STEP_HOST_US
+from wsched.choose.nvfuser_cost import pointwise_us
+from wsched.doors.fallback import interpret
+from wsched.front.cut.choose import choose
+from wsched.front.cut.predict import VIEW_HOST_US, segment_us
+from wsched.front.cut.route import call_of, cutter_of
+from wsched.front.cut.segments import Cutter, Segment
+from wsched.front.cut.views_first import views_first
+from wsched.importer import record_text
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+SIDES = ((2, 24, 32), (64, 32))
+
+RESTS = {
+    "activation before": """
+        f = fd.ops.cast(t0, dtype=DataType.Float)
+        g = fd.ops.silu(f)
+        h = fd.ops.cast(g, dtype=DataType.BFloat16)
+        y = fd.ops.linear(h, t1)
+        fd.add_output(y)
+    """,
+    "heads, scaled, as batches": """
+        y = fd.ops.linear(t0, t1)
+        f = fd.ops.cast(y, dtype=DataType.Float)
+        m = fd.ops.mul(f, 0.125)
+        c = fd.ops.cast(m, dtype=DataType.BFloat16)
+        a = fd.ops.reshape(c, new_shape=[2, 24, 4, 16])
+        p = fd.ops.permute(a, dims=[0, 2, 1, 3])
+        q = fd.ops.reshape(p, new_shape=[8, 24, 16])
+        fd.add_output(q)
+    """,
+    "halves of a projection": """
+        y = fd.ops.linear(t0, t1)
+        a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 32])
+        b = fd.ops.slice(y, start_indices=[0, 0, 32], end_indices=[2, 24, 64])
+        g = fd.ops.silu(a)
+        m = fd.ops.mul(g, b)
+        o = fd.ops.cast(m, dtype=DataType.BFloat16)
+        fd.add_output(o)
+    """,
+    "transposed, with a mask": """
+        k = fd.ops.gt(t0, 0.0)
+        w = fd.ops.where(k, t0, 0.5)
+        p = fd.ops.permute(w, dims=[0, 2, 1])
+        c = fd.ops.cast(p, dtype=DataType.BFloat16)
+        y = fd.ops.matmul(c, t0)
+        z = fd.ops.stride_order(c, stride_order=[2, 1, 0])
+        fd.add_output(y)
+        fd.add_output(z)
+    """,
+    "results of two shapes": """
+        y = fd.ops.linear(t0, t1)
+        a = fd.ops.slice(y, start_indices=[0, 0, 0], end_indices=[2, 24, 16])
+        b = fd.ops.slice(y, start_indices=[0, 0, 16], end_indices=[2, 24, 64])
+        e = fd.ops.exp(a)
+        n = fd.ops.neg(b)
+        fd.add_output(e)
+        fd.add_output(n)
+    """,
+}
+
+
+def feature(name: str) -> Feature:
+    return Feature(RESTS[name], SIDES, 1, 1)
+
+
+def segments(made: Feature) -> tuple[Segment, ...]:
+    cutter = Cutter(record_text(made.text))
+    return choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
+
+
+@pytest.mark.parametrize("name", RESTS)
+def test_nothing_is_left(name: str) -> None:
+    made = feature(name)
+    inputs = inputs_of(made)
+    assert any(s.sweep is not None for s in segments(made))
+    assert {p.runs for p in wsched.explain(made.text, inputs).parts} == {"wsched"}
+    found, wanted = wsched.execute(made.text, inputs), interpret(record_text(made.text), inputs)
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
+        assert a.stride() == b.stride()
+
+
+def test_results_of_two_shapes_are_two_sweeps() -> None:
+    found = [s.outputs for s in segments(feature("results of two shapes")) if s.sweep is not None]
+    assert found == [("e",), ("n",)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fd.ops.silu(f)", "fd.ops.atan(f)"),  # an operation that no kernel has
+        ("h = fd.ops.cast(g, dtype=DataType.BFloat16)",
+         "v = fd.ops.cumsum(g, 2)\n    h = fd.ops.cast(v, dtype=DataType.BFloat16)"),
+    ],
+)  # fmt: skip
+def test_what_is_left(old: str, new: str) -> None:
+    text = feature("activation before").text
+    assert old in text
+    cutter = Cutter(record_text(text.replace(old, new)))
+    found = choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
+    assert [s.own for s in found] == [False, True]
+
+
+def test_results_that_look_at_a_kernels_memory_are_still_views() -> None:
+    """Beside one that is computed: nobody copies what nvFuser would not."""
+    made = feature("halves of a projection")
+    text = made.text.replace("fd.add_output(o)", "fd.add_output(o)\n    fd.add_output(a)")
+    inputs = inputs_of(made)
+    wanted = interpret(record_text(text), inputs)
+    for a, b in zip(wsched.execute(text, inputs), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
+        assert a.stride() == b.stride()
+    cutter = Cutter(record_text(text))
+    found = choose(cutter, sizes_of(cutter), may_leave=False).cut.segments
+    assert [v.name for s in found for v in s.views] == ["a"]
+
+
+def test_what_they_cost() -> None:
+    """Bytes once, a start, and the host's views; an input with elements apart is copied before."""
+    made = feature("halves of a projection")
+    (sweep,) = (s for s in segments(made) if s.sweep is not None)
+    cost = segment_us(sweep, sizes_of(Cutter(record_text(made.text))))
+    assert cost.gpu_us == pointwise_us(3 * 2 * 24 * 32 * 2)
+    assert cost.host_us == STEP_HOST_US + 2 * VIEW_HOST_US
+    cutter = cutter_of(record_text(feature("activation before").text))
+    prices = []
+    for x in (torch.empty(2, 24, 32), torch.empty(2, 24, 64)[..., ::2]):
+        call = call_of(cutter, [x.bfloat16() if x.is_contiguous() else wide(x), inputs()[1]])
+        (own,) = (s for s in swept(cutter, call) if s.sweep is not None)
+        prices.append(segment_us(own, call))
+    assert prices[1].host_us == prices[0].host_us + COPY_HOST_US
+    assert prices[1].gpu_us == prices[0].gpu_us + pointwise_us(2 * 2 * 24 * 32 * 2)
+
+
+def inputs() -> list[Any]:
+    return inputs_of(feature("activation before"))
+
+
+def wide(x: Any) -> Any:
+    """The same strides, in the definition's type."""
+    return torch.empty(*x.shape[:-1], 2 * x.shape[-1], dtype=torch.bfloat16)[..., ::2]
+
+
+def swept(cutter: Cutter, call: Any) -> tuple[Segment, ...]:
+    return choose(cutter, call, may_leave=False).cut.segments
+
+
+def test_views_go_through_what_is_pointwise() -> None:
+    definition = record_text(feature("heads, scaled, as batches").text)
+    cutter = Cutter(definition)
+    (segment,) = (s for s in segments(feature("heads, scaled, as batches")) if s.sweep is not None)
+    assert [str(look) for look in segment.looks] == ["y@4 is y by reshape to [2, 24, 4, 16]"]
+    assert segment.seen[0][0] == "q" and len(segment.seen[0][1]) == 4
+    plain, looks = views_first(segment.definition, cutter.graph.types.types)
+    assert plain is segment.definition and not looks  # nothing is left to move

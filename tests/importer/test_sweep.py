@@ -1,0 +1,75 @@
+"""Definitions as sweeps: terms, places, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import DataType
+from wsched.fusion.sweep import Place, Term
+from wsched.importer import record_text
+from wsched.importer.sweep import import_sweep
+
+HEAD = """\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[-1, -1, 1], contiguity=[True, True, None], dtype=DataType.BFloat16)
+    b = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Float)
+"""
+BODY = """\
+    p = fd.ops.permute(x, dims=[1, 2, 0])
+    r = fd.ops.broadcast(b, is_broadcast_dim=[True, True, False])
+    y = fd.ops.add(p, r)
+    e = fd.ops.cast(y, dtype=DataType.Half)
+    fd.add_output(e)
+"""
+
+
+def test_terms_and_places() -> None:
+    """Types are promoted and rounded as nvFuser does; a permutation is an order of dimensions."""
+    found = import_sweep(record_text(HEAD + BODY), [(2, 1, 0)])
+    every = frozenset((0, 2))
+    assert found.terms == (
+        Term("v0", "input", DataType.BFloat16, (), every),
+        Term("v1", "input", DataType.Float, (), frozenset((2,))),
+        Term("v2", "cast", DataType.Float, ("v0",), every),
+        Term("v3", "add", DataType.Float, ("v2", "v1"), every),
+        Term("v4", "cast", DataType.Half, ("v3",), every),
+    )
+    assert found.inputs == (Place("v0", (2, 0, None)), Place("v1", (2,)))
+    assert found.results == (Place("v4", (0, None, 2), (2, 1, 0)),)
+    assert found.sizes([(3, 5, 1), (3,)]) == (5, 1, 3)
+    assert found.bytes((5, 1, 3)) == 15 * 2 + 3 * 4 + 15 * 2
+
+
+def test_a_copy() -> None:
+    """A result may be an input."""
+    text = (
+        HEAD.replace("    b =", "    # b =") + "    fd.add_output(fd.ops.permute(x, [1, 0, 2]))\n"
+    )
+    found = import_sweep(record_text(text))
+    assert [t.op for t in found.terms] == ["input"]
+    assert found.results == (Place("v0", (0, 1, None), (0, 1, 2)),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("fd.ops.add(p, r)", "fd.ops.lgamma(fd.ops.add(p, r))", "fd.ops.lgamma (no user has asked"),
+        ("fd.ops.add(p, r)", "fd.ops.add(fd.ops.sum(p, dims=[0]), r)",
+         "fd.ops.sum that an operation of the kernel reads"),
+        ("dtype=DataType.Half", "dtype=DataType.Int", "fd.ops.cast to DataType.Int"),
+        ("    fd.add_output(e)\n", "    fd.add_output(e)\n    fd.add_output(r)\n",
+         "results that differ along several dimensions"),
+        ("    fd.add_output(e)\n", "    fd.add_output(b)\n    fd.add_output(e)\n",
+         "results of several ranks"),
+        ("dims=[1, 2, 0]", "dims=[1, 0]", "fd.ops.permute to [1, 0]"),
+        ("fd.ops.add(p, r)", "fd.ops.add(p, 1.0)", "the input b, which nothing reads,"),
+        ("dtype=DataType.BFloat16", "dtype=DataType.Int32", "the input x of type Int32"),
+    ],
+)  # fmt: skip
+def test_what_is_none(old: str, new: str, said: str) -> None:
+    text = (HEAD + BODY).replace(old, new, 1)
+    assert text != HEAD + BODY
+    with pytest.raises(UnsupportedError) as error:
+        import_sweep(record_text(text))
+    assert error.value.what.startswith(said)

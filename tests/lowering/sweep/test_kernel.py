@@ -1,0 +1,109 @@
+"""Kernels of sweeps: on the machine against NumPy bit by bit, as text, and as machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
+from lowering.ground.expr import evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.machine import run_kernel
+from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
+from lowering.sweep.tile import Tile, tile_of
+from passes.summary import lower_summary
+from tests.lowering.sweep.sweeps import BF16, BOOL, F32, HALF, NUMPY, expected, masked
+from wsched.fusion import DataType
+from wsched.fusion.sweep import Sweep
+
+ALONE = {F32: 4, BF16: 2, HALF: 2, BOOL: 1}
+
+
+def accesses(sweep: Sweep, align: int, turned: str = "") -> list[Access]:
+    """Of tensors whose rows are whole ``align`` bytes of 16-bit elements."""
+    found = []
+    for p in sweep.places():
+        dtype = sweep.term(p.term).dtype
+        columns = p.dims[-1] is not None and p.term != turned
+        wide = min(align // 2 * dtype.bytes, 16) if columns and align > 2 else dtype.bytes
+        found.append(Access(max(wide, ALONE[dtype]), p.term == turned))
+    return found
+
+
+def made(sweep: Sweep, tile: Tile, how: list[Access]) -> Kernel:
+    return lower_summary(sweep_kernel(sweep, "sweep", tile, how))
+
+
+def check(shape: tuple[int, ...], dtype: DataType, align: int, turned: str = "") -> Kernel:
+    sweep, rng = masked(len(shape), dtype), np.random.default_rng(0)
+    given: dict[str, Any] = {}
+    for p in sweep.inputs:
+        kind = sweep.term(p.term).dtype
+        size = p.shape(shape)
+        drawn = rng.random(size) < 0.5 if kind is BOOL else rng.standard_normal(size)
+        given[p.term] = drawn.astype(NUMPY[kind])
+    outs = [np.zeros(shape, NUMPY[sweep.term(p.term).dtype]) for p in sweep.results]
+    outs[0].fill(np.nan)
+    kernel = made(sweep, tile_of(shape, bool(turned)), accesses(sweep, align, turned))
+    names = tensor_names(sweep)[-2:]
+    tensors = given | dict(zip(names, outs, strict=True))
+    if turned:
+        key = names[0] if turned == "made" else turned
+        whole = np.ascontiguousarray(tensors[key].swapaxes(-1, -2))
+        tensors[key] = whole
+        outs[0] = whole.swapaxes(-1, -2) if turned == "made" else outs[0]
+    params = {f"n{d}": n for d, n in enumerate(shape)}
+    run_kernel(kernel, tensors, params, evaluate(kernel.grid, params))
+    for found, wanted in zip(outs, expected(given, dtype), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", [BF16, HALF, F32])
+@pytest.mark.parametrize(
+    ("shape", "align"),
+    [
+        ((3, 8), 16), ((70, 24), 16), ((9, 520), 16), ((300, 8), 16), ((5, 36), 8), ((4, 6), 4),
+        ((3, 7), 2), ((1, 257), 2), ((2, 3, 40), 16), ((2, 2, 3, 16), 16),
+    ],
+)  # fmt: skip
+def test_bit_by_bit(shape: tuple[int, ...], align: int, dtype: DataType) -> None:
+    kernel = check(shape, dtype, align)
+    assert parse_kernel(print_kernel(kernel)) == kernel
+
+
+@pytest.mark.parametrize("turned", ["x", "mask", "made"])
+@pytest.mark.parametrize("shape", [(40, 24), (2, 70, 33)])
+def test_tensors_by_columns(shape: tuple[int, ...], turned: str) -> None:
+    check(shape, BF16, 16 if shape[-1] % 8 == 0 else 2, turned)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32])
+@pytest.mark.parametrize(
+    ("shape", "align", "turned"),
+    [((300, 8), 16, ""), ((64, 4096), 16, ""), ((64, 33), 2, ""), ((3, 64, 64), 16, "x")],
+)
+def test_machine_code_without_spills(
+    shape: tuple[int, ...], align: int, turned: str, dtype: DataType
+) -> None:
+    sweep = masked(len(shape), dtype)
+    kernel = made(sweep, tile_of(shape, bool(turned)), accesses(sweep, align, turned))
+    text = emit_cuda(kernel)
+    found = read_resources(compile_cubin(text, "sweep.cu"), "sweep")
+    assert found.spill_stores == found.spill_loads == found.stack == 0
+    word = "f32" if dtype is F32 else "b32"
+    if not turned:
+        assert (f" ld_global_v4_{word}(" in text) is (align == 16)
+    assert (" ld_global_v2_b32(" in text) is (align == 16)  # eight conditions
+
+
+def test_tiles_fill_warps() -> None:
+    """Rows of as many lanes as are needed, and four lanes where something lies by columns."""
+    assert [tile_of((512, n), False).lanes for n in (8, 16, 64, 200, 4096)] == [1, 2, 8, 32, 32]
+    assert tile_of((512, 4096), True).lanes == 4
+    assert tile_of((512, 4096), False).columns == 512 and tile_of((512, 8), False).rows == 512

@@ -1,0 +1,211 @@
+"""What is pointwise beside matmuls: wsched's kernels against nvFuser's, on the GPU and on the host.
+
+``python -m wsched.bench.sweeps`` prints a line for each case: microseconds of a call on the GPU (a
+graph of calls on tensors that take turns, so that nothing is left in the L2), bytes a second that
+this is, and microseconds that a call takes on the host, many in a row. Results are compared with
+torch's first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.bench.method.operands import relative_error
+from wsched.bench.reductions import timed
+from wsched.choose.nvfuser_cost import pointwise_us
+from wsched.doors.fallback import execute, interpret, rebuild
+from wsched.importer import record_text
+from wsched.importer.sweep import import_sweep
+from wsched.run.sweep import compiled_sweep
+
+__all__ = ["CASES", "Case", "main", "measured", "report"]
+
+_ROUNDS, _CALLS, _BATCHES = 11, 200, 7
+_SETS_BYTES = 200 << 20
+"""Tensors that take turns have more than the L2 holds, at least two sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Operations on tensors of one index space.
+
+    Args:
+        body: the definition's lines; inputs are ``t0``, ``t1`` and so on.
+        inputs: sizes and type of each.
+        turned: for the positions of inputs that lie otherwise than row by row, their dimensions as
+            they lie, outermost first.
+    """
+
+    body: str
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    turned: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The definition."""
+        lines = ["def nvfuser_fusion(fd : FusionDefinition) -> None :"]
+        orders = dict(self.turned)
+        for at, (shape, dtype) in enumerate(self.inputs):
+            ranks = range(len(shape))
+            order = orders.get(at, tuple(ranks))
+            strides = [len(shape) - 1 - order.index(d) for d in ranks]
+            lines.append(
+                f"    t{at} = fd.define_tensor(shape={list(shape)}, "
+                f"contiguity={[True] * len(shape)}, dtype=DataType.{dtype}, is_cpu=False, "
+                f"stride_order={strides})"
+            )
+        return "\n".join([*lines, *(f"    {x.strip()}" for x in self.body.split(";")), ""])
+
+    def tensors(self, device: str) -> list[Any]:
+        """Inputs, normally distributed."""
+        import torch
+
+        orders, found = dict(self.turned), []
+        for at, (shape, dtype) in enumerate(self.inputs):
+            order = orders.get(at, tuple(range(len(shape))))
+            made = torch.randn([shape[d] for d in order], device=device)
+            kind = {"BFloat16": torch.bfloat16, "Half": torch.float16, "Float": torch.float32}
+            made = made > 0 if dtype == "Bool" else made.to(kind[dtype])
+            found.append(made.permute([order.index(d) for d in range(len(order))]))
+        return found
+
+
+_ADD = "a = fd.ops.add(t0, t1); c = fd.ops.cast(a, dtype=DataType.BFloat16); fd.add_output(c)"
+_GATE = (
+    "a = fd.ops.silu(t0); b = fd.ops.mul(a, t1); c = fd.ops.cast(b, dtype=DataType.BFloat16); "
+    "fd.add_output(c)"
+)
+_GELU = (
+    "f = fd.ops.cast(t0, dtype=DataType.Float); e = fd.ops.mul(f, 0.70710678); r = fd.ops.erf(e); "
+    "o = fd.ops.add(r, 1.0); h = fd.ops.mul(f, 0.5); g = fd.ops.mul(h, o); "
+    "c = fd.ops.cast(g, dtype=DataType.BFloat16); fd.add_output(c)"
+)
+_MASK = (
+    "s = fd.ops.mul(t0, 0.125); w = fd.ops.where(t1, s, -1e4); "
+    "c = fd.ops.cast(w, dtype=DataType.BFloat16); fd.add_output(c); fd.add_output(w)"
+)
+_TURN = "s = fd.ops.mul(t0, 0.5); c = fd.ops.cast(s, dtype=DataType.BFloat16); fd.add_output(c)"
+_HEADS = (
+    "p = fd.ops.permute(t0, dims=[0, 2, 1, 3]); s = fd.ops.mul(p, 0.125); "
+    "c = fd.ops.cast(s, dtype=DataType.BFloat16); "
+    "o = fd.ops.stride_order(c, stride_order=[3, 2, 1, 0]); fd.add_output(o)"
+)
+_BIAS = (
+    "b = fd.ops.broadcast(t1, is_broadcast_dim=[True, False]); a = fd.ops.add(t0, b); "
+    "s = fd.ops.sin(a); c = fd.ops.cast(s, dtype=DataType.BFloat16); fd.add_output(c)"
+)
+_WIDE = (8192, 4096)
+
+CASES: Mapping[str, Case] = {
+    "residual": Case(_ADD, ((_WIDE, "BFloat16"), (_WIDE, "BFloat16"))),
+    "residual of 512 rows": Case(_ADD, (((512, 1024), "BFloat16"), ((512, 1024), "BFloat16"))),
+    "residual of fp32": Case(_ADD, ((_WIDE, "Float"), (_WIDE, "BFloat16"))),
+    "odd rows": Case(_ADD, (((8191, 4095), "BFloat16"), ((8191, 4095), "BFloat16"))),
+    "gate": Case(_GATE, ((_WIDE, "BFloat16"), (_WIDE, "BFloat16"))),
+    "gelu": Case(_GELU, ((_WIDE, "BFloat16"),)),
+    "bias and sine": Case(_BIAS, ((_WIDE, "BFloat16"), ((4096,), "Float"))),
+    "mask, two results": Case(
+        _MASK, (((16, 1024, 1024), "BFloat16"), ((16, 1024, 1024), "Bool"))
+    ),
+    "heads": Case(_HEADS, (((8, 1024, 32, 128), "BFloat16"),)),
+    "transposed": Case(_TURN.replace("0.5)", "0.5); q = fd.ops.permute(s, dims=[1, 0])").replace(
+        "cast(s", "cast(q").replace(
+            "fd.add_output(c)",
+            "o = fd.ops.stride_order(c, stride_order=[1, 0]); fd.add_output(o)",
+        ), ((_WIDE, "BFloat16"),)),
+    "by columns": Case(_TURN, ((_WIDE, "BFloat16"),), turned=((0, (1, 0)),)),
+}  # fmt: skip
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """A line for a case."""
+    us, host = found["us"], found["host_us"]
+    times = "  ".join(f"{name} {us[name]:7.1f} (host {host[name]:5.1f})" for name in us)
+    rate = found["bytes"] / us["wsched"] / 1e6
+    gain = us["nvfuser"] / us["wsched"] if "nvfuser" in us else 0.0
+    return (
+        f"{found['case']:22} {times} us; wsched {rate:.2f} TB/s, {gain:.2f} of nvFuser's time, "
+        f"predicted {found['predicted_us']:.1f}, error {found['error']:.1e}"
+    )
+
+
+def measured(name: str, case: Case, nvfuser: bool = True) -> dict[str, Any]:
+    """Microseconds of a case on the GPU and on the host.
+
+    Raises:
+        RuntimeError: a result is wrong.
+    """
+    definition = record_text(case.text)
+    kernel = compiled_sweep(import_sweep(definition))
+    sizes = kernel.sweep.sizes([shape for shape, _ in case.inputs])
+    moved = kernel.sweep.bytes(sizes)
+    sets = [case.tensors("cuda") for _ in range(max(2, -(-_SETS_BYTES // moved)))]
+    wanted = interpret(definition, sets[0])
+    error = max(
+        relative_error(a, b) for a, b in zip(kernel(*sets[0]), wanted, strict=True)
+    )  # equal but for functions, which differ in the last bits
+    if not error < 2**-8:
+        raise RuntimeError(f"{name} is wrong: {error}")
+    runs: dict[str, Callable[[Sequence[Any]], Any]] = {"wsched": kernel.repeated()}
+    if nvfuser:
+        fd = rebuild(definition)
+        runs["nvfuser"] = lambda values: execute(fd, values)
+    ways = {
+        n: [lambda run=run, values=values: run(values) for values in sets]
+        for n, run in runs.items()
+    }
+    return {
+        "case": name, "bytes": moved, "predicted_us": pointwise_us(moved), "error": error,
+        "us": timed(ways, _ROUNDS),
+        "host_us": {n: _host_us(run, sets[0]) for n, run in runs.items()},
+    }  # fmt: skip
+
+
+def _host_us(run: Callable[[Sequence[Any]], Any], values: Sequence[Any]) -> float:
+    """What a call takes on the host, where the GPU is not waited for."""
+    import torch
+
+    def batch() -> float:
+        torch.cuda.synchronize()
+        start = perf_counter()
+        for _ in range(_CALLS):
+            run(values)
+        return (perf_counter() - start) * 1e6 / _CALLS
+
+    batch()
+    return median(batch() for _ in range(_BATCHES))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m wsched.bench.sweeps", description=__doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help="names, with commas between them")
+    parser.add_argument("--alone", action="store_true", help="without nvFuser")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    import torch
+
+    if not torch.cuda.is_available():
+        error = UnsupportedError("measuring sweeps without a GPU", "a CUDA device", "use a GPU")
+        parser.exit(2, f"{error}\n")
+    for found in _all(options.cases.split(","), not options.alone):
+        print(json.dumps(found) if options.json else report(found), flush=True)
+    return 0
+
+
+def _all(names: Sequence[str], nvfuser: bool) -> Iterator[dict[str, Any]]:
+    for name in names:
+        if name not in CASES:
+            raise UnsupportedError(f"the case {name}", ", ".join(CASES))
+        yield measured(name, CASES[name], nvfuser)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,131 @@
+"""What is made of tensors element by element: no product of matrices, no dimension that is reduced.
+
+Casts, activations, residuals, biases, masks, copies into another order of memory: all walk once
+over an index space, read each tensor along some of its dimensions in whatever order it lies, and
+write results that have all of them. So there is nothing to schedule but the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wsched.fusion.types import DataType
+
+__all__ = ["Place", "Sweep", "Term"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One value at each point of the index space.
+
+    Args:
+        name: a C identifier, each only once.
+        op: ``input``, ``cast``, or a key of ``lowering.kernel.pointwise.OPS``.
+        dtype: its type. Arithmetic is fp32, and rounded to it.
+        inputs: names of terms in front of it, and numbers.
+        dims: the dimensions along which it differs.
+    """
+
+    name: str
+    op: str
+    dtype: DataType
+    inputs: tuple[str | float, ...]
+    dims: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor in memory that a term is read from or written to.
+
+    Args:
+        term: its name.
+        dims: for each dimension of the tensor that of the index space which it is, None of size 1.
+        order: the tensor's dimensions as they lie in memory, outermost first; of an input any.
+    """
+
+    term: str
+    dims: tuple[int | None, ...]
+    order: tuple[int, ...] = ()
+
+    def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Sizes, from those of the index space."""
+        return tuple(1 if d is None else sizes[d] for d in self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Pointwise operations over an index space.
+
+    Args:
+        rank: of the index space.
+        terms: in an order in which they can be computed.
+        inputs: in the order of the caller; a dimension that none of them has is of size 1.
+        results: one or more, which differ along all other dimensions.
+    """
+
+    rank: int
+    terms: tuple[Term, ...]
+    inputs: tuple[Place, ...]
+    results: tuple[Place, ...]
+
+    def term(self, name: str) -> Term:
+        """The term of that name."""
+        return next(t for t in self.terms if t.name == name)
+
+    def sizes(self, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+        """Of the index space, from the shapes of the inputs, () of a number.
+
+        Raises:
+            ValueError: two inputs differ along a dimension.
+        """
+        found: dict[int, int] = {}
+        for place, shape in zip(self.inputs, shapes, strict=True):
+            for d, size in zip(place.dims, shape, strict=bool(shape)):
+                if d is not None and found.setdefault(d, size) != size:
+                    raise ValueError(f"{size} and {found[d]} elements along dimension {d}")
+        return tuple(found.get(d, 1) for d in range(self.rank))
+
+    def merged(self, runs: Sequence[Sequence[int]]) -> Sweep:
+        """The same over an index space whose dimensions are runs of this one's, each taken as one.
+
+        Every term differs along all of a run or none of it; tensors have the new dimensions in
+        their order, so ``Place.order`` is that of the index space.
+
+        Args:
+            runs: of all dimensions but those of size 1, each once.
+        """
+        of = {d: at for at, run in enumerate(runs) for d in run}
+        return self._over(len(runs), lambda dims: frozenset(of[d] for d in dims if d in of))
+
+    def folded(self) -> Sweep:
+        """The same over two dimensions in place of one."""
+        return self._over(
+            2, lambda dims: frozenset((0, 1)) if any(True for _ in dims) else frozenset()
+        )
+
+    def _over(self, rank: int, of: Callable[[Iterable[int]], frozenset[int]]) -> Sweep:
+        """The same over another index space, whose dimensions ``of`` tells."""
+
+        def place(p: Place) -> Place:
+            has = of(d for d in p.dims if d is not None)
+            dims = tuple(d if d in has else None for d in range(rank))
+            return Place(p.term, dims, tuple(range(rank)))
+
+        terms = tuple(replace(t, dims=of(t.dims)) for t in self.terms)
+        return Sweep(rank, terms, *(tuple(map(place, x)) for x in (self.inputs, self.results)))
+
+    def bytes(self, sizes: Sequence[int]) -> int:
+        """What is read and written, each tensor once."""
+        return sum(self._bytes(p, sizes) for p in self.places())
+
+    def places(self) -> Iterator[Place]:
+        """The inputs, then the results."""
+        yield from self.inputs
+        yield from self.results
+
+    def _bytes(self, place: Place, sizes: Sequence[int]) -> int:
+        total = self.term(place.term).dtype.bytes
+        for size in place.shape(sizes):
+            total *= size
+        return total

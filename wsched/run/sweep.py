@@ -1,0 +1,253 @@
+"""Sweeps that run: a kernel for each walk over tensors, on a GPU or on the machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.expr import I32_MAX, evaluate
+from lowering.kernel.kernel import Kernel
+from lowering.sweep.kernel import Access, sweep_kernel, tensor_names
+from lowering.sweep.tile import Tile, tile_of
+from passes.summary import lower_summary
+from wsched.fusion.sweep import Sweep
+from wsched.program.classes import Key, class_key
+from wsched.program.memory import device_of
+from wsched.run.arguments import Arguments, torch_dtype
+from wsched.run.cpu import refuse_large, run_on_cpu
+from wsched.run.host import BoundLaunch, HostPlan, Plans, repeated
+from wsched.run.input_error import InputError, no_tensor, wrong_number, wrong_rank, wrong_type
+from wsched.run.staged import Make, Number, StagedPlan, staged
+from wsched.run.variant import Variant
+from wsched.run.walk import Walk, lies_of, walk_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CompiledSweep", "compiled_sweep"]
+
+
+@lru_cache(maxsize=256)
+def compiled_sweep(sweep: Sweep) -> CompiledSweep:
+    """The kernels of a sweep; made once."""
+    return CompiledSweep(sweep)
+
+
+class CompiledSweep:
+    """A sweep for tensors of any sizes that lie in any way.
+
+    Args:
+        sweep: what is computed.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.name = f"sweep_{_hash(sweep)}"
+        self._plans = Plans()
+        self._variants: dict[tuple[Sweep, Tile, tuple[Access, ...]], Variant] = {}
+
+    def __call__(self, *inputs: Any, out: Any = None) -> list[torch.Tensor]:
+        """Run on torch's current stream, or on the machine model if the tensors are on the CPU.
+
+        Args:
+            inputs: for each input of the sweep, a tensor, or a number for one without dimensions.
+            out: tensors to write the results to, in place of new ones.
+
+        Raises:
+            InputError: number, types or shapes of the inputs do not fit.
+            UnsupportedError: a device without this kernel's instructions, a result that lies so
+                that no walk writes it, or a CPU problem too large for the machine.
+        """
+        if out is not None:
+            return self.bind(*inputs, out=out)()
+        return self.call(inputs, class_key(inputs))
+
+    def call(self, inputs: Sequence[Any], key: Key | None) -> list[torch.Tensor]:
+        """A call whose caller knows the :func:`~wsched.program.classes.class_key`."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan(inputs)
+        outputs = self._results(inputs)
+        makes = self._makes(inputs, outputs)
+        read = staged(inputs, makes)
+        launch = self._pack(read, outputs)
+        if key is not None and outputs[0].is_cuda:
+            packed = HostPlan(self._pack, read, outputs, launch)
+            self._plans.add(key, StagedPlan(packed, makes) if makes else packed)
+        launch()
+        return outputs
+
+    def repeated(self) -> Callable[[Sequence[Any]], list[torch.Tensor]]:
+        """A function for calls on inputs of one class, which it looks at in the first call only."""
+        return repeated(self.call, self._plans)
+
+    def bind(self, *inputs: Any, out: Any = None) -> BoundLaunch:
+        """Check and pack a call for these very tensors; calling the result launches it.
+
+        An input that no walk reads is copied again by each launch. Arguments and errors as for a
+        call.
+        """
+        outputs = self._results(inputs) if out is None else list(out)
+        makes = self._makes(inputs, outputs)
+        if not makes:
+            return BoundLaunch(self._pack(inputs, outputs), inputs, outputs)
+        return BoundLaunch(lambda: self._pack(staged(inputs, makes), outputs)(), inputs, outputs)
+
+    def admit(self, inputs: Sequence[Any]) -> None:
+        """Check that a call would be taken, without running it; on a GPU its kernel is loaded.
+
+        Raises:
+            InputError, UnsupportedError: as a call.
+        """
+        outputs, device = self._results(inputs), device_of(inputs)
+        if any(0 in t.shape for t in outputs):
+            return
+        walk = self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
+        if device.type == "cpu":
+            refuse_large(self._variant(walk).kernel, _extents(walk))
+        else:
+            self._variant(walk).loaded.prepare_device(device.index)
+
+    def copied(self, inputs: Sequence[Any]) -> list[int]:
+        """Positions of tensors that a call copies, with or without memory; raises as one."""
+        makes = self._makes(inputs, self._results(inputs))
+        return [at for at in makes if hasattr(inputs[at], "untyped_storage")]
+
+    def kernel(self, walk: Walk) -> Kernel:
+        """The final kernel IR for a walk."""
+        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        facts = walk.sweep, tile, walk.accesses
+        name = f"{self.name}_{_hash(facts)}"
+        return lower_summary(sweep_kernel(walk.sweep, name, tile, walk.accesses))
+
+    def walk(self, inputs: Sequence[Any]) -> Walk:
+        """How a call on these inputs walks; raises as one."""
+        outputs = self._results(inputs)
+        return self._walk(staged(inputs, self._makes(inputs, outputs)), outputs)
+
+    def _variant(self, walk: Walk) -> Variant:
+        tile = tile_of(walk.sizes, any(a.turned for a in walk.accesses))
+        key = walk.sweep, tile, walk.accesses
+        found = self._variants.get(key)
+        if found is None:  # two threads may make one each, which are equal
+            found = self._variants.setdefault(key, Variant(self.kernel(walk)))
+        return found
+
+    def _makes(self, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> dict[int, Make]:
+        """What calls on inputs like these make of them, by positions: elements of numbers, and
+        copies of tensors where there is no walk over them as they lie.
+        """
+        found, device = dict[int, Make](), device_of(inputs)
+        for at, (place, given) in enumerate(zip(self.sweep.inputs, inputs, strict=True)):
+            if not hasattr(given, "untyped_storage"):
+                dtype = torch_dtype(self.sweep.term(place.term).dtype)
+                found[at] = Number((), dtype, device)
+        for is_copied in (_is_apart, _is_moved):
+            read = staged(inputs, found)
+            if self._found(read, outputs) is not None:
+                break
+            wrong = [at for at, t in enumerate(read) if at not in found and is_copied(t)]
+            found |= dict.fromkeys(wrong, methodcaller("contiguous"))
+        return found
+
+    def _found(self, read: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Walk | None:
+        sizes = self._sizes(read)
+        if 0 in sizes:
+            return Walk(self.sweep, sizes, (), ())
+        pairs = zip(self.sweep.places(), (*read, *outputs), strict=True)
+        return walk_of(self.sweep, sizes, [lies_of(place, t) for place, t in pairs])
+
+    def _walk(self, read: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Walk:
+        walk = self._found(read, outputs)
+        if walk is None:
+            strides = "; ".join(str(list(t.stride())) for t in (*read, *outputs))
+            raise UnsupportedError(
+                f"a sweep over tensors of strides {strides}",
+                "tensors that are all contiguous along one of two dimensions",
+            )
+        return walk
+
+    def _pack(
+        self, read: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> Callable[[], None]:
+        """A function that runs the kernel on inputs as it reads them."""
+        if any(0 in t.shape for t in outputs):
+            return _nothing
+        walk, device = self._walk(read, outputs), device_of(read)
+        variant, extents = self._variant(walk), _extents(walk)
+        names = tensor_names(walk.sweep)
+        tensors = dict(zip(names, walk.views((*read, *outputs)), strict=True))
+        if device.type == "cpu":
+            arguments = Arguments(extents, tensors, device)
+
+            def simulate() -> None:
+                run_on_cpu(variant.kernel, arguments)
+
+            return simulate
+        grid = evaluate(variant.kernel.grid, extents)
+        if grid > I32_MAX:
+            raise UnsupportedError(f"a sweep of {grid} CTAs", f"at most {I32_MAX}")
+        return variant.loaded.prepare(tensors, extents, grid)
+
+    def _sizes(self, inputs: Sequence[Any]) -> tuple[int, ...]:
+        """Sizes of the index space.
+
+        Raises:
+            InputError: the inputs do not fit.
+        """
+        sweep = self.sweep
+        if len(inputs) != len(sweep.inputs):
+            raise wrong_number(len(inputs), len(sweep.inputs))
+        for at, (place, given) in enumerate(zip(sweep.inputs, inputs, strict=True)):
+            if not hasattr(given, "untyped_storage"):
+                if place.dims:
+                    raise no_tensor(f"input {at}", given)
+                continue
+            if given.dtype != (wanted := torch_dtype(sweep.term(place.term).dtype)):
+                raise wrong_type(f"input {at}", given.dtype, wanted)
+            if given.dim() != len(place.dims):
+                raise wrong_rank(f"input {at}", tuple(given.shape), len(place.dims))
+        shapes = [tuple(getattr(x, "shape", ())) for x in inputs]
+        try:
+            return sweep.sizes(shapes)
+        except ValueError as e:
+            raise InputError(str(e), "inputs", str(shapes), "shapes of one index space") from None
+
+    def _results(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """New tensors."""
+        import torch
+
+        sizes, device = self._sizes(inputs), device_of(inputs)
+        found = []
+        for place in self.sweep.results:
+            dtype = torch_dtype(self.sweep.term(place.term).dtype)
+            inner = torch.empty([sizes[d] for d in place.order], dtype=dtype, device=device)
+            found.append(inner.permute([place.order.index(d) for d in range(len(place.order))]))
+        return found
+
+
+def _is_apart(tensor: torch.Tensor) -> bool:
+    """Whether it is contiguous along no dimension."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return all(step != 1 for size, step in pairs if size > 1) and tensor.numel() > 1
+
+
+def _is_moved(tensor: torch.Tensor) -> bool:
+    """Whether it lies otherwise than row by row."""
+    return not tensor.is_contiguous()
+
+
+def _extents(walk: Walk) -> dict[str, int]:
+    return {f"n{d}": size for d, size in enumerate(walk.sizes)}
+
+
+def _hash(facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:10]
+
+
+def _nothing() -> None:
+    """The launch of a kernel without results."""

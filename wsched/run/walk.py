@@ -1,0 +1,161 @@
+"""How a sweep walks over tensors as they lie: which dimensions are one, rows, and columns.
+
+Dimensions that run on into each other in every tensor are taken as one. The last of them are the
+columns; a tensor that is contiguous along another one has that for its rows, and is read turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+from lowering.kernel.tensors import WIDEST_ACCESS
+from lowering.sweep.kernel import Access
+from lowering.sweep.tile import SPAN
+from wsched.fusion.sweep import Place, Sweep
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Lies", "Walk", "lies_of", "walk_of"]
+
+Run = tuple[int, ...]
+"""Dimensions of an index space that are taken as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lies:
+    """Where a tensor's elements are.
+
+    Args:
+        strides: in elements, along each dimension of the index space that it has.
+        bytes: of an element.
+        address: of the first one.
+    """
+
+    strides: Mapping[int, int]
+    bytes: int
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A walk over an index space.
+
+    Args:
+        sweep: over as many dimensions as are left, two or more, rows and columns last.
+        sizes: of them.
+        accesses: how each tensor lies, the inputs first.
+        strides: of each tensor, along the dimensions of ``sweep``, in elements.
+    """
+
+    sweep: Sweep
+    sizes: tuple[int, ...]
+    accesses: tuple[Access, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+    def views(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Each tensor as a kernel takes it."""
+        found, places = [], self.sweep.places()
+        for t, place, steps, how in zip(tensors, places, self.strides, self.accesses, strict=True):
+            shape = list(place.shape(self.sizes))
+            pitches = list(steps)
+            if how.turned:
+                shape[-2:], pitches[-2:] = shape[:-3:-1], pitches[:-3:-1]
+            found.append(t.as_strided(shape, pitches, t.storage_offset()))
+        return found
+
+
+def lies_of(place: Place, tensor: torch.Tensor) -> Lies:
+    """Where a tensor of a sweep lies."""
+    pairs = zip(place.dims, tensor.stride(), strict=True)
+    strides = {d: step for d, step in pairs if d is not None}
+    return Lies(strides, tensor.element_size(), tensor.data_ptr())
+
+
+def walk_of(sweep: Sweep, sizes: Sequence[int], lies: Sequence[Lies]) -> Walk | None:
+    """The walk; None where no order of dimensions has every tensor contiguous along one of the last
+    two.
+
+    Args:
+        sweep: what is computed.
+        sizes: of the index space, none of them 0.
+        lies: for each input, then for each result.
+    """
+    order = [d for d in sweep.results[0].order if sizes[d] > 1]
+    if not order:
+        one = sweep.merged(()).folded()
+        return _walk(one, (1, 1), ((0, 0),) * len(lies), lies, [False] * len(lies))
+    runs = _runs(order, sizes, lies)
+    counts = {run: prod(sizes[d] for d in run) for run in runs}
+    if len(runs) == 1:
+        return _flat(sweep, counts[runs[0]], lies, runs[0])
+    *others, columns = runs
+    last = columns[-1]
+    turned = [x.strides.get(last, 1) != 1 for x in lies]
+    along = {_unit(x, others) for x, turn in zip(lies, turned, strict=True) if turn}
+    if None in along or len(along) > 1:
+        return None
+    rows = along.pop() if along else max(others, key=counts.__getitem__)
+    assert rows is not None
+    ordered = [*(r for r in others if r != rows), rows, columns]
+    merged = sweep.merged(ordered)
+    strides = tuple(tuple(x.strides.get(run[-1], 0) for run in ordered) for x in lies)
+    return _walk(merged, tuple(counts[r] for r in ordered), strides, lies, turned)
+
+
+def _runs(order: Sequence[int], sizes: Sequence[int], lies: Sequence[Lies]) -> list[Run]:
+    """Dimensions, the outermost in memory first, that run on into each other in every tensor."""
+    found: list[Run] = []
+    for d in order:
+        if found and all(_runs_on(x.strides, found[-1][-1], d, sizes[d]) for x in lies):
+            found[-1] = (*found[-1], d)
+        else:
+            found.append((d,))
+    return found
+
+
+def _runs_on(strides: Mapping[int, int], outer: int, inner: int, size: int) -> bool:
+    """Whether a tensor has both dimensions as one, or neither."""
+    if outer in strides and inner in strides:
+        return strides[outer] == size * strides[inner]
+    return outer not in strides and inner not in strides
+
+
+def _unit(lies: Lies, runs: Sequence[Run]) -> Run | None:
+    """The run along which a tensor is contiguous."""
+    return next((run for run in runs if lies.strides.get(run[-1]) == 1), None)
+
+
+def _flat(sweep: Sweep, count: int, lies: Sequence[Lies], run: Run) -> Walk | None:
+    """What is one run: rows of as many columns as a thread has, or one row where that leaves a
+    rest.
+    """
+    has = [run[-1] in x.strides for x in lies]
+    if any(x.strides[run[-1]] != 1 for x, there in zip(lies, has, strict=True) if there):
+        return None
+    columns = count if count % SPAN else SPAN
+    strides = tuple((columns, 1) if there else (0, 0) for there in has)
+    both = sweep.merged([run]).folded()
+    return _walk(both, (count // columns, columns), strides, lies, [False] * len(lies))
+
+
+def _walk(
+    sweep: Sweep,
+    sizes: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    lies: Sequence[Lies],
+    turned: Sequence[bool],
+) -> Walk:
+    accesses = []
+    for place, steps, x, turn in zip(sweep.places(), strides, lies, turned, strict=True):
+        if turn or place.dims[-1] is None:
+            accesses.append(Access(x.bytes, turn))
+            continue
+        pairs = zip(steps[:-1], place.dims, strict=False)
+        apart = (step for step, d in pairs if d is not None and sizes[d] > 1)
+        align = gcd(WIDEST_ACCESS, x.address, *(x.bytes * n for n in (*apart, sizes[-1])))
+        accesses.append(Access(align))
+    return Walk(sweep, sizes, tuple(accesses), strides)
