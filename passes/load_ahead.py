@@ -31,6 +31,7 @@ from lowering.kernel.nodes import (
     Carry,
     Consume,
     Elect,
+    Event,
     For,
     If,
     Let,
@@ -93,18 +94,26 @@ class LoadAhead:
         """The counter of the first step; none where the step itself is the only index."""
         return (ZERO,) * len(self.loops) if len(self.loops) > 1 else ()
 
+    @property
+    def _first_tile(self) -> Event | None:
+        """What steps are that are loaded in front of the loops: of the first tile."""
+        told = (loop.event for loop in self.loops if loop.event is not None)
+        return next((replace(event, tile=ZERO) for event in told), None)
+
     def head(self) -> tuple[Body, Counter]:
         """The first steps, and the counter behind them."""
         stop = minimum(self.ring.prefetch, prod((loop.stop for loop in self.loops), start=ONE))
         if not self.begin:
             (loop,) = self.loops
-            whole = For(loop.var, ZERO, stop, self.fill(loop.var, (loop.var,), first=True))
+            body = self.fill(loop.var, (loop.var,), first=True)
+            whole = For(loop.var, ZERO, stop, body, event=self._first_tile)
             return (OnWarp(0, (whole,)),), ()
         m = Var(self.names.new("first"))
         at = self.fresh()
         lets, following = self.advance(at)
         fill = OnWarp(0, self.fill(m, at, first=True))
-        return self.carried(For(m, ZERO, stop, (fill, *lets)), self.begin, at, following)
+        loop = For(m, ZERO, stop, (fill, *lets), event=self._first_tile)
+        return self.carried(loop, self.begin, at, following)
 
     def fresh(self) -> tuple[Var, ...]:
         """Variables for a counter."""

@@ -256,7 +256,7 @@ class _Turns:
         trips wait in loops of their own, or for a step each that does not follow the one before,
         which others take between.
         """
-        if not isinstance(loop, For) or loop.tile is not None:
+        if not isinstance(loop, For) or loop.of_one_tile:
             return False
         for s in loop.body:
             if isinstance(s, WaitFull) and s.ring in self.rings:

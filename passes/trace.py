@@ -1,14 +1,15 @@
 """Stamp when each role waits, computes and stores; nothing unless the options ask for a trace.
 
-Requires: a load side whose loop over a tile's steps stands in the loop over tiles, if there is one;
-a main loop that says which tile its trips are steps of; chunks of the result stored by TMA.
+Requires: loops that say what they are to which tile (``For.event``).
 Guarantees: no loop says so any more. In its trace buffer each warp notes begin and end of, with the
 number of the tile among those of its CTA,
 
-- ``load``: the loop that fills the steps of a tile,
-- ``turn``: the wait for the other group at an ordering barrier,
+- ``load``, ``transform``: the loop that fills the steps of a tile, from global memory or with what
+  is computed,
+- ``turn``: the wait for another group, at a barrier where that only arrives,
 - ``main_loop``: the wgmmas of a tile, up to the wait for the last one,
-- ``epilogue``: everything behind it, up to the last store, in which
+- ``epilogue``: everything behind it, up to the last store, or a loop of warps that have nothing
+  else to do, in which
 - ``store_wait`` is the wait until a buffer of the epilogue has been read,
 
 and, without a tile, ``drain`` (the wait for the last stores) and ``cta``. The latter is stamped by
@@ -30,29 +31,28 @@ from lowering.kernel.nodes import (
     BarArrive,
     BarSync,
     Body,
+    Break,
     BulkWait,
-    CopyTile,
-    CpAsync,
     Elect,
+    Event,
     For,
     If,
     MBarrierArrive,
-    MBarrierExpectTx,
     OnWarp,
     Stamp,
     Stmt,
-    TmaStore,
     WgmmaWait,
 )
-from lowering.kernel.visit import Names, bodies, map_bodies, map_roles, walk
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import Names, map_bodies, map_roles, walk
 from passes.options import LoweringOptions
 
-__all__ = ["trace"]
+__all__ = ["EVENTS", "trace"]
 
-_FILLS = (CopyTile, CpAsync, MBarrierExpectTx)
-"""What a loop does that fills the steps of a tile: threads copy, or one says what TMA brings."""
+EVENTS = ("cta", "load", "transform", "turn", "main_loop", "epilogue", "store_wait", "drain")
+"""What a time line has: what loops are to a tile, and waits."""
 
-EVENTS = ("cta", "load", "turn", "main_loop", "epilogue", "store_wait", "drain")
+_READ_BY_OTHERS = Memory.GLOBAL | Memory.SHARED | Memory.SHARED_ASYNC
 
 
 def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -62,19 +62,19 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
         for t in 0 .. tiles {
           bar.sync order[wg]
-          for k in 0 .. n tile t { mbarrier.wait full[stage(t * n + k, 4)], ...  (wgmma) }
+          for k in 0 .. n event main_loop t { mbarrier.wait full[stage(t * n + k, 4)], ... }
           (epilogue)
         }
 
     after::
 
-        trace spans[512](cta, load, turn, main_loop, epilogue, store_wait, drain)
+        trace spans[512](cta, load, transform, turn, main_loop, epilogue, store_wait, drain)
         for t in 0 .. tiles {
           stamp spans, turn, begin, t
           bar.sync order[wg]
           stamp spans, turn, end, t
           stamp spans, main_loop, begin, t
-          for k in 0 .. n { mbarrier.wait full[stage(t * n + k, 4)], ...  (wgmma) }
+          for k in 0 .. n { mbarrier.wait full[stage(t * n + k, 4)], ... }
           stamp spans, main_loop, end, t
           stamp spans, epilogue, begin, t
           (epilogue)
@@ -84,18 +84,21 @@ def trace(kernel: Kernel, options: LoweringOptions) -> Kernel:
     body = kernel.body
     if options.trace_slots:
         buffer = TraceBuffer(Names(kernel).new("spans"), options.trace_slots, EVENTS)
-        name, turns, kernel = buffer.name, _turns(kernel), kernel.declare(buffer)
-        stamped = map_roles(kernel, lambda r: replace(r, body=_stamped(r.body, name, turns, ZERO)))
-        body = (_both_clocks(name, "begin"), *stamped.body, _both_clocks(name, "end"))
+        stamps, kernel = _Stamps(buffer.name, _turns(kernel)), kernel.declare(buffer)
+        stamped = map_roles(kernel, lambda r: replace(r, body=stamps.role(r.body)))
+        begin, end = (stamps.both_clocks(phase) for phase in ("begin", "end"))
+        body = (begin, *stamped.body, end)
     return replace(kernel, body=_untold(body))
 
 
 def _untold(body: Body) -> Body:
-    """``body`` whose loops do not say which tile they are about."""
+    """``body`` whose loops do not say what they are to a tile."""
 
     def untold(stmt: Stmt) -> Stmt:
         stmt = map_bodies(stmt, _untold)
-        return replace(stmt, tile=None) if isinstance(stmt, For) else stmt
+        if isinstance(stmt, For) and stmt.event is not None:
+            return replace(stmt, event=None)
+        return stmt
 
     return tuple(map(untold, body))
 
@@ -108,16 +111,9 @@ def _turns(kernel: Kernel) -> frozenset[str]:
     return frozenset(s.bar.array for s in walk(kernel.body) if isinstance(s, BarArrive))
 
 
-def _both_clocks(name: str, phase: str) -> Stmt:
-    """The CTA by the SM's clock, then by the device's, from its first warp."""
-    here = Stamp(name, "cta", phase, ZERO)
-    everywhere = replace(here, value=Special("smid"), clock="globaltimer")
-    return OnWarp(0, (here, everywhere))
-
-
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Statements ``first .. last`` of a list are one event."""
+    """Statements ``first .. last`` of a list are one event, of a tile that all of them know."""
 
     event: str
     first: int
@@ -125,69 +121,96 @@ class _Span:
     tile: Expr
 
 
-def _stamped(
-    body: Body, name: str, turns: frozenset[str], tile: Expr, storing: bool = False
-) -> Body:
-    """``body`` with stamps.
+@dataclass(frozen=True, slots=True)
+class _Stamps:
+    """Adds stamps to statement lists.
 
     Args:
-        body: of a role, or within it.
         name: the trace buffer.
         turns: arrays of barriers that hand turns over.
-        tile: the tile that it belongs to, 0 where there is none.
-        storing: whether it is of an epilogue.
     """
-    spans = list(_spans(body, turns, tile))
-    computed = next((s.tile for s in spans if s.event == "main_loop"), None)
-    tile = tile if computed is None else computed
-    out: list[Stmt] = []
+
+    name: str
+    turns: frozenset[str]
+
+    def both_clocks(self, phase: str) -> Stmt:
+        """The CTA by the SM's clock, then by the device's, from its first warp."""
+        here = Stamp(self.name, "cta", phase, ZERO)
+        everywhere = replace(here, value=Special("smid"), clock="globaltimer")
+        return OnWarp(0, (here, everywhere))
+
+    def around(self, event: str, tile: Expr, stmts: Body) -> Body:
+        """Statements that are an event."""
+        begin, end = (Stamp(self.name, event, phase, tile) for phase in ("begin", "end"))
+        return (begin, *stmts, end)
+
+    def role(self, body: Body) -> Body:
+        """What a role does for its tiles, and behind that the wait for its last stores."""
+        stored = 1 + max((i for i, s in enumerate(body) if _writes(s)), default=-1)
+        return (*self.body(body[:stored], None), *self.body(body[stored:], None))
+
+    def body(self, body: Body, tile: Expr | None) -> Body:
+        """``body`` with stamps.
+
+        Args:
+            body: of a role, or within it.
+            tile: the tile that it belongs to, None where there is none.
+        """
+        spans = list(_spans(body))
+        tile = spans[0].tile if spans else tile
+        out: list[Stmt] = []
+        for i, stmt in enumerate(body):
+            out += (Stamp(self.name, s.event, "begin", s.tile) for s in spans if s.first == i)
+            out += self.stmt(stmt, tile)
+            out += (Stamp(self.name, s.event, "end", s.tile) for s in spans if s.last == i)
+        return tuple(out)
+
+    def stmt(self, stmt: Stmt, tile: Expr | None) -> Body:
+        """A statement with stamps; nothing is stamped while a ring is filled from global memory, or
+        while wgmmas may be in flight.
+        """
+        if isinstance(stmt, For) and stmt.event is not None:
+            if not stmt.of_one_tile:
+                return (replace(stmt, body=self.trip(stmt.event, stmt.body)),)
+            if stmt.event.name in ("load", "main_loop"):
+                return (stmt,)
+        if isinstance(stmt, BarSync) and stmt.bar.array in self.turns and tile is not None:
+            return self.around("turn", tile, (stmt,))
+        if isinstance(stmt, Elect) and isinstance(stmt.body[0], BulkWait):
+            waiting = ("drain", ZERO) if tile is None else ("store_wait", tile)
+            return self.around(*waiting, (stmt,))
+        return (map_bodies(stmt, partial(self.body, tile=tile)),)
+
+    def trip(self, event: Event, body: Body) -> Body:
+        """The body of a loop whose trips are an event each, if they do not leave the loop."""
+        begin = 1 + max((i for i, s in enumerate(body) if isinstance(s, Break)), default=-1)
+        rest = self.body(body[begin:], event.tile)
+        return (*body[:begin], *self.around(event.name, event.tile, rest))
+
+
+def _spans(body: Body) -> Iterator[_Span]:
+    """Events whose statements stand in this list themselves, one behind the other."""
     for i, stmt in enumerate(body):
-        # Of spans that begin together the longer one is outside, and so it is of those that end.
-        for s in sorted((s for s in spans if s.first == i), key=lambda s: -s.last):
-            out.append(Stamp(name, s.event, "begin", s.tile))
-        if any(s.event in ("load", "main_loop") and s.first == i for s in spans):
-            out.append(stmt)  # nothing is stamped within
-        elif isinstance(stmt, Elect) and isinstance(stmt.body[0], BulkWait):
-            event, value = ("store_wait", tile) if storing else ("drain", ZERO)
-            begin, end = (Stamp(name, event, phase, value) for phase in ("begin", "end"))
-            out += [begin, stmt, end]
-        else:
-            inside = stmt.var if isinstance(stmt, For) and computed is None else tile
-            stored = storing or any(s.event == "epilogue" and s.first <= i <= s.last for s in spans)
-            within = partial(_stamped, name=name, turns=turns, tile=inside, storing=stored)
-            out.append(map_bodies(stmt, within))
-        for s in sorted((s for s in spans if s.last == i), key=lambda s: -s.first):
-            out.append(Stamp(name, s.event, "end", s.tile))
-    return tuple(out)
+        if isinstance(stmt, For) and stmt.event is not None and stmt.of_one_tile:
+            name, tile = stmt.event.name, stmt.event.tile
+            if name == "main_loop":
+                yield from _main_loop(body, i, tile)
+                return
+            yield _Span(name, i, i, tile)
 
 
-def _spans(body: Body, turns: frozenset[str], tile: Expr) -> Iterator[_Span]:
-    """Events whose statements stand in this list themselves, within a loop over ``tile``."""
-    for i, stmt in enumerate(body):
-        if not isinstance(stmt, For):
-            continue
-        if stmt.tile is not None:
-            yield from _tile_spans(body, i, turns, stmt.tile)
-            return
-        if any(isinstance(s, _FILLS) for s in _directly(stmt.body)):
-            yield _Span("load", i, i, tile)
-
-
-def _tile_spans(body: Body, main: int, turns: frozenset[str], tile: Expr) -> Iterator[_Span]:
-    """Events of a tile whose main loop is statement ``main``."""
-    last = main
+def _main_loop(body: Body, first: int, tile: Expr) -> Iterator[_Span]:
+    """The events of a tile whose main loop is statement ``first``."""
+    last = first
     while last + 1 < len(body) and isinstance(body[last + 1], WgmmaWait):
         last += 1
-    yield _Span("main_loop", main, last, tile)
-    for i, stmt in enumerate(body):
-        if isinstance(stmt, BarSync) and stmt.bar.array in turns:
-            yield _Span("turn", i, i, tile)
+    yield _Span("main_loop", first, last, tile)
     first = last + 1
     while first < len(body) and _signals(body[first]):
         first += 1  # the other group may begin; a stamp before that would make it wait
-    stores = [i for i, s in enumerate(body) if any(isinstance(x, TmaStore) for x in walk((s,)))]
-    if stores:
-        yield _Span("epilogue", first, stores[-1], tile)
+    written = [i for i, s in enumerate(body) if i >= first and _writes(s)]
+    if written:
+        yield _Span("epilogue", first, written[-1], tile)
 
 
 def _signals(stmt: Stmt) -> bool:
@@ -195,10 +218,6 @@ def _signals(stmt: Stmt) -> bool:
     return all(isinstance(s, (If, OnWarp, Elect, MBarrierArrive, BarArrive)) for s in walk((stmt,)))
 
 
-def _directly(body: Body) -> Iterator[Stmt]:
-    """Statements of ``body`` and of branches in it, but not of loops."""
-    for stmt in body:
-        yield stmt
-        if not isinstance(stmt, For):
-            for inner in bodies(stmt):
-                yield from _directly(inner)
+def _writes(stmt: Stmt) -> bool:
+    """Whether a statement writes what others read."""
+    return any(s.TRAITS.writes & _READ_BY_OTHERS for s in walk((stmt,)))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lowering.ground.expr import ONE, Expr, Special, Var
+from lowering.ground.expr import ONE, Expr, Special, Var, free_vars
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.traits import Threads, Traits
 
 __all__ = [
+    "EVENTS",
     "Break",
     "Carry",
     "Elect",
+    "Event",
     "For",
     "If",
     "Let",
@@ -50,13 +52,31 @@ class Carry:
     result: Var | Frag
 
 
+EVENTS = ("load", "transform", "main_loop", "epilogue")
+"""What a loop may be to a tile: it fills a ring with the tile's operands from global memory, or
+with what is computed of them; it adds up the tile's product; or it computes with the sums.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a loop is to a tile, said by who makes the loop; a time line shows it by this name.
+
+    ``name`` is one of :data:`EVENTS`, ``tile`` a number among the tiles of the CTA. Where that
+    depends on the loop's variable, each trip is the event of a tile; else the whole loop is one.
+    """
+
+    name: str
+    tile: Expr
+
+
 @dataclass(frozen=True, slots=True)
 class For(Stmt):
     """``for var in start .. stop step step``; the body ends by yielding the next carried values.
 
     Start, stop and step may be run-time values, uniform over the warps that execute the loop.
-    ``unroll`` asks the emitter for full unrolling and needs constant bounds. Where the trips are
-    steps of one tile, ``tile`` is its number among those of the CTA (None after ``trace``).
+    ``unroll`` asks the emitter for full unrolling and needs constant bounds. ``event`` is what the
+    loop is to a tile, None where it is nothing by itself (and after ``trace``).
     """
 
     OP: ClassVar[str] = "for"
@@ -69,7 +89,12 @@ class For(Stmt):
     carries: tuple[Carry, ...] = ()
     yields: tuple[Expr | Frag, ...] = ()
     unroll: bool = False
-    tile: Expr | None = None
+    event: Event | None = None
+
+    @property
+    def of_one_tile(self) -> bool:
+        """Whether all trips together are the event of one tile."""
+        return self.event is not None and self.var not in free_vars(self.event.tile)
 
 
 @dataclass(frozen=True, slots=True)

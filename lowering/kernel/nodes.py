@@ -29,9 +29,11 @@ from lowering.kernel.compute import (
     WgmmaWait,
 )
 from lowering.kernel.control import (
+    EVENTS,
     Break,
     Carry,
     Elect,
+    Event,
     For,
     If,
     Let,
@@ -108,6 +110,7 @@ from lowering.kernel.tensormap import (
 )
 
 __all__ = [
+    "EVENTS",
     "Acquire",
     "Atom",
     "Await",
@@ -129,6 +132,7 @@ __all__ = [
     "CpAsyncArrive",
     "CtaSync",
     "Elect",
+    "Event",
     "FenceMBarrierInit",
     "FenceProxyAsync",
     "FenceTensormapAcquire",

@@ -19,6 +19,7 @@ from lowering.kernel.nodes import (
     Carry,
     CounterRef,
     Elect,
+    Event,
     For,
     Frag,
     GmemRef,
@@ -279,8 +280,8 @@ class _Parser(Declarations):
         self.expect("..")
         stop = self.expr()
         step = self.expr() if self.accept("step") else ONE
-        tile = self.expr() if self.accept("tile") else None
         self.scope[var.name] = var
+        event = Event(self.name(), self.expr()) if self.accept("event") else None
         halves: tuple[Any, ...] = ()
         if self.accept("carry"):
             self.expect("(")
@@ -301,7 +302,7 @@ class _Parser(Declarations):
             result = type(inner)(result_name, inner.type)
             self.scope[result_name] = result
             carries.append(Carry(inner, init, result))
-        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll, tile)
+        return For(var, start, stop, body, step, tuple(carries), tuple(yields), unroll, event)
 
     def carry(self) -> tuple[Var | Frag, Expr | Frag, str]:
         before = dict(self.scope)

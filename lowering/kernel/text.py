@@ -110,7 +110,7 @@ def _for(stmt: For) -> Iterator[str]:
     head = f"for {stmt.var.name} in {stmt.start} .. {stmt.stop}"
     if stmt.step != ONE:
         head += f" step {stmt.step}"
-    head += "" if stmt.tile is None else f" tile {stmt.tile}"
+    head += "" if stmt.event is None else f" event {stmt.event.name} {stmt.event.tile}"
     if stmt.carries:
         carried = (f"{_typed(c.var)} = {_use(c.init)} -> {c.result.name}" for c in stmt.carries)
         head += f" carry ({', '.join(carried)})"

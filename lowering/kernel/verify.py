@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from lowering.ground.expr import Expr, ScalarType, Var, children, free_vars, type_of
 from lowering.ground.records import values_of
 from lowering.ground.types import FragmentType
-from lowering.kernel.control import Elect, For, Let
+from lowering.kernel.control import EVENTS, Elect, For, Let
 from lowering.kernel.kernel import Kernel, Ring, TraceBuffer
 from lowering.kernel.lexer import NUMBER_NAMES
 from lowering.kernel.nodes import (
@@ -194,10 +194,12 @@ class _Verifier:
             yield from self.define(scope, carry.result.name, carry.result.type)
 
     def operands(self, stmt: Stmt, scope: dict[str, object]) -> Iterator[str]:
+        return_later: set[str] = set()
         if isinstance(stmt, For):
+            yield from self.event(stmt)
             return_later = {n for y in stmt.yields for n in _operand_names(y)}
-        else:
-            return_later = set()
+            if stmt.event is not None and not stmt.of_one_tile:
+                return_later.add(stmt.var.name)
         for name in sorted(used(stmt) - set(scope) - return_later):
             yield f"{name} is used before it is defined"
         for field, value in values_of(stmt).items():
@@ -225,6 +227,11 @@ class _Verifier:
             yield f"{value.name} is in flight"
         if field in stmt.TRAITS.consumes:
             yield from self.consume(value.name)
+
+    @staticmethod
+    def event(loop: For) -> Iterator[str]:
+        if loop.event is not None and loop.event.name not in EVENTS:
+            yield f"no event of a loop named {loop.event.name}, but {', '.join(EVENTS)}"
 
     def stamp(self, stmt: Stamp) -> Iterator[str]:
         trace = self.kernel.find(TraceBuffer, stmt.buffer)

@@ -6,12 +6,23 @@ nothing, where a statement stands for all of them at once. At each leaf a rule g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import FALSE, ONE, ZERO, Const, Expr, Var, binary, substitute
 from lowering.ground.types import FragmentType
-from lowering.kernel.nodes import Body, Carry, Consume, For, Frag, FragFill, If, Section, Stmt
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    Consume,
+    Event,
+    For,
+    Frag,
+    FragFill,
+    If,
+    Section,
+    Stmt,
+)
 from lowering.kernel.reduction import NEUTRAL
 from lowering.kernel.visit import walk
 from lowering.nest.at_once import PARTS, AtOnce
@@ -26,7 +37,7 @@ from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
 from lowering.nest.steps import steps_of
-from lowering.nest.work_loops import WorkLoops
+from lowering.nest.work_loops import Head, WorkLoops
 from wsched.fusion import (
     IterDomain,
     IterType,
@@ -237,7 +248,7 @@ class _Walk:
         over_k = all(summed(self.lead, s.domain) for s in counter.serial)
         if over_k:
             self.again = binary("or", self.again, head.start < head.var)
-        earlier = self.work.earlier(self.known) if over_k else None
+        event = self._event(counter, head)
         outer, self.registers = self.registers, self.registers.inner()
         tiles = [a.tile for a in self.accumulators]
         carries = []
@@ -254,11 +265,21 @@ class _Walk:
         body = self.scopes.leave(self.body(node.body, depth + 1))
         last = [self.registers.held[tile.tensor.name].value for tile in tiles]
         self.registers = outer
-        loop = For(
-            head.var, head.start, head.stop, (*head.entry, *body),
-            carries=(*carries, *head.carries), yields=(*last, *head.yields), tile=earlier,
-        )  # fmt: skip
-        return (*steps, loop)
+        loop = head.loop(body, event)
+        carried = (*carries, *loop.carries), (*last, *loop.yields)
+        return (*steps, replace(loop, carries=carried[0], yields=carried[1]))
+
+    def _event(self, counter: Counter, head: Head) -> Event | None:
+        """What a loop is to a tile. One that chooses the tile is nothing, unless it is all that a
+        part without sums counts.
+        """
+        tile = self.work.earlier(self.known)
+        if tile is None:
+            return None
+        inner = self.work.counters[self.work.counters.index(counter) + 1 :]
+        if head.chooses(tile) and (self.accumulators or any(c.serial for c in inner)):
+            return None
+        return Event(self.part.event, tile)
 
     def _require_parts(self, node: Loop, counter: Counter) -> None:
         """Nothing is reduced from tile to tile."""

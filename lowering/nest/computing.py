@@ -25,6 +25,7 @@ class Computing:
         main: the relation that says which loops it runs.
         rings: name and relation of each ring that it reads or fills, by the tensors in it.
         accumulators: what it adds up, all in the same loops.
+        event: what its loops within a tile are to the tile (``lowering.kernel.control.EVENTS``).
         registers: of a thread, None where they stay as the kernel starts with them.
     """
 
@@ -33,6 +34,7 @@ class Computing:
     main: LoadRelation
     rings: Mapping[str, tuple[str, LoadRelation]]
     accumulators: tuple[Accumulator, ...]
+    event: str
     registers: int | None
 
 
@@ -63,7 +65,8 @@ def _named(plan: Plan) -> Iterator[Computing]:
         name = f"{part.name}{taken.count(part.name) or ''}"
         taken.append(part.name)
         sums = _accumulators(plan, at, main)
-        yield Computing(name, part.tensors, main, rings, sums, plan.registers(at))
+        event = "main_loop" if sums else part.name
+        yield Computing(name, part.tensors, main, rings, sums, event, plan.registers(at))
 
 
 def _accumulators(plan: Plan, at: int, main: LoadRelation) -> tuple[Accumulator, ...]:

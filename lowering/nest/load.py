@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO, Expr, Var
-from lowering.kernel.nodes import Body, For, Produce, Section
+from lowering.kernel.nodes import Body, Event, Produce, Section
 from lowering.nest.place import Place
 from lowering.nest.registers import Registers
 from lowering.nest.rules import rule_for
 from lowering.nest.scope import Scopes, indices
 from lowering.nest.tile import tile_of
-from lowering.nest.work_loops import Head, WorkLoops
+from lowering.nest.work_loops import LoadNest, WorkLoops
 from wsched.fusion import IterDomain, TensorView
 from wsched.schedule.nest import Leaf, Loop, Node, leaves, nest
 from wsched.schedule.plan import Edge, Plan
@@ -98,8 +98,9 @@ class _Walk:
         if {*self.filled} != {*relation.loads}:
             why = f"{self.edge.name} is filled with {self.filled}, not {relation.loads}"
             raise InternalError("lower", why)
-        for head in reversed(steps.heads):
-            body = (_loop(head, (*head.entry, *self.scopes.leave(body))),)
+        events = _events(steps)
+        for head, event in zip(reversed(steps.heads), reversed(events), strict=True):
+            body = (head.loop(self.scopes.leave(body), event),)
         return body
 
     def leaf(self, node: Leaf) -> Body:
@@ -128,5 +129,13 @@ class _Walk:
         )  # fmt: skip
 
 
-def _loop(head: Head, body: Body) -> For:
-    return For(head.var, head.start, head.stop, body, carries=head.carries, yields=head.yields)
+def _events(steps: LoadNest) -> tuple[Event | None, ...]:
+    """Of each loop, what it is to a tile: the first one behind those that choose the tile loads
+    it; if there is none, each trip of the last one does.
+    """
+    if steps.tile is None or not steps.heads:
+        return (None,) * len(steps.heads)
+    chosen = [h.chooses(steps.tile) for h in steps.heads]
+    behind = len(chosen) - chosen[::-1].index(True) if any(chosen) else 0
+    at = min(behind, len(chosen) - 1)
+    return tuple(Event("load", steps.tile) if n == at else None for n in range(len(chosen)))

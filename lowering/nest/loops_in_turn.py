@@ -26,10 +26,12 @@ class LoopsInTurn:
     Args:
         shared: names that all sections use.
         counters: what the compute side's loops count.
+        tiles: those of the operands' load nest that choose the tile.
     """
 
     shared: Shared
     counters: tuple[Counter, ...]
+    tiles: tuple[LoadLoop, ...]
 
     def on_ctas(self, d: IterDomain) -> Expr:
         """The CTA's number."""
@@ -53,7 +55,7 @@ class LoopsInTurn:
 
     def earlier(self, known: Mapping[Group, Expr]) -> Expr | None:
         """The number of the trip of the loops that choose the tile."""
-        return self._number([c.loop for c in self.counters if c.outside], known)
+        return self._number(self.tiles, known)
 
     def _number(self, loops: Sequence[LoadLoop], found: Mapping[Group, Expr]) -> Expr | None:
         number = ZERO + 0
@@ -70,7 +72,7 @@ class LoopsInTurn:
         heads = tuple(map(self._load_loop, loops))
         index = {loop.group: head.var for loop, head in zip(loops, heads, strict=True)}
         step = self._number(loops, index)
-        return LoadNest(heads, ZERO if step is None else step, known)
+        return LoadNest(heads, ZERO if step is None else step, self.earlier(index), known)
 
     def _load_loop(self, loop: LoadLoop) -> Head:
         var = Var(self.shared.namer.new(loop.group.label))

@@ -137,7 +137,9 @@ class LoopsOfInterval:
             (Let(at, first + tile), Let(end, minimum(stop, (at + 1) * inner))),
             (at, end, begin), (Carry(begin, start, after),), (end,),
         )  # fmt: skip
-        return LoadNest((outer, Head(m, begin, end, {self.interval.k: m - at * inner})), m - start)
+        return LoadNest(
+            (outer, Head(m, begin, end, {self.interval.k: m - at * inner})), m - start, tile
+        )
 
     @property
     def storage(self) -> tuple[Storage, ...]:

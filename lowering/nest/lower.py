@@ -112,6 +112,8 @@ def _partials(plan: Plan, computing: tuple[Computing, ...], namer: Namer) -> Par
 def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
     """The loops of the plan's work, for the part whose loops ``main`` says."""
     counted = counters(main, plan.graph)
+    operands = counted if main is plan.operands else counters(plan.operands, plan.graph)
+    in_turn = LoopsInTurn(shared, counted, tuple(c.loop for c in operands if c.outside))
     match plan.work:
         case OfInterval(interval=interval):
             return LoopsOfInterval.of(shared, counted, plan, interval)
@@ -121,8 +123,8 @@ def _loops(plan: Plan, main: LoadRelation, shared: Shared) -> WorkLoops:
             size = cluster_size(plan.cluster)
             entries = TilesOfGroups(shared, work, plan.graph, size)
         case _:
-            return LoopsInTurn(shared, counted)
-    return LoopsFromQueue.of(LoopsInTurn(shared, counted), plan.operands, entries)
+            return in_turn
+    return LoopsFromQueue.of(in_turn, plan.operands, entries)
 
 
 def _parameters(fusion: Fusion) -> tuple[Var, ...]:

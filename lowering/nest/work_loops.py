@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lowering.ground.expr import ONE, Expr, Var
+from lowering.ground.expr import ONE, Expr, Var, free_vars
 from lowering.kernel.kernel import Storage
-from lowering.kernel.nodes import Body, Carry, Section
+from lowering.kernel.nodes import Body, Carry, Event, For, Section
 from lowering.nest.counter import Counter
 from lowering.nest.scope import Shared
 from wsched.fusion import IterDomain
@@ -53,6 +53,17 @@ class Head:
     carries: tuple[Carry, ...] = ()
     yields: tuple[Expr, ...] = ()
 
+    def chooses(self, tile: Expr) -> bool:
+        """Whether the number of a tile depends on what the loop binds."""
+        return not free_vars(tile).isdisjoint((self.var, *self.defined))
+
+    def loop(self, body: Body, event: Event | None) -> For:
+        """The loop over ``body``, which is ``event`` to a tile."""
+        return For(
+            self.var, self.start, self.stop, (*self.entry, *body),
+            carries=self.carries, yields=self.yields, event=event,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class LoadNest:
@@ -61,11 +72,13 @@ class LoadNest:
     Args:
         heads: outermost first.
         step: the load step in their variables.
+        tile: the number of the tile that they are at, None if they do not determine it.
         known: index of groups that have only one.
     """
 
     heads: tuple[Head, ...]
     step: Expr
+    tile: Expr | None
     known: Mapping[Group, Expr] = field(default_factory=dict)
 
 

@@ -319,7 +319,7 @@ def test_a_turn_is_all_steps_of_a_tile_also_in_two_loops() -> None:
 roles {
   role compute warps 0 .. 8 as wg {
     for t in 0 .. ceildiv(max(tiles - wg, 0), 2) {
-      for k in 0 .. n tile t {
+      for k in 0 .. n event main_loop t {
         for j in 0 .. n {
           wait_full ring, ((t * 2 + wg) * n + k) * n + j
         }
@@ -331,7 +331,7 @@ roles {
     new = lowered(order_pingpong, HEAD + RING + text)
     lines = [line.strip() for line in new.splitlines()]
     at = lines.index("bar.sync order[wg]")
-    assert lines[at + 1] == "for k in 0 .. n tile t {"
+    assert lines[at + 1] == "for k in 0 .. n event main_loop t {"
     assert lines[at + 6].startswith("if t + wg < ")
 
 

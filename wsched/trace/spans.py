@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 __all__ = ["COLUMNS", "Span", "epilogue_overlap", "shares", "tracks"]
 
-COLUMNS = ("load", "turn", "main_loop", "epilogue", "store_wait", "drain")
+COLUMNS = ("load", "transform", "turn", "main_loop", "epilogue", "store_wait", "drain")
 """Names of the spans of a warp, in the order of a tile."""
 
-_COMPUTING = frozenset({"turn", "main_loop", "epilogue", "drain"})
+_COMPUTING = frozenset({"transform", "turn", "main_loop", "epilogue", "drain"})
 """Spans of warps that compute; who got no tile only drains."""
 
 
@@ -20,9 +20,9 @@ class Span:
     """Something that a warp did.
 
     Args:
-        name: ``cta`` (from its first to its last instruction), ``load``, ``turn`` (waiting for the
-            tensor core), ``main_loop``, ``epilogue``, ``store_wait`` or ``drain``: see the pass
-            ``trace``.
+        name: ``cta`` (from its first to its last instruction), ``load``, ``transform``, ``turn``
+            (waiting for the tensor core), ``main_loop``, ``epilogue``, ``store_wait`` or ``drain``:
+            see the pass ``trace``.
         cta: ``%ctaid.x``.
         sm: where it ran, ``%smid``; on the machine the CTA's number.
         role: of the warp.

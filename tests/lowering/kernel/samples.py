@@ -67,7 +67,7 @@ kernel all threads 384 cluster 2 splits 3 dependent grid min(ceildiv(M, 128) * 2
     hand.tile queue, M, 0, word=1
   }
   section compute groups 2 as g {
-    for t in g .. M - -1 tile g * 2 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
+    for t in g .. M - -1 event load g * 2 carry (s: i32 = 0 -> s_end, wide: i64 = n -> wide_end) {
       consume ring2, t
       wait_full ring, t
       release ring, t

@@ -72,6 +72,11 @@ def test_a_grid_is_over_what_a_launch_knows() -> None:
         (LOAD, "prefetch.tensormap B", "no storage named B, in: prefetch.tensormap B"),
         (CAST, "release ring, c", "no ring named ring, in: release ring, c"),
         (CAST, "let t: i32 = c", "t is defined twice, in: let t: i32 = c"),
+        ("for c in 0 .. 2 {", "for c in 0 .. 2 event wait wg {",
+         "no event of a loop named wait, but load, transform, main_loop, epilogue, "
+         "in: for c in 0 .. 2 event wait wg {"),
+        ("for m in 0 .. M {", "for m in 0 .. M event load m + c {",
+         "c is used before it is defined, in: for m in 0 .. M event load m + c {"),
         ("for c in 0 .. 2 {", "for wg in 0 .. 2 { let c: i32 = wg",
          "wg is defined twice, in: for wg in 0 .. 2 {"),
         (CAST, "let x: i32 = c < 1", "x is i32, its value pred, in: let x: i32 = c < 1"),
