@@ -30,7 +30,7 @@ from lowering.kernel.nodes import (
     WaitFull,
 )
 from lowering.kernel.ring_ends import copies, stores
-from lowering.kernel.visit import map_bodies, operands, walk
+from lowering.kernel.visit import changed, map_bodies, operands, walk
 from passes.options import LoweringOptions
 
 __all__ = ["circular_buffer"]
@@ -147,4 +147,4 @@ def _staged(kernel: Kernel, stmt: Stmt, steps: Mapping[str, Expr]) -> Stmt:
         return replace(value, stage=stage_of(steps[value.buffer], ring.stages))
 
     changes = {f.name: staged(getattr(stmt, f.name)) for f in fields(stmt)}
-    return replace(stmt, **changes)
+    return changed(stmt, changes)

@@ -98,7 +98,7 @@ def _rule(e: Expr) -> Expr:
         case Binary("<" | "<=" | "==" as op, a, b):
             gap = (poly(a) - poly(b)).constant()
             return binary(op, Const(gap), Const(0)) if gap is not None else e
-        case Binary("+" | "-"):
+        case Binary("+" | "-", a, b) if a == b or children(a) or children(b):
             shorter = poly(e).expr()
             return shorter if _size(shorter) < _size(e) else e
         case Binary("max", a, b) | Binary("min", a, b) if same(a, b):

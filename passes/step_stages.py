@@ -34,6 +34,7 @@ from lowering.ground.expr import (
     substitute,
 )
 from lowering.ground.poly import Poly, poly
+from lowering.ground.records import replaced
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.nodes import (
     Body,
@@ -289,13 +290,13 @@ class _Stepper:
         delta = to - place.at
         steps = delta.constant()
         if steps == 0:
-            return (), replace(place, at=to)
+            return (), replaced(place, at=to)
         add_stage, add_parity = (
             self.split(delta, "skip") if steps is None
             else (Const(steps % self.stages), Const(steps // self.stages % 2))
         )  # fmt: skip
         if self.stages == 1:
-            return (), replace(place, at=to, parity=place.parity ^ add_parity)
+            return (), replaced(place, at=to, parity=place.parity ^ add_parity)
         following = Var(self.names.new("next"))
         wraps = Var(self.names.new("wraps"), ScalarType.PRED)
         lets = (
@@ -337,7 +338,7 @@ class _Stepper:
         offset = (at - place.at).constant()
         assert offset is not None
         rounds = abs(offset) // self.stages
-        place = replace(place, parity=place.parity ^ (rounds % 2))
+        place = replaced(place, parity=place.parity ^ (rounds % 2))
         offset -= rounds * self.stages if offset > 0 else -rounds * self.stages
         if offset == 0:
             return place.stage, place.parity

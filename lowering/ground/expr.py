@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
+from lowering.ground.records import quick
 from lowering.ground.scalar_ops import COMPARISONS, DIVISIONS, OPS
 
 __all__ = [
@@ -128,6 +129,7 @@ class Expr:
 ExprLike = Expr | int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Const(Expr):
     """An integer, or 0/1 of type ``pred`` (printed ``false``/``true``)."""
@@ -165,6 +167,7 @@ class Special(Expr):
     __str__ = Expr.__str__
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Binary(Expr):
     """``lhs op rhs``; ``op`` is one of the keys of :data:`OPS`."""
@@ -203,6 +206,7 @@ def _kept_hash(e: Expr, *parts: object) -> int:
 
 ZERO, ONE = Const(0), Const(1)
 FALSE, TRUE = Const(0, ScalarType.PRED), Const(1, ScalarType.PRED)
+_SMALL = {n: Const(n) for n in range(257)}  # most numbers are such, and are made once
 
 SPECIALS = (
     "ctaid.x", "ctaid.y", "ctaid.z", "nctaid.x", "nctaid.y", "warp", "lane", "warpgroup.warp",
@@ -216,7 +220,7 @@ def as_expr(value: ExprLike | bool) -> Expr:
         return value
     if isinstance(value, bool):
         return TRUE if value else FALSE
-    return Const(value)
+    return _SMALL.get(value) or Const(value)
 
 
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
@@ -269,7 +273,7 @@ def select(cond: Expr, then: ExprLike, other: ExprLike) -> Expr:
 
 def type_of(e: Expr) -> ScalarType:
     """Scalar type of ``e``: comparisons are predicates, arithmetic widens to i64."""
-    if isinstance(e, Const | Var):
+    if isinstance(e, (Const, Var)):
         return e.type
     if isinstance(e, Binary):
         if e.op in COMPARISONS:
@@ -292,6 +296,8 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     The type stays: what folding would make narrower is left as it is.
     """
     plain = Binary(op, a, b)
+    if not (isinstance(a, Const) or isinstance(b, Const)):
+        return plain
     if isinstance(a, Const) and isinstance(b, Const):
         if op in DIVISIONS and b.value == 0:
             return plain
@@ -322,12 +328,9 @@ def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct operands of ``e``."""
-    match e:
-        case Binary(_, a, b):
-            return (a, b)
-        case Select(c, a, b):
-            return (c, a, b)
-    return ()
+    if isinstance(e, Binary):
+        return (e.lhs, e.rhs)
+    return (e.cond, e.then, e.other) if isinstance(e, Select) else ()
 
 
 _NONE = frozenset[Var]()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lowering.ground.expr import Binary, Const, Expr, Var, as_expr, free_vars
+from lowering.ground.records import quick
 
 __all__ = ["Poly", "linear_in", "poly", "same"]
 
@@ -26,6 +27,7 @@ def _place(term: tuple[Monomial, int]) -> str:
     return _text(term[0])
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Poly:
     """``sum(coefficient * product(monomial))`` over ``terms``, sorted, without zero terms."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from lowering.ground.expr import ZERO, Expr, ExprLike
+from lowering.ground.records import replaced
 from lowering.ground.types import FragmentType
 from lowering.kernel.traits import Traits
 
@@ -58,7 +59,7 @@ class SmemRef(_Element):
         """The element so many rows and columns from here; further steps, in front of them, count
         matrices. Of one dimension only the last step counts.
         """
-        return replace(self, coords=self._moved(steps))
+        return replaced(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class GmemRef(_Element):
         """The element so many rows and columns from here; further steps, in front of them, count
         matrices. Of one dimension only the last step counts.
         """
-        return replace(self, coords=self._moved(steps))
+        return replaced(self, coords=self._moved(steps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,8 +87,9 @@ def walk(body: Body) -> Iterator[Stmt]:
     while pending:
         stmt = pending.pop()
         yield stmt
-        for inner in reversed(bodies(stmt)):
-            pending += reversed(inner)
+        if type(stmt) in _NESTED:
+            for inner in reversed(bodies(stmt)):
+                pending += reversed(inner)
 
 
 def rewrite(body: Body, f: Callable[[Stmt], Body | None]) -> Body:
@@ -224,13 +225,22 @@ def consumes(body: Body, ring: str) -> bool:
 def defined(stmt: Stmt) -> list[str]:
     """Names that ``stmt`` itself binds, inside or after it."""
     names: list[str] = []
-    for field in stmt.TRAITS.binds:
-        value = getattr(stmt, field, None)
-        if isinstance(value, Frag | Var):
+    for field in _binding(type(stmt)):
+        value = getattr(stmt, field)
+        if isinstance(value, (Frag, Var)):
             names.append(value.name)
         elif value is not None:
             names += _bound(value)
     return names
+
+
+def _binding_of(cls: type[Stmt]) -> tuple[str, ...]:
+    declared = {x.name for x in fields(cls)}
+    return tuple(n for n in cls.TRAITS.binds if n in declared)
+
+
+_binding: Callable[[type], tuple[str, ...]] = cache(_binding_of)
+"""The fields of a kind of statement that bind names."""
 
 
 def _bound(value: object) -> list[str]:
@@ -300,10 +310,15 @@ class Names:
     """New names for a kernel: never one that it defines, never the same twice."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._taken = {p.name for p in kernel.params}
-        self._taken |= {n for s in walk(kernel.body) for n in defined(s)}
-        self._taken |= {s.name for s in kernel.storage}
-        self._taken |= {stride for g in kernel.globals for e in g.entries for stride in e.strides}
+        self._kernel = kernel
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        """Found when a name is asked for first: in most kernels many a pass needs none."""
+        kernel = self._kernel
+        taken = {n for s in walk(kernel.body) for n in defined(s)}
+        taken |= {x.name for x in (*kernel.params, *kernel.storage)}
+        return taken | {s for g in kernel.globals for e in g.entries for s in e.strides}
 
     def new(self, base: str) -> str:
         """A new name like ``base``."""

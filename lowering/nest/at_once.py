@@ -80,7 +80,8 @@ class AtOnce:
         Raises:
             UnsupportedError: that is no box.
         """
-        return self._box(t, self.first[t.name])
+        first = self.first[t.name]
+        return self.tiles.get((t.name, first)) or self._box(t, first)
 
     def _inside(self, t: TensorView, first: int) -> list[IterDomain]:
         """Those of a leaf's loops from ``first`` on that have trips of their own."""

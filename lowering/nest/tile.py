@@ -162,21 +162,21 @@ def _in_order(t: TensorView, d: IterDomain) -> list[IterDomain]:
     """The loops that a dimension was made into, from the slowest to the fastest: split, and merged
     again where neighbours are. Ends at a merge with what is no neighbour.
     """
-    order = [d]
+    order = [d.id]
     for s in t.transforms:
-        ids, inputs = [x.id for x in order], [x.id for x in s.inputs]
-        places = [ids.index(x) for x in inputs if x in ids]
+        inputs = [x.id for x in s.inputs]
+        places = [order.index(x) for x in inputs if x in order]
         if not places:
             continue
         at = min(places)
         if isinstance(s, Split):
-            order[at : at + 1] = [s.outer, s.inner]
-        elif not s.traversal and ids[at : at + 2] == inputs:
-            order[at : at + 2] = [s.output]
+            order[at : at + 1] = [s.outer.id, s.inner.id]
+        elif not s.traversal and order[at : at + 2] == inputs:
+            order[at : at + 2] = [s.output.id]
         else:
             order = order[max(places) + 1 :]
     loops = {x.id: x for x in t.loop}
-    return [loops[x.id] for x in order if x.id in loops]
+    return [loops[x] for x in order if x in loops]
 
 
 def _leaves_a_tail(s: Split) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowering.ground.expr import Expr, ceildiv, maximum, minimum, select
-from lowering.ground.records import replaced
+from lowering.ground.records import quick, replaced
 from wsched.fusion.types import IterType, ParallelType
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IterDomain:
     """One dimension of a tensor or of its loop nest.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from lowering.ground.records import replaced
 from wsched.fusion.types import LoadStoreOpType
 
 __all__ = [
@@ -127,7 +128,7 @@ def rewire(e: FusionExpr, old: str, new: str) -> FusionExpr:
     """``e`` reading ``new`` where it read ``old``."""
     match e:
         case MmaOp(a=a, b=b):
-            return replace(e, a=new if a == old else a, b=new if b == old else b)
+            return replaced(e, a=new if a == old else a, b=new if b == old else b)
         case PointwiseOp(inputs=inputs):
-            return replace(e, inputs=tuple(new if x == old else x for x in inputs))
-    return replace(e, input=new) if e.input == old else e
+            return replaced(e, inputs=tuple(new if x == old else x for x in inputs))
+    return replaced(e, input=new) if e.input == old else e

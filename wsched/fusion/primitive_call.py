@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from lowering.ground.expr import Binary, Const, Special, Var
+from lowering.ground.records import quick
 
 __all__ = ["PrimitiveCall", "call_text"]
 
@@ -40,6 +41,7 @@ def _python(value: Any) -> str:
     return repr(value)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PrimitiveCall:
     """A call of the primitive ``op``; the fusion, its first argument, is left out."""

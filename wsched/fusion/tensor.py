@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lowering.ground.records import quick
 from wsched.fusion.domain import IterDomain, Transform
 from wsched.fusion.types import BOX, DataType, IterType, MemoryType, ParallelType
 
@@ -50,6 +51,7 @@ class CircularBuffer:
     type: CircularBufferType
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TensorView:
     """One tensor of a fusion.

@@ -139,7 +139,7 @@ class Schedule:
         Raises:
             ScheduleError: rule ``tensor``: there is none of this name.
         """
-        return find(self.fusion, tv, PrimitiveCall("tensor", (tv,)))
+        return self.fusion.find(tv) or find(self.fusion, tv, PrimitiveCall("tensor", (tv,)))
 
     def axis(self, tv: str, label: str) -> int:
         """Position of the loop with this label; -1 if there is none."""

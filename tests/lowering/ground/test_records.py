@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, dataclass, field, replace
+from inspect import signature
 
 import pytest
 
 from lowering.ground.expr import ScalarType, Var
-from lowering.ground.records import replaced, values_of
+from lowering.ground.records import quick, replaced, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,24 @@ class Pair:
     second: str = "b"
 
 
+@quick
+@dataclass(frozen=True, slots=True)
+class Quick:
+    first: int
+    second: str = "b"
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise ValueError(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    only: int
+
+
 def test_values_by_name() -> None:
+    assert values_of(Alone(3)) == {"only": 3}
     assert values_of(Pair(1)) == {"first": 1, "second": "b"}
     assert list(values_of(Var("n"))) == ["name", "type"]
 
@@ -28,3 +48,27 @@ def test_as_the_standard_library_does() -> None:
     assert replaced(Var("n"), type=ScalarType.I64) == Var("n", ScalarType.I64)
     with pytest.raises(TypeError, match="third"):
         replaced(old, third=0)
+
+
+def test_a_quick_record_is_a_record() -> None:
+    """Its ``__init__`` takes the same, checks the same, and nothing else sets a field."""
+    made = Quick(1)
+    assert made == Quick(first=1, second="b") == replace(Quick(2), first=1) != Quick(2)
+    assert hash(made) == hash(Quick(1)) and repr(made) == "Quick(first=1, second='b')"
+    assert made == pickle.loads(pickle.dumps(made)) == copy.copy(made)
+    assert [*signature(Quick).parameters] == [*signature(Pair).parameters]
+    with pytest.raises(FrozenInstanceError):
+        made.first = 2  # type: ignore[misc]
+    with pytest.raises(ValueError, match="-1"):
+        Quick(-1)
+    with pytest.raises(TypeError, match="first"):
+        Quick()  # type: ignore[call-arg]
+
+
+def test_a_default_that_is_made_anew_is_not_for_a_quick_record() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Made:
+        items: list[int] = field(default_factory=list)
+
+    with pytest.raises(TypeError, match=r"Made\.items: no argument, or made anew each time"):
+        quick(Made)

@@ -18,6 +18,10 @@ _SHOWN = 160
 """Characters of a line that a message shows."""
 
 
+_ODD = re.compile("[\0\ud800-\udfff]")
+"""Characters that no text in UTF-8 has, and NUL."""
+
+
 class Source:
     """A text and its lines as Python counts them.
 
@@ -36,7 +40,7 @@ class Source:
             UnsupportedError: the text is no Python, or nested deeper than Python's parser goes.
         """
         for number, line in enumerate(self.lines, 1):
-            if odd := re.search("[\0\ud800-\udfff]", line):
+            if odd := _ODD.search(line):
                 name = "NUL" if odd[0] == "\0" else ascii(odd[0])
                 raise UnsupportedError(
                     f"line {number}: the character {name} in `{self.shown(number)}`",

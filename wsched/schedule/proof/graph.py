@@ -115,7 +115,7 @@ class TransformGraph:
 
     def group(self, d: IterDomain) -> Group:
         """The group of a domain."""
-        return self._groups[self._find(d.id)]
+        return self._groups[self._leader.get(d.id, d.id)]
 
     def producer(self, g: Group) -> Step | None:
         """The transform that makes a group, None for a logical dimension."""
