@@ -109,7 +109,7 @@ class Fusion:
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
-        return self._place(name) is not None
+        return self.find(name) is not None
 
     def tensor(self, name: str) -> TensorView:
         """The tensor of this name; InternalError if there is none (primitives check before)."""
@@ -119,17 +119,12 @@ class Fusion:
         return found
 
     def find(self, name: str) -> TensorView | None:
-        """The tensor of this name, None if there is none."""
-        at = self._place(name)
-        return None if at is None else self.tensors[at]
-
-    def _place(self, name: str) -> int | None:
-        """The position of a tensor, which its name tells."""
+        """The tensor of this name, None if there is none; its place is in its name."""
         try:
-            at = int(name[1:])
-            return at if self.tensors[at].name == name else None
+            found = self.tensors[int(name[1:])]
         except (TypeError, ValueError, IndexError):  # what a caller took for a name, too
             return None
+        return found if found.name == name else None
 
     def definition(self, name: str) -> FusionExpr | None:
         """The expression that makes a tensor, None for an input."""
@@ -278,11 +273,10 @@ class Fusion:
         """
         tensors = list(self.tensors)
         for t in changed:
-            at = self._place(t.name)
-            if at is None:
-                tensors.append(t)
+            if self.has(t.name):
+                tensors[int(t.name[1:])] = t
             else:
-                tensors[at] = t
+                tensors.append(t)
         return replaced(
             self,
             tensors=tuple(tensors),
