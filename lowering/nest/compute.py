@@ -208,7 +208,7 @@ class _Walk:
         d, at = node.domain, self.graph.group(node.domain)
         counter = self.counters.get(at)
         if d.parallel in CTA_INDEX:
-            self.known[at] = self.work.on_ctas(d)
+            self.known[at] = ZERO if d.extent == ONE else self.work.on_ctas(d)
         elif d.parallel in ROLES:
             if counter is None:
                 self.known[at] = self.on_warpgroup(d)

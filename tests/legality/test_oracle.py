@@ -82,6 +82,15 @@ def test_steps_in_shares(name: str) -> None:
     assert verdict.why is None if why is None else (verdict.why or "").startswith(why)
 
 
+def test_a_loop_of_one_iteration_on_ctas_that_have_shares() -> None:
+    """The loads say what a CTA's number counts; this loop counts nothing."""
+    s = Schedule(shares_of_steps())
+    for tv in ("T9", "T8"):
+        s.parallelize(tv, s.axis(tv, "m64"), ParallelType.BIDx)
+    said = outcome(s.fusion)
+    assert (said.oracle, said.fault, said.ran) == (Verdict(), None, True)
+
+
 def test_rings_of_the_epilogue_where_steps_are_in_shares() -> None:
     """Who has the end of a tile does not store it, and no loop says who does."""
     m = matmul(RESIDUAL, ring=True)

@@ -11,6 +11,7 @@ from lowering.ground.expr import ExprLike, Special
 from lowering.target.targets import DEFAULT
 from tests.schedule.fusions import COOPERATIVE, NON_PERSISTENT, linear
 from tests.schedule.whole import Tiling, result, whole
+from tests.schedules import cooperative, split_k
 from wsched.fusion import ParallelType
 from wsched.schedule import ClusterDims, MatmulParams, Schedule, make_plan, plan_matmul
 from wsched.schedule.proof.grid import cluster_size
@@ -44,6 +45,21 @@ REFUSED: dict[str, Tiling] = {
     "pairs_without_a_cluster": dealt_to(CTAS // 2 * 2),
     "on_another_axis": dealt_to(CTAS, ParallelType.BIDy),
 }
+
+
+def test_a_loop_of_one_iteration_where_ctas_have_parts_of_a_sum() -> None:
+    """It is on the first of them, and who adds up the parts is the last."""
+    s = Schedule(plan_matmul(linear(), split_k(cooperative(128, 128), 2)).fusion)
+    s.parallelize("T9", s.axis("T9", "m64"), ParallelType.BIDz)
+    with pytest.raises(ScheduleError) as error:
+        make_plan(s.fusion)
+    assert (error.value.rule, error.value.why, error.value.legal) == (
+        "grid",
+        "loop m64 of T9 has one iteration, and along BIDz 2 CTAs have a part of T4 each",
+        ("parallelize('T9', 4, ParallelType.Serial)",),
+    )
+    s.parallelize("T9", 4, ParallelType.Serial)
+    assert make_plan(s.fusion).work.splits == 2
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.expr import Const, Expr, children
+from lowering.ground.expr import ONE, Const, Expr, children
 from lowering.ground.poly import same
 from lowering.target.ptx import GRID_X_MAX, GRID_YZ_MAX
 from lowering.target.target import Target
@@ -15,6 +15,7 @@ from wsched.fusion import (
     IterType,
     Merge,
     ParallelType,
+    PrimitiveCall,
     Split,
     TensorView,
     call_text,
@@ -82,7 +83,8 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
     """Loops on CTAs run on a grid of their extent, which a grid can have.
 
     An extent on BIDx that depends on the number of CTAs must be that number, or what of it is in
-    whole clusters. Parts of a sum on BIDz are a number.
+    whole clusters. Parts of a sum on BIDz are a number, and so many CTAs there are for all tensors,
+    also for loops of one iteration.
 
     Args:
         fusion: the complete schedule.
@@ -93,10 +95,13 @@ def check_grid(fusion: Fusion, cluster: Sequence[Group]) -> None:
     """
     size = cluster_size(cluster)
     legal = CTAS if size == 1 else CTAS // size * size
+    parts = {d.parallel: (t, d) for t in fusion.tensors for d in t.loop if _is_part(d)}
     for t in fusion.tensors:
         for d in t.loop:
             if d.parallel in CTA_INDEX:
                 _check_extent(t, d)
+            if d.extent == ONE and d.parallel in parts and not _is_part(d):
+                _check_one(t, d, *parts[d.parallel])
             if d.parallel not in CTA_INDEX or not counts_ctas(d.extent):
                 continue
             if d.parallel is ParallelType.BIDx and same(d.extent, legal):
@@ -123,6 +128,19 @@ def _check_extent(t: TensorView, d: IterDomain) -> None:
             f"{d.label} [{d.parallel}]",
             f"loop {d.label} of {t.name} has {d.extent} iterations, and {why}",
             (legal,),
+            nest_text(t),
+        )
+
+
+def _check_one(t: TensorView, d: IterDomain, total: TensorView, part: IterDomain) -> None:
+    """A loop of one iteration is on the first CTA of an axis, and a sum is whole on the last."""
+    if part.extent != ONE:
+        raise ScheduleError(
+            "grid",
+            f"{d.label} [{d.parallel}]",
+            f"loop {d.label} of {t.name} has one iteration, and along {d.parallel} {part.extent} "
+            f"CTAs have a part of {total.name} each",
+            (str(PrimitiveCall("parallelize", (t.name, t.loop.index(d), ParallelType.Serial))),),
             nest_text(t),
         )
 
