@@ -43,8 +43,8 @@ function StageCell({ full, empty }: { readonly full: BarrierState; readonly empt
       <b>{full.barrier.index}</b>
       <span>{word === "empty" ? "" : full.what}</span>
       <span>{filling ? `${landed} of ${full.announced} B` : word}</span>
-      <small>
-        full {full.phase} · empty {empty?.phase ?? "-"}
+      <small title="completed phases of the full and of the empty barrier, and arrivals that the latter awaits">
+        phases {full.phase} · {empty?.phase ?? "-"}
         {empty && empty.pending > 0 ? `, awaits ${empty.pending}` : ""}
       </small>
     </div>

@@ -8,9 +8,11 @@ const [WIDTH, HEIGHT, WIDE, HIGH, EDGE, TITLE] = [168, 40, 184, 66, 22, 22];
 const x = (node: Node) => EDGE + node.column * WIDE + node.part * EDGE;
 const y = (node: Node) => EDGE + TITLE + node.row * HIGH;
 
+export const widthOf = (graph: Model) => Math.max(...graph.nodes.map((node) => x(node) + WIDTH + EDGE));
+
 export function Graph({ graph }: { readonly graph: Model }) {
   const by = new Map(graph.nodes.map((node) => [node.name, node]));
-  const width = Math.max(...graph.nodes.map((node) => x(node) + WIDTH + EDGE));
+  const width = widthOf(graph);
   const height = Math.max(...graph.nodes.map((node) => y(node) + HEIGHT + EDGE));
   return (
     <svg id="graph" class="graph" viewBox={`0 0 ${width} ${height}`} width={width} role="group" aria-label="Sub-DAGs">

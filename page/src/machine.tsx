@@ -134,7 +134,7 @@ function Warps({ warps, actor }: { readonly warps: readonly WarpState[]; readonl
             <td>{state.at}</td>
             <td>{state.issued ? `${state.issued - state.done} in flight, ${state.seen} seen` : ""}</td>
             <td>{state.stores || ""}</td>
-            <td>{state.over ? "at its end" : state.wait}</td>
+            <td title={state.wait}>{state.over ? "at its end" : state.wait}</td>
           </tr>
         ))}
       </tbody>

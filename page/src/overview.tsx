@@ -1,4 +1,4 @@
-import { Graph } from "./graph";
+import { Graph, widthOf } from "./graph";
 import type { Page } from "./model";
 import { Nests } from "./nests";
 import { TimeLines } from "./time";
@@ -6,7 +6,7 @@ import { TimeLines } from "./time";
 export function Overview({ page }: { readonly page: Page }) {
   return (
     <div class="overview">
-      <section>
+      <section style={{ flexBasis: `${widthOf(page.graph)}px` }}>
         <h2>Sub-DAGs</h2>
         <p class="about">
           At each dashed edge the fusion is cut: what is on either side has warps and loops of its own, and a ring

@@ -175,7 +175,8 @@ class Recorder:
 
     def _of_warp(self, warp: RunningWarp) -> tuple[int, ...]:
         over = warp.stmt is None and id(warp) in self._started
-        wait = "" if warp.blocked is None else warp.blocked.text()
+        blocked = warp.blocked
+        wait = "" if blocked is None or warp not in blocked.resource.waiters else blocked.text()
         open_ = sum(not all(s.has_read for s in g) for g in warp.bulk.groups[warp.bulk.covered :])
         return (
             self._lines.get(id(warp.stmt), 0),
