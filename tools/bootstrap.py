@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from browser import ensure_chromium
 from interpreters import (
     CORE_PYTHONS,
     NEEDS,
@@ -225,6 +226,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             venv = (ROOT / os.environ.get("WSCHED_VENV", ".venv")).resolve()
             set_up(Environment(venv, nvfuser), options.again)
+            if options.need == "test" and (without := ensure_chromium()):
+                say(without)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -147,11 +147,13 @@ def _role(e: Emitter, role: Role, *, first: bool, last: bool) -> None:
     # One chain of branches on the warp index: ptxas follows setmaxnreg through no other form.
     test = f"if (warp < {end})"
     head = "" if first and last else test if first else "else" if last else f"else {test}"
+    begin = len(e.out.lines) - 1
     with e.out.block(head):
         if role.group is not None:
             index = (Special("warp") - role.first_warp) // 4 if role.warps > 4 else as_expr(0)
             _let(e, Let(role.group, index))
         e.body(role.body)
+    e.spans.append((begin, len(e.out.lines), role))
 
 
 def _setmaxnreg(e: Emitter, s: SetMaxNReg) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -32,8 +33,9 @@ from lowering.cuda.wgmma import wgmma_function
 from lowering.ground.errors import InternalError
 from lowering.kernel.descriptor import ADDRESS_BITS
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.nodes import Role, Stmt
 
-__all__ = ["device_header", "emit_cuda", "emit_kernel"]
+__all__ = ["Emitted", "device_header", "emit_cuda", "emit_kernel", "emit_lines"]
 
 _RULES = {
     **control.RULES, **barriers.RULES, **movement.RULES, **compute.RULES, **global_memory.RULES,
@@ -41,6 +43,20 @@ _RULES = {
     **scalar_memory.RULES, **descriptors.RULES, **cp_async.RULES, **reductions.RULES,
     **random.RULES, **shuffles.RULES, **copy_tile.RULES,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The source of a kernel, and where it is from.
+
+    Args:
+        text: the complete source.
+        origins: of each line the innermost statement or role that became it; None of what is
+            none's: the device header, the parameters, names of storage.
+    """
+
+    text: str
+    origins: tuple[Stmt | Role | None, ...]
 
 
 def emit_cuda(kernel: Kernel) -> str:
@@ -52,11 +68,21 @@ def emit_cuda(kernel: Kernel) -> str:
         InternalError: the kernel is not final (a tile-level node, a missing offset, byte count or
             mbarrier), or a fragment value is used twice.
     """
-    return f"{device_header()}\n{emit_kernel(kernel)}"
+    return emit_lines(kernel).text
+
+
+def emit_lines(kernel: Kernel) -> Emitted:
+    """:func:`emit_cuda` with what each line is from; statements are told apart by identity."""
+    made, header = _emitted(kernel), f"{device_header()}\n"
+    return Emitted(header + made.text, (*(None,) * header.count("\n"), *made.origins))
 
 
 def emit_kernel(kernel: Kernel) -> str:
     """The source of a final kernel without the device header; errors as ``emit_cuda``."""
+    return _emitted(kernel).text
+
+
+def _emitted(kernel: Kernel) -> Emitted:
     if not kernel.name.isidentifier():
         raise InternalError("emit_cuda", f"kernel name {kernel.name!r} is no identifier")
     e = Emitter(kernel, _RULES)
@@ -77,8 +103,17 @@ def emit_kernel(kernel: Kernel) -> str:
     for line in stamps.frame(e):
         frame.line(line)
     _storage(e, frame)
-    parts.append("\n".join([*frame.lines, *e.out.lines, "}"]))
-    return "\n\n".join(parts) + "\n"
+    front = "\n\n".join([*parts, "\n".join(frame.lines)]) + "\n"
+    text = front + "\n".join([*e.out.lines, "}"]) + "\n"
+    return Emitted(text, (*(None,) * front.count("\n"), *_origins(e), None))
+
+
+def _origins(e: Emitter) -> list[Stmt | Role | None]:
+    """Of each line of the body the innermost statement that became it."""
+    found: list[Stmt | Role | None] = [None] * len(e.out.lines)
+    for begin, end, stmt in reversed(e.spans):  # those inside come later and win
+        found[begin:end] = [stmt] * (end - begin)
+    return found
 
 
 @cache

@@ -30,6 +30,7 @@ from lowering.kernel.nodes import (
     MapRef,
     MBarrierRef,
     NamedBarrierRef,
+    Role,
     SmemRef,
     Stmt,
 )
@@ -47,6 +48,8 @@ class Emitter:
         kernel: what is emitted.
         names: identifiers of everything that has a name.
         out: the lines of the body so far.
+        spans: of each statement and role the lines that it became, from one up to another; those
+            inside come in front of the one around them.
         read: names of the scalars that some statement reads.
         plan: registers of each fragment value.
         specials: special registers that the body reads, to be defined by the frame.
@@ -66,6 +69,7 @@ class Emitter:
     def __init__(self, kernel: Kernel, rules: Mapping[type[Stmt], Rule]) -> None:
         self.kernel, self.rules = kernel, rules
         self.names, self.out = Names(), Writer(1)
+        self.spans: list[tuple[int, int, Stmt | Role]] = []
         self.read = {name for s in walk(kernel.body) for name in used(s)}
         self.plan = plan_fragments(kernel.body)
         self.specials: set[str] = set()
@@ -112,7 +116,9 @@ class Emitter:
             rule = self.rules.get(type(s))
             if rule is None:
                 raise InternalError("emit_cuda", f"no rule for {s.OP or type(s).__name__}")
+            begin = len(self.out.lines)
             rule(self, s)
+            self.spans.append((begin, len(self.out.lines), s))
 
     # --- scalars ------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from lowering.ground.errors import InternalError, UnsupportedError
@@ -36,8 +37,13 @@ def find_nvdisasm() -> Path:
     return Path(found)
 
 
-def disassemble(cubin: bytes) -> str:
+def disassemble(cubin: bytes, options: Sequence[str] = ()) -> str:
     """SASS of every function of a cubin, as nvdisasm prints it.
+
+    Args:
+        cubin: the ELF image.
+        options: for nvdisasm, beside that for code alone; ``-gi`` prints the lines of the source
+            that the cubin names, those of inlined functions with where they were called.
 
     Raises:
         UnsupportedError: there is no nvdisasm.
@@ -48,7 +54,7 @@ def disassemble(cubin: bytes) -> str:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
         done = subprocess.run(
-            [str(tool), "-c", str(path)],
+            [str(tool), "-c", *options, str(path)],
             capture_output=True, text=True, check=False, timeout=_SECONDS,
         )  # fmt: skip
     if done.returncode:

@@ -6,8 +6,9 @@ plain statement, and a block form for the control statements (see ``design/0002-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
+from itertools import repeat
 
 from lowering.ground.expr import ONE, Expr, ScalarType, Var
 from lowering.kernel.kernel import Kernel
@@ -35,31 +36,41 @@ from lowering.kernel.parse import parse_kernel
 from lowering.kernel.storage_text import print_entry, print_indices, print_storage
 from lowering.target.targets import TARGETS
 
-__all__ = ["parse_kernel", "print_body", "print_kernel", "print_stmt"]
+__all__ = ["Line", "kernel_lines", "parse_kernel", "print_body", "print_kernel", "print_stmt"]
 
 _INDENT = "  "
+
+Line = tuple[str, "Stmt | Role | None"]
+"""A line of a kernel's text, and what it is the first line of: None of declarations and brackets.
+"""
 
 
 def print_kernel(kernel: Kernel) -> str:
     """The whole kernel, ending in a newline."""
+    return "\n".join(line for line, _ in kernel_lines(kernel)) + "\n"
+
+
+def kernel_lines(kernel: Kernel) -> Iterator[Line]:
+    """The lines of :func:`print_kernel`, each with what begins there."""
     head = f"kernel {kernel.name} threads {kernel.threads} cluster {kernel.cluster}"
     head += f" splits {kernel.splits}" if kernel.splits > 1 else ""
     head += " dependent" if kernel.dependent else ""
     head += "" if kernel.target == TARGETS[0] else f" target {kernel.target.arch}"
     head += f" grid {kernel.grid}" + ("" if kernel.grid_y == ONE else f", {kernel.grid_y}")
-    lines = [head + " {", *(_INDENT + line for line in _declarations(kernel))]
-    lines += [_INDENT + line for stmt in kernel.body for line in _stmt(stmt)]
-    return "\n".join([*lines, "}"]) + "\n"
+    yield head + " {", None
+    yield from _inside(zip(_declarations(kernel), repeat(None)))
+    yield from _inside(line for stmt in kernel.body for line in _stmt(stmt))
+    yield "}", None
 
 
 def print_body(body: Body) -> str:
     """Statements only, ending in a newline."""
-    return "".join(line + "\n" for stmt in body for line in _stmt(stmt))
+    return "".join(line + "\n" for stmt in body for line, _ in _stmt(stmt))
 
 
 def print_stmt(stmt: Stmt) -> str:
     """First line of a statement: what an error message quotes."""
-    return next(_stmt(stmt))
+    return next(_stmt(stmt))[0]
 
 
 def _declarations(kernel: Kernel) -> Iterator[str]:
@@ -68,45 +79,47 @@ def _declarations(kernel: Kernel) -> Iterator[str]:
     yield from map(print_storage, kernel.storage)
 
 
-def _block(head: str, body: Body, last: str = "") -> Iterator[str]:
-    yield head + " {"
+def _inside(lines: Iterable[Line]) -> Iterator[Line]:
+    return ((_INDENT + line, of) for line, of in lines)
+
+
+def _block(of: Stmt | Role | None, head: str, body: Body, last: str = "") -> Iterator[Line]:
+    yield head + " {", of
     for stmt in body:
-        for line in _stmt(stmt):
-            yield _INDENT + line
+        yield from _inside(_stmt(stmt))
     if last:
-        yield _INDENT + last
-    yield "}"
+        yield _INDENT + last, None
+    yield "}", None
 
 
-def _stmt(stmt: Stmt) -> Iterator[str]:
+def _stmt(stmt: Stmt) -> Iterator[Line]:
     match stmt:
         case Let(var, value, once):
-            yield f"let {_typed(var)} = {value}{' once' if once else ''}"
+            yield f"let {_typed(var)} = {value}{' once' if once else ''}", stmt
         case For():
             yield from _for(stmt)
         case If(cond, then, other):
-            lines = list(_block(f"if {cond}", then))
+            lines = list(_block(stmt, f"if {cond}", then))
             if other:
-                lines[-1:] = ["} else {", *list(_block("", other))[1:]]
+                lines[-1:] = [("} else {", None), *list(_block(None, "", other))[1:]]
             yield from lines
         case OnWarp(index, body, of):
-            yield from _block(f"on %{of} {index}", body)
+            yield from _block(stmt, f"on %{of} {index}", body)
         case Elect(body):
-            yield from _block("elect", body)
+            yield from _block(stmt, "elect", body)
         case Section(name, body, groups, group, registers):
             head = f"section {name} groups {groups}" + _as(group) + _registers(registers)
-            yield from _block(head, body)
+            yield from _block(stmt, head, body)
         case Roles(roles):
-            yield "roles {"
+            yield "roles {", stmt
             for role in roles:
-                for line in _role(role):
-                    yield _INDENT + line
-            yield "}"
+                yield from _inside(_role(role))
+            yield "}", None
         case _:
-            yield _plain(stmt)
+            yield _plain(stmt), stmt
 
 
-def _for(stmt: For) -> Iterator[str]:
+def _for(stmt: For) -> Iterator[Line]:
     head = f"for {stmt.var.name} in {stmt.start} .. {stmt.stop}"
     if stmt.step != ONE:
         head += f" step {stmt.step}"
@@ -117,13 +130,13 @@ def _for(stmt: For) -> Iterator[str]:
     if stmt.unroll:
         head += " unroll"
     yields = "yield " + ", ".join(_use(y) for y in stmt.yields) if stmt.yields else ""
-    yield from _block(head, stmt.body, yields)
+    yield from _block(stmt, head, stmt.body, yields)
 
 
-def _role(role: Role) -> Iterator[str]:
+def _role(role: Role) -> Iterator[Line]:
     span = f"{role.first_warp} .. {role.first_warp + role.warps}"
     head = f"role {role.name} warps {span}" + _as(role.group) + _registers(role.registers)
-    yield from _block(head, role.body)
+    yield from _block(role, head, role.body)
 
 
 def _registers(count: int | None) -> str:

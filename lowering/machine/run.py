@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +40,7 @@ from lowering.machine.estimate import estimate_seconds
 from lowering.machine.fragment import Array
 from lowering.machine.program import Handler, Program, execute
 from lowering.machine.scalars import Env, compile_scalar
-from lowering.machine.scheduler import Adversary, Blocked, Scheduler
+from lowering.machine.scheduler import Adversary, Blocked, Scheduler, Watch
 from lowering.machine.state import Cluster, Warp
 from lowering.machine.tensor_map import Descriptor
 from lowering.machine.tensors import MappedArray
@@ -155,6 +155,8 @@ def run_kernel(
     trace: bool = False,
     limit_seconds: float | None = None,
     resident: int | None = None,
+    watch: Callable[[Sequence[Cluster]], Watch | None] | None = None,
+    first_only: bool = False,
 ) -> RunResult:
     """Execute ``kernel``, after all passes; output tensors are written in place.
 
@@ -172,6 +174,8 @@ def run_kernel(
         trace: whether to note every event.
         limit_seconds: refuse a run that is estimated longer; ``WSCHED_MACHINE_SECONDS``, or 60.
         resident: clusters that run at once; shows a CTA that waits for one that has not started.
+        watch: who looks on when these clusters run together; None nobody.
+        first_only: run only the clusters that run together first; results are then not whole.
 
     Raises:
         UnsupportedError: too large a problem, or a tensor that cannot be addressed as declared.
@@ -181,29 +185,37 @@ def run_kernel(
     """
     _check(kernel, tensors, params, grid)
     program = Program(kernel, HANDLERS)
-    refuse_long_run(kernel, params, grid, limit_seconds)
-    arguments = _arguments(kernel, tensors, params)
-    plain = _globals(kernel, tensors, params)
     ctas = kernel.ctas(grid, params)
-    for t in kernel.traces:
-        plain[t.name] = stamp.trace_array(kernel, t, tensors[t.name], ctas)
+    together = _together(kernel, ctas, resident)
+    refuse_long_run(kernel, params, grid, limit_seconds, together / ctas if first_only else 1.0)
+    arguments = _arguments(kernel, tensors, params)
+    plain = _globals(kernel, tensors, params, ctas)
     counters, slots = _counters(kernel, tensors, params, grid), _slots(kernel, params, grid)
     counts: Counter[str] = Counter()
     rows: list[TraceRow] | None = [] if trace else None
-    for start in range(0, ctas, together := _together(kernel, ctas, resident)):
+    for start in range(0, together if first_only else ctas, together):
         scheduler = Scheduler(adversary, f"{seed}/{start}", STEP_LIMIT)
         clusters = [
             Cluster(kernel, arguments, params, grid, first, scheduler, rows, plain, counters, slots)
             for first in range(start, min(start + together, ctas), kernel.cluster)
         ]
-        with np.errstate(all="ignore"):
-            scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
-        for cluster in clusters:
-            counts += cluster.counts
-        counts["steps"] += scheduler.steps
+        scheduler.watch = None if watch is None else watch(clusters)
+        counts += _run_together(scheduler, clusters, program)
     for each in counters.values():
         each.check_left(kernel.name)
     return RunResult(counts, tuple(rows or ()))
+
+
+def _run_together(
+    scheduler: Scheduler, clusters: Sequence[Cluster], program: Program
+) -> Counter[str]:
+    """Run clusters to their end, and count what happened."""
+    with np.errstate(all="ignore"):
+        scheduler.run([w for c in clusters for w in c.warps], lambda w: _whole(w, program))
+    counts: Counter[str] = Counter({"steps": scheduler.steps})
+    for cluster in clusters:
+        counts += cluster.counts
+    return counts
 
 
 def _together(kernel: Kernel, ctas: int, resident: int | None) -> int:
@@ -256,14 +268,16 @@ def _arguments(
 
 
 def _globals(
-    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int]
+    kernel: Kernel, tensors: Mapping[str, Array], params: Mapping[str, int], ctas: int
 ) -> dict[str, Array]:
     env = Env(params)
-    return {
+    plain = {
         e.name: global_memory.global_array(e, tensors[e.name], _extents(e.sizes, env))
         for g in kernel.globals
         for e in g.entries
     }
+    traces = {t.name: stamp.trace_array(kernel, t, tensors[t.name], ctas) for t in kernel.traces}
+    return plain | traces
 
 
 def _extents(sizes: tuple[Expr, ...], env: Env) -> tuple[int, ...]:
@@ -286,9 +300,15 @@ def _slots(kernel: Kernel, params: Mapping[str, int], grid: int) -> dict[str, Sl
 
 
 def refuse_long_run(
-    kernel: Kernel, params: Mapping[str, int], grid: int, limit_seconds: float | None = None
+    kernel: Kernel,
+    params: Mapping[str, int],
+    grid: int,
+    limit_seconds: float | None = None,
+    share: float = 1.0,
 ) -> None:
     """Refuse what ``run_kernel`` with these arguments refuses for the time that it would take.
+
+    ``share`` is the part of the CTAs that are run.
 
     Raises:
         UnsupportedError: the estimate is over the limit; the text has both.
@@ -296,10 +316,11 @@ def refuse_long_run(
     """
     limit = _limit_from_environment() if limit_seconds is None else limit_seconds
     # Bounds the walk of the estimate to about a second beyond what the limit asks for.
-    most = limit + 32.0 * grid
-    seconds = estimate_seconds(kernel, params, grid, limit=most)
+    most = limit / share + 32.0 * grid
+    whole = estimate_seconds(kernel, params, grid, limit=most)
+    seconds = whole * share
     if seconds > limit:
-        about = "more than" if seconds >= most else "about"
+        about = "more than" if whole >= most else "about"
         raise UnsupportedError(
             f"a run of {kernel.name} on the machine that takes {about} {_seconds(seconds)}",
             f"runs of up to {_seconds(limit)}",

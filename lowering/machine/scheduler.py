@@ -18,7 +18,8 @@ from lowering.kernel.text import print_stmt
 from lowering.machine.errors import DeadlockError, FaultError, MachineError
 
 __all__ = [
-    "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler", "Steps", "span",
+    "PAUSE", "Adversary", "Blocked", "Effect", "Resource", "Runnable", "Scheduler", "Steps",
+    "Watch", "span",
 ]  # fmt: skip
 
 Adversary = Literal["eager", "lazy", "random", "fair"]
@@ -90,6 +91,16 @@ class Effect:
     stmt: Stmt
 
 
+class Watch(Protocol):
+    """Somebody who looks on: called behind whatever happens, when all has its new state."""
+
+    def stepped(self, warp: Runnable) -> None:
+        """A warp has made a step, and waits for ``warp.blocked`` if that is set."""
+
+    def happened(self, effect: Effect) -> None:
+        """An asynchronous operation has taken effect."""
+
+
 class Scheduler:
     """Runs the warps of a cluster to their end.
 
@@ -100,12 +111,16 @@ class Scheduler:
             it holds back, is drawn from the seed as well.
         seed: of all choices.
         step_limit: steps after which a run counts as endless.
+
+    Attributes:
+        watch: who looks on.
     """
 
     def __init__(self, adversary: Adversary, seed: str, step_limit: int) -> None:
         self.adversary = adversary
         self.rng = random.Random(seed)
         self.step_limit = step_limit
+        self.watch: Watch | None = None
         self.steps = 0
         self.runnable: list[Runnable] = []
         self.effects: list[Effect] = []
@@ -171,22 +186,31 @@ class Scheduler:
             try:
                 blocked = next(warp.thread)
             except StopIteration:
+                self._stepped(warp)
                 return
             except FaultError as fault:
                 raise self._fault(warp, warp.stmt, str(fault)) from None
             if isinstance(blocked, Blocked):
                 warp.blocked = blocked
                 blocked.resource.waiters.append(warp)
+                self._stepped(warp)
                 return
+            self._stepped(warp)
             if self._stay < 1.0 and self.rng.random() >= self._stay:
                 self.runnable.append(warp)
                 return
+
+    def _stepped(self, warp: Runnable) -> None:
+        if self.watch is not None:
+            self.watch.stepped(warp)
 
     def _apply(self, effect: Effect) -> None:
         try:
             effect.apply()
         except FaultError as fault:
             raise self._fault(effect.warp, effect.stmt, str(fault)) from None
+        if self.watch is not None:
+            self.watch.happened(effect)
 
     def _fault(self, warp: Runnable, stmt: Stmt | None, why: str) -> MachineError:
         return MachineError(warp.who, why, print_stmt(stmt) if stmt else "")

@@ -51,6 +51,8 @@ assert bool((out == 64).all())
 kernel = wsched.compile(sys.argv[1], x)
 assert "wgmma" in kernel.dump("cuda")
 assert wsched.ScheduleError.__module__ == "wsched._lowering.ground.errors"
+from wsched.explore.page import page_html, _asset
+assert all(map(_asset, ("page.html", "page.css", "page.js")))
 import passes
 assert passes.MINE
 assert not {"lowering", "passes.pipeline"} & set(sys.modules)

@@ -16,15 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import DEFAULT, target_of_device
 from wsched.choose.problem import H200_SMS
+from wsched.front.drawn import (
+    drawn_inputs,
+    drawn_values,
+    extents_of_arrays,
+    machine_arrays,
+    of_product,
+    plain,
+    rounded,
+)
 from wsched.front.sizes import Extents
-from wsched.fusion import DataType, Fusion, TensorBinding, TensorView, products
+from wsched.fusion import DataType, Fusion, TensorView, products
 from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
-from wsched.run.finish import finished, parts_shape, with_parts
+from wsched.run.finish import finished
 from wsched.run.reference import computed_operands, joined, multiplied, reference
 from wsched.schedule.entries import with_sums
 
@@ -96,32 +104,17 @@ def random_inputs(fusion: Fusion, extents: Extents, seed: int, where: str) -> li
 
     Torch tensors on device ``where``, or NumPy arrays if there is no torch.
     """
-    generator, sizes = np.random.default_rng(seed), extents.named(fusion)
+    if find_spec("torch") is None:
+        return drawn_inputs(fusion, extents, seed)
+    import torch
+
+    from wsched.run.arguments import torch_dtype
+
     found = []
-    for binding in fusion.inputs:
-        order = _stored(fusion, binding)
-        own = dict(zip(binding.axes, binding.extents, strict=True))
-        values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
-        axes = [order.index(a) for a in binding.axes]
-        if find_spec("torch") is None:
-            found.append(_rounded(values, binding.dtype).transpose(axes))
-            continue
-        import torch
-
-        from wsched.run.arguments import torch_dtype
-
+    for binding, values, axes in drawn_values(fusion, extents, seed):
         tensor = torch.empty(values.shape, dtype=torch_dtype(binding.dtype))
         found.append(tensor.copy_(torch.from_numpy(values)).to(where).permute(axes))
     return found
-
-
-def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) -> Any:
-    """Values of a normal distribution in fp32; of integers all that the type has."""
-    try:
-        info = np.iinfo(dtype.element.numpy)
-    except (TypeError, ValueError):  # floats, which NumPy may not know
-        return generator.standard_normal(shape, dtype=np.float32)
-    return generator.integers(info.min, info.max + 1, shape).astype(np.float32)
 
 
 def sized_inputs(kernel: CompiledFusion, extents: Extents, seed: int, where: str) -> list[Any]:
@@ -164,7 +157,7 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
         computed = computed_operands(fusion, given, _as_held_by_torch)
         on = {n: torch.from_numpy(x).to(inputs[0].device) for n, x in computed.items()}
         made = multiplied(fusion, inputs, _einsum_torch, torch.cat, on)
-    extents = _extents(fusion, inputs)
+    extents = extents_of_arrays(fusion, inputs)
     expected = reference(fusion, made, _epilogue_inputs(fusion, inputs), extents)
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
@@ -232,7 +225,7 @@ def _einsum_torch(formula: str, x: Any, y: Any) -> Any:
 
 
 def _as_held(values: Any, dtype: DataType) -> Any:
-    return np.asarray(_rounded(values, dtype), np.float32)
+    return np.asarray(rounded(values, dtype), np.float32)
 
 
 def _as_held_by_torch(values: Any, dtype: DataType) -> Any:
@@ -261,38 +254,13 @@ def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
     found = {}
     for name, (axes, array) in joined(fusion, values, _side_by_side).items():
         if name not in fusion.operands:
-            array = array.reshape(_plain(axes, array.shape))
-            found[name] = array.transpose(_of_product(fusion, axes))
+            array = array.reshape(plain(axes, array.shape))
+            found[name] = array.transpose(of_product(fusion, axes))
     return found
 
 
 def _side_by_side(parts: list[Any], dim: int) -> Any:
     return None if parts[0] is None else np.concatenate(parts, dim)
-
-
-def _extents(fusion: Fusion, inputs: list[Any]) -> dict[str, int]:
-    """Sizes by name."""
-    tensors = ((b, x) for b, x in zip(fusion.inputs, inputs, strict=True) if b.axes)
-    named = (zip(b.extents, x.shape, strict=True) for b, x in tensors)
-    return {name: size for found in named for name, size in found}
-
-
-def _of_product(fusion: Fusion, names: tuple[str, ...]) -> list[int]:
-    """The dimensions that a tensor has beside those of size 1, in the order of the product's."""
-    axes = [axis for axis in names if axis != "1"]
-    return [axes.index(axis) for axis in fusion.result_axes if axis in axes]
-
-
-def _plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
-    """A shape without the dimensions that the definition says are 1."""
-    return [n for axis, n in zip(axes, shape, strict=True) if axis != "1"]
-
-
-def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
-    """Axes of a tensor in the order of memory, innermost last."""
-    if binding.tensor not in fusion.operands:
-        return list(binding.axes)
-    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
 
 
 def _results(fusion: Fusion) -> list[TensorView]:
@@ -315,50 +283,15 @@ def _run_torch(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], fl
     arrays = [r.float().cpu().numpy() for r in results]
     bound = zip(arrays, kernel.fusion.outputs, strict=True)
     return [
-        x.reshape(_plain(b.axes, x.shape)).transpose(_of_product(kernel.fusion, b.axes))
+        x.reshape(plain(b.axes, x.shape)).transpose(of_product(kernel.fusion, b.axes))
         for x, b in bound
     ], seconds
 
 
 def _run_numpy(kernel: CompiledFusion, inputs: list[Any]) -> tuple[list[Any], float]:
-    fusion = kernel.fusion
-    arrays = {}
-    for binding, x in zip(fusion.inputs, inputs, strict=True):
-        sizes = dict(zip(binding.axes, x.shape, strict=True))
-        order = _stored(fusion, binding)
-        arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
-        if binding.tensor not in fusion.operands:
-            x = x.reshape(_plain(binding.axes, x.shape))
-            x = x.transpose(_of_product(fusion, binding.axes))
-            arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
-    extents = with_sums(fusion, _extents(fusion, inputs))
-    results = []
-    for b in with_parts(kernel.plan).fusion.outputs:
-        own = dict(zip(b.axes, b.extents, strict=True))
-        stored = (
-            tuple(extents[own.get(a, a)] for a in fusion.result_axes)
-            if b in fusion.outputs
-            else parts_shape(fusion, b, extents)
-        )
-        results.append(_rounded(np.full(stored, np.nan, np.float32), b.dtype))
-        arrays[b.key] = results[-1]
+    fusion, bound = kernel.fusion, machine_arrays(kernel, inputs)
     start = perf_counter()
-    if results[0].size:
-        run_arrays(kernel.kernel, arrays, extents)
-    whole = (finished(fusion, b, r) for b, r in zip(fusion.outputs, results, strict=True))
+    if bound.results[0].size:
+        run_arrays(kernel.kernel, bound.arrays, bound.extents)
+    whole = (finished(fusion, b, r) for b, r in zip(fusion.outputs, bound.results, strict=True))
     return [np.asarray(r, np.float32) for r in whole], perf_counter() - start
-
-
-def _rounded(values: Any, dtype: DataType) -> Any:
-    """``values`` in the NumPy type of ``dtype``, for some that of ml_dtypes."""
-    if hasattr(np, dtype.element.numpy):
-        return values.astype(dtype.element.numpy)
-    try:
-        import ml_dtypes
-    except ImportError as e:
-        raise UnsupportedError(
-            f"{dtype.element.numpy} without torch and ml_dtypes",
-            "either of them",
-            "Install ml_dtypes",
-        ) from e
-    return values.astype(getattr(ml_dtypes, dtype.element.numpy))

@@ -54,7 +54,10 @@ if TYPE_CHECKING:
     from lowering.cuda.launch import LoadedKernel
     from wsched.trace.timeline import Trace
 
-__all__ = ["CompiledFusion", "compile_fusion", "compile_plan"]
+__all__ = ["TRACED", "CompiledFusion", "compile_fusion", "compile_plan"]
+
+TRACED = "_traced"
+"""Ends the name of a kernel that is made again with stamps."""
 
 
 def compile_fusion(
@@ -288,7 +291,7 @@ class CompiledFusion(Made):
             trace_slots=SLOTS[_loops_over_tiles(self.plan)],
             programmatic_dependent_launch=False,
         )
-        named = replace(self.tile_level, name=f"{self.kernel.name}_traced")
+        named = replace(self.tile_level, name=f"{self.kernel.name}{TRACED}")
         kernel = run_passes(named, options)
         return replace(self, options=options, tile_level=named, kernel=kernel)
 

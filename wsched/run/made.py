@@ -23,7 +23,7 @@ from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
 from wsched.version import __version__
 
-__all__ = ["STAGES", "Made", "compiled_kernel", "dump_scheduled"]
+__all__ = ["LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
 _SCHEDULED = {
     "fusion": ("txt", fusion_text), "subdags": ("txt", subdags_text), "dot": ("dot", to_dot),
@@ -32,6 +32,9 @@ _SCHEDULED = {
 """Texts of the scheduled fusion, with the ending of their files."""
 
 _CODE = {"cuda": "cu", "ptx": "ptx", "sass": "sass"}
+
+LINES = "-lineinfo"
+"""NVRTC's option for lines of the source in PTX and cubin."""
 
 STAGES = (*_SCHEDULED, "lower", *(p.__name__ for p in PASSES), *_CODE)
 """What a full dump writes, in this order."""
@@ -68,8 +71,18 @@ class Made:
     @once
     def compiled(self) -> Compiled:
         """The cubin, from the disk cache or NVRTC."""
+        return self._compiled(())
+
+    @once
+    def with_lines(self) -> Compiled:
+        """The same code as :attr:`compiled`, with the line of the source that each instruction is
+        from.
+        """
+        return self._compiled((LINES,))
+
+    def _compiled(self, options: tuple[str, ...]) -> Compiled:
         name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
-        return _cache().compile(self.source, name, arch=arch)
+        return _cache().compile(self.source, name, options, arch)
 
     @once
     def resources(self) -> Resources:

@@ -18,11 +18,11 @@ from wsched.fusion import (
     loop_text,
 )
 from wsched.schedule.nest import BOX, Loop, Node, leaves, nest
-from wsched.schedule.parts import find_parts, titles
+from wsched.schedule.parts import Part, find_parts, titles
 from wsched.schedule.primitives.circular_buffer import stepping_loops
 from wsched.schedule.proof.graph import TransformGraph
 
-__all__ = ["loops_text", "side_by_side"]
+__all__ = ["extent_lines", "loops_text", "nest_lines", "side_by_side"]
 
 
 def loops_text(fusion: Fusion) -> str:
@@ -63,30 +63,41 @@ def side_by_side(fusion: Fusion, width: int = 100) -> str:
         width: columns of a page.
     """
     parts, graph = find_parts(fusion), TransformGraph(fusion)
-    words = _words(graph)
-    found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
     sides: tuple[list[str], list[str]] = [], []
     for title, part in zip(titles(fusion, parts), parts, strict=True):
         column = sides[not part.loads]
         column += ["", title] if column else [title]
         column.append("-" * len(title))
-        for depth, node in _lines(nest(fusion, graph, part.tensors)):
-            t = node.tensor
-            text = f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
+        column += ["  " * depth + text for depth, _, text in nest_lines(fusion, graph, part)]
+    return "\n".join([*_columns(*sides, width), "", "extents", *extent_lines(fusion)]) + "\n"
+
+
+def nest_lines(
+    fusion: Fusion, graph: TransformGraph, part: Part
+) -> Iterator[tuple[int, Node, str]]:
+    """The loops and expressions of a part, each with its depth and what is printed of it."""
+    for depth, node in _lines(nest(fusion, graph, part.tensors)):
+        t = node.tensor
+        if isinstance(node, Loop):
+            yield depth, node, f"for {node.domain.label}{_mark(t, node.domain)}"
+        else:
+            yield depth, node, f"{t.name} = {fusion.definition(t.name)}  {_size(t)}".rstrip()
+
+
+def extent_lines(fusion: Fusion) -> list[str]:
+    """The extents of all loops, what is dealt out at run time, and what only the device knows."""
+    graph = TransformGraph(fusion)
+    words = _words(graph)
+    found: _Extents = {word.name: {str(extent): {}} for extent, word in words.items()}
+    for part in find_parts(fusion):
+        for _, node in _lines(nest(fusion, graph, part.tensors)):
             if isinstance(node, Loop):
                 d = node.domain
-                text = f"for {d.label}{_mark(t, d)}"
-                extent = str(_in_words(d.extent, words))
-                inside = found.setdefault(d.label, {}).setdefault(extent, {})
+                inside = found.setdefault(d.label, {}).setdefault(
+                    str(_in_words(d.extent, words)), {}
+                )
                 inside.update((x.name, None) for x in leaves(node))
-            column.append("  " * depth + text)
-    nests = _columns(*sides, width)
-    return (
-        "\n".join(
-            [*nests, "", "extents", *_table(found), *_dealt(fusion, graph), *_assumed(fusion)]
-        )
-        + "\n"
-    )
+    return [*_table(found), *_dealt(fusion, graph), *_assumed(fusion)]
 
 
 def _columns(left: list[str], right: list[str], width: int) -> list[str]:

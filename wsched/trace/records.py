@@ -14,7 +14,7 @@ from lowering.kernel.visit import walk
 from wsched.trace.spans import Span
 from wsched.trace.timeline import Trace
 
-__all__ = ["SLOTS", "decode"]
+__all__ = ["SLOTS", "decode", "warp_places"]
 
 SLOTS = {True: 512, False: 64}
 """Stamps of a warp, by whether its CTA has many tiles; 16 bytes each, some 14 for a tile."""
@@ -82,7 +82,7 @@ def _origin(cta: _Cta, rate: float, unit: str) -> tuple[int, float]:
 def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
     """The records of one CTA, ``[warps, 1 + slots, 2]``; a span without an end is left out."""
     trace, cta = kernel.traces[-1], _Cta()
-    places = dict(_places(kernel))
+    places = dict(warp_places(kernel))
     for warp, rows in enumerate(words):
         open_: list[tuple[str, int]] = []
         role, group = places[warp]
@@ -103,7 +103,7 @@ def _read(kernel: Kernel, index: int, words: Any) -> _Cta:
     return cta
 
 
-def _places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:
+def warp_places(kernel: Kernel) -> Iterator[tuple[int, tuple[str, int]]]:
     """Role and group of each warp; where roles stand in roles, of the innermost."""
     for role in (r for s in walk(kernel.body) if isinstance(s, Roles) for r in s.roles):
         for warp in range(role.warps):

@@ -10,9 +10,9 @@ from typing import Any
 from wsched.trace.plot import plot
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, shares, tracks
 
-__all__ = ["Trace"]
+__all__ = ["MICROSECONDS", "Trace"]
 
-_MICROSECONDS = {"ns": 1e-3, "cycles": 1.0, "steps": 1.0}
+MICROSECONDS = {"ns": 1e-3, "cycles": 1.0, "steps": 1.0}
 """A unit of time in those of a Chrome trace, which are microseconds; other units stand for them."""
 
 
@@ -80,7 +80,7 @@ class Trace:
             name = f"{role}[{group}] warp {warp}"
             events.append(_metadata("thread_name", cta, warp, name=name))
             events.append(_metadata("thread_sort_index", cta, warp, sort_index=warp))
-        scale = _MICROSECONDS[self.unit]
+        scale = MICROSECONDS[self.unit]
         for s in self.spans:
             event = {"name": s.name, "cat": s.role, "ph": "X", "pid": s.cta, "tid": s.warp}
             event |= {"ts": s.begin * scale, "dur": (s.end - s.begin) * scale}

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from lowering.cuda.emit import device_header, emit_cuda, emit_kernel
+from lowering.cuda.emit import device_header, emit_cuda, emit_kernel, emit_lines
 from lowering.ground.errors import InternalError
 from lowering.ground.expr import ZERO
 from lowering.kernel.kernel import Kernel
-from lowering.kernel.nodes import GmemRef, Produce, SmemRef, TmaStore
+from lowering.kernel.nodes import GmemRef, Produce, Roles, SmemRef, Stmt, TmaStore
 from lowering.kernel.text import parse_kernel
 from tests.lowering.cuda.kernels import cooperative_kernel, copy_kernel
 
@@ -296,3 +296,43 @@ def test_buffer_without_offset_is_rejected() -> None:
 
 def test_kernel_name_is_checked() -> None:
     assert refusal(replace(copy_kernel(), name="a.b")) == "kernel name 'a.b' is no identifier"
+
+
+def test_each_line_knows_the_innermost_statement() -> None:
+    k = kernel(
+        "let x: i32 = K + 1  for i in 0 .. x { if 0 < i { elect { mbarrier.arrive full[0] } } }"
+    )
+    made = emit_lines(k)
+    assert made.text == emit_cuda(k)
+    lines = made.text.splitlines()
+    assert len(lines) == len(made.origins)
+    found = [
+        (line.strip(), type(of).__name__)
+        for line, of in zip(lines, made.origins, strict=True)
+        if isinstance(of, Stmt)
+    ]
+    assert found == [
+        ("const int x = K + 1;", "Let"),
+        ("#pragma unroll 1", "For"),
+        ("for (int i = 0; i < x; ++i) {", "For"),
+        ("if (0 < i) {", "If"),
+        ("if (ptx::elect()) {", "Elect"),
+        ("ptx::mbarrier_arrive(full);", "MBarrierArrive"),
+        ("}", "Elect"),
+        ("__syncwarp();", "Elect"),
+        ("}", "If"),
+        ("}", "For"),
+    ]
+
+
+def test_a_role_is_where_its_branch_is_from() -> None:
+    k = kernel("roles { role a warps 0 .. 4 { cta.sync } role b warps 4 .. 8 { cta.sync } }", 256)
+    made = emit_lines(k)
+    (roles,) = k.body
+    assert isinstance(roles, Roles)
+    found = [
+        line.strip()
+        for line, of in zip(made.text.splitlines(), made.origins, strict=True)
+        if of is roles.roles[1]
+    ]
+    assert found == ["// role b: warps 4 to 7", "else {", "}"]

@@ -12,7 +12,7 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.lexer import IRSyntaxError
 from lowering.kernel.nodes import Frag, FragFill, FragPointwise, If, Stmt
-from lowering.kernel.text import parse_kernel, print_body, print_kernel, print_stmt
+from lowering.kernel.text import kernel_lines, parse_kernel, print_body, print_kernel, print_stmt
 from lowering.kernel.visit import walk
 from tests.lowering.kernel.samples import ALL_NODES, NODE_KINDS
 
@@ -204,3 +204,38 @@ def test_a_grid_of_two_axes() -> None:
 def test_empty_text_is_refused() -> None:
     with pytest.raises(IRSyntaxError, match=r"^line 1: found '', expected 'kernel'$"):
         parse_kernel("# nothing\n")
+
+
+def test_lines_know_what_begins_there() -> None:
+    kernel = parse_kernel(
+        """
+        kernel k threads 256 cluster 1 grid 1 {
+          param K: i32
+          roles {
+            role a warps 0 .. 4 { if 0 < K { cta.sync } else { cta.sync } }
+            role b warps 4 .. 8 { for i in 0 .. K carry (s: i32 = 0 -> t) { yield s + 1 } }
+          }
+        }
+        """
+    )
+    found = [(line.strip(), type(of).__name__) for line, of in kernel_lines(kernel)]
+    assert "".join(f"{line}\n" for line, _ in kernel_lines(kernel)) == print_kernel(kernel)
+    assert found == [
+        ("kernel k threads 256 cluster 1 grid 1 {", "NoneType"),
+        ("param K: i32", "NoneType"),
+        ("roles {", "Roles"),
+        ("role a warps 0 .. 4 {", "Role"),
+        ("if 0 < K {", "If"),
+        ("cta.sync", "CtaSync"),
+        ("} else {", "NoneType"),
+        ("cta.sync", "CtaSync"),
+        ("}", "NoneType"),
+        ("}", "NoneType"),
+        ("role b warps 4 .. 8 {", "Role"),
+        ("for i in 0 .. K carry (s: i32 = 0 -> t) {", "For"),
+        ("yield s + 1", "NoneType"),
+        ("}", "NoneType"),
+        ("}", "NoneType"),
+        ("}", "NoneType"),
+        ("}", "NoneType"),
+    ]

@@ -1,0 +1,20 @@
+import { KEYS } from "./keys";
+
+export function Help() {
+  return (
+    <div class="help" role="dialog" aria-label="Keys">
+      <table>
+        {KEYS.map(({ shown, does, on }) => (
+          <tr>
+            <td>
+              <kbd>{shown}</kbd>
+            </td>
+            <td>{does}</td>
+            <td>{on ?? ""}</td>
+          </tr>
+        ))}
+      </table>
+      <p>Ctrl-F searches in a text that has the focus.</p>
+    </div>
+  );
+}

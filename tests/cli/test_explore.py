@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from wsched.cli import app as cli
+from wsched.explore.page import unpacked
+
+
+def explore(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.app, ["explore", *map(str, arguments)])
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_page(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.html"
+    result = explore(file, "--shape", "128x128x64", "--sms", 16, "-o", path)
+    assert result.exit_code == 0, result.output
+    told = r"/.*/out\.html: 0\.\d\d MB, opens in a browser without a network\n"
+    assert re.fullmatch(told, result.stdout)
+    data = re.search(r'id="data">(.*?)<', path.read_text())
+    assert data is not None
+    shown = unpacked(data[1])
+    assert isinstance(shown, dict)
+    assert shown["title"].startswith("128x128x64 on ")
+    assert "with 16 multiprocessors" in shown["title"]
+
+
+def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
+    result = explore(file, "--shape", "64x64x64", "-o", tmp_path / "nowhere" / "p.html")
+    assert result.exit_code == 2
+    assert "--output" in result.stderr and "No such file" in result.stderr
+
+
+def test_a_trace_that_is_none(file: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    missing = explore(file, "--trace", trace)
+    assert missing.exit_code == 2 and "--trace" in missing.stderr
+    trace.write_text("[]")
+    other = explore(file, "--trace", trace)
+    assert other.exit_code == 2
+    assert other.stderr.startswith(f"{trace} is no time line as wsched trace --json writes it")
+
+
+def test_a_definition_without_a_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "sum.py"
+    path.write_text(
+        "def nvfuser_fusion(fd : FusionDefinition) -> None :\n"
+        "    x = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)\n"
+        "    fd.add_output(fd.ops.relu(x))\n"
+    )
+    result = explore(path)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{path}: ") and "is not supported" in result.stderr

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from lowering.ground.errors import UnsupportedError
+from tests.explore.pages import page
+from tests.schedules import SCHEDULES, definition
+from wsched.explore import model
+from wsched.explore.data import Page
+from wsched.explore.model import FILMS, Asked, page_of
+from wsched.explore.page import LARGEST, packed, page_html, unpacked
+from wsched.front.schedule import Schedule
+from wsched.front.sizes import Extents
+from wsched.run.input_error import InputError
+from wsched.trace.spans import Span
+from wsched.trace.timeline import Trace
+
+
+def asked(**changes: object) -> Asked:
+    text = definition()
+    plain = Asked(text, text, Extents(128, 128, 128), 132, "an H200")
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_on_it() -> None:
+    shown = page()
+    facts = dict(shown.facts)
+    assert shown.title == "128x128x128 on an H200"
+    assert facts["problem"] == "128x128x128"
+    assert facts["kernel"].startswith("matmul_bfloat16_bfloat16_")
+    assert facts["predicted"].startswith(f"{shown.us:.1f} us: start")
+    assert facts["registers"].endswith(" 0 spilled")
+    assert shown.definition == definition()
+    assert [f.adversary for f in shown.films] == list(FILMS) and shown.unfilmed == ""
+    assert [c.language for c in shown.codes] == ["CUDA", "PTX", "SASS"]
+    assert [t.title for t in shown.times] == ["predicted"]
+    assert any(line.startswith("tiles") for line in shown.extents)
+    assert len(shown.ways) > 100
+    by_name = {c.name: c for c in shown.choices}
+    assert by_name["tile_sizes"].reason and by_name["tile_sizes"].others
+    assert by_name["exchange_operands"].value == "False"
+
+
+def test_the_data_is_json_and_the_same_each_time() -> None:
+    text = packed(page())
+    assert text == packed(page())
+    assert unpacked(text) == json.loads(json.dumps(asdict(page())))
+
+
+@pytest.mark.slow
+def test_a_kernel_at_512_fits() -> None:
+    html = page_html(page("512x512x512"))
+    assert len(html.encode()) <= LARGEST
+    assert not any(film.cut for film in page("512x512x512").films)
+
+
+def test_a_problem_that_is_too_large_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSCHED_MACHINE_SECONDS", "0.001")
+    shown = page_of(asked())
+    assert shown.films == ()
+    assert shown.unfilmed.endswith("Take a smaller problem, or raise the limit: limit_seconds or "
+                                   "WSCHED_MACHINE_SECONDS")  # fmt: skip
+
+
+def test_a_schedule_call_by_call_has_no_parameters() -> None:
+    schedule = Schedule.of(definition(), SCHEDULES["coop_128x128"])
+    shown = page_of(asked(definition=schedule, text=str(schedule)))
+    assert [c.name for c in shown.choices] == ["schedule"]
+    assert shown.us is None and shown.times == ()
+    assert shown.definition == str(schedule)
+
+
+def test_parameters_that_were_given_are_priced() -> None:
+    shown = page_of(asked(params=SCHEDULES["pingpong_128x128"]))
+    by_name = {c.name: c for c in shown.choices}
+    assert by_name["params"].reason == "given, not chosen by the heuristic"
+    assert by_name["buffering_loop_level"].value == "WarpTiles"
+    assert by_name["splitk_factor"].others
+
+
+def test_a_trace_stands_beside_what_is_predicted() -> None:
+    kernel = dict(page().facts)["kernel"]
+    spans = (Span("main_loop", 0, 0, "compute", 0, 0, 0, 0.0, 5.0),)
+    shown = page_of(asked(), Trace(f"{kernel}_traced", "ns", spans))
+    assert [t.title for t in shown.times] == ["predicted", "measured"]
+
+
+def test_the_trace_of_another_kernel() -> None:
+    with pytest.raises(InputError) as e:
+        page_of(asked(), Trace("other_traced", "ns", ()))
+    kernel = dict(page().facts)["kernel"]
+    text = f"the trace is of other, the page of {kernel}: was it made with other options?"
+    assert str(e.value) == text
+
+
+def test_without_a_compiler_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*args: object) -> Page:
+        raise UnsupportedError("compiling without the NVRTC library", "NVRTC 12.8 or later")
+
+    monkeypatch.setattr("lowering.cuda.cache.nvrtc_version", nothing)
+    monkeypatch.setattr("lowering.cuda.nvrtc.nvrtc_version", nothing)
+    shown = model.page_of(asked())
+    assert "NVRTC" in dict(shown.facts)["registers"]
+    assert shown.codes[0].lines and "NVRTC" in shown.codes[1].missing
+    assert "NVRTC" in shown.codes[2].missing and shown.films

@@ -1,0 +1,55 @@
+"""``wsched explore``: a kernel as a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowering.target.targets import DEFAULT
+from wsched.cli.check import multiprocessors
+from wsched.cli.options import File, Params, Shape, Sms, asked_params, read_problem
+from wsched.explore.model import Asked, page_of
+from wsched.explore.page import page_html
+from wsched.front.schedule import Schedule
+from wsched.trace.perfetto import load_trace
+
+__all__ = ["explore"]
+
+
+def explore(
+    file: File,
+    shape: Shape = None,
+    sms: Sms = None,
+    params: Params = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="A recorded run to show, as wsched trace --json wrote it."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The page, one file of HTML.")
+    ] = Path("page.html"),
+) -> None:
+    """Write a page that shows a kernel: its parts, loops, passes, code, and the machine at work."""
+    definition, extents = read_problem(file, shape)
+    sms = multiprocessors(sms)
+    text = str(definition) if isinstance(definition, Schedule) else definition
+    asked = Asked(
+        definition,
+        text,
+        extents,
+        sms,
+        f"{DEFAULT.gpu} with {sms} multiprocessors",
+        asked_params(params),
+    )
+    try:
+        recorded = None if trace is None else load_trace(trace)
+    except OSError as e:
+        raise typer.BadParameter(f"{trace}: {e.strerror}", param_hint="--trace") from None
+    page = page_html(page_of(asked, recorded))
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as e:
+        raise typer.BadParameter(f"{output}: {e.strerror}", param_hint="--output") from None
+    typer.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, opens in a browser without a network")

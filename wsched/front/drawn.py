@@ -1,0 +1,131 @@
+"""Random inputs without torch, and NumPy arrays as the machine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowering.ground.errors import UnsupportedError
+from wsched.front.sizes import Extents
+from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.run.compiled import CompiledFusion
+from wsched.run.finish import parts_shape, with_parts
+from wsched.schedule.entries import with_sums
+
+__all__ = [
+    "MachineArrays", "drawn_inputs", "drawn_values", "extents_of_arrays", "machine_arrays",
+    "of_product", "plain", "rounded",
+]  # fmt: skip
+
+
+def drawn_inputs(fusion: Fusion, extents: Extents, seed: int) -> list[Any]:
+    """Normally distributed NumPy arrays in the order of the definition, in memory as it says."""
+    return [
+        rounded(values, binding.dtype).transpose(axes)
+        for binding, values, axes in drawn_values(fusion, extents, seed)
+    ]
+
+
+def drawn_values(
+    fusion: Fusion, extents: Extents, seed: int
+) -> Iterator[tuple[TensorBinding, Any, list[int]]]:
+    """Of each input its values in fp32, in the order of memory, and how to permute them."""
+    generator, sizes = np.random.default_rng(seed), extents.named(fusion)
+    for binding in fusion.inputs:
+        order = _stored(fusion, binding)
+        own = dict(zip(binding.axes, binding.extents, strict=True))
+        values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
+        yield binding, values, [order.index(a) for a in binding.axes]
+
+
+def _drawn(generator: np.random.Generator, shape: list[int], dtype: DataType) -> Any:
+    """Values of a normal distribution in fp32; of integers all that the type has."""
+    try:
+        info = np.iinfo(dtype.element.numpy)
+    except (TypeError, ValueError):  # floats, which NumPy may not know
+        return generator.standard_normal(shape, dtype=np.float32)
+    return generator.integers(info.min, info.max + 1, shape).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineArrays:
+    """What the machine is given of a call.
+
+    Args:
+        arrays: inputs and results by the names that the kernel has for them.
+        extents: a value for each of its parameters.
+        results: those to be written, in the order of the definition, NaN for now.
+    """
+
+    arrays: dict[str, Any]
+    extents: dict[str, int]
+    results: list[Any]
+
+
+def machine_arrays(kernel: CompiledFusion, inputs: list[Any]) -> MachineArrays:
+    """What ``run_arrays`` is given of a call with NumPy arrays."""
+    fusion = kernel.fusion
+    arrays = {}
+    for binding, x in zip(fusion.inputs, inputs, strict=True):
+        sizes = dict(zip(binding.axes, x.shape, strict=True))
+        order = _stored(fusion, binding)
+        arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
+        if binding.tensor not in fusion.operands:
+            x = x.reshape(plain(binding.axes, x.shape))
+            x = x.transpose(of_product(fusion, binding.axes))
+            arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in fusion.result_axes])
+    extents = with_sums(fusion, extents_of_arrays(fusion, inputs))
+    results = []
+    for b in with_parts(kernel.plan).fusion.outputs:
+        own = dict(zip(b.axes, b.extents, strict=True))
+        stored = (
+            tuple(extents[own.get(a, a)] for a in fusion.result_axes)
+            if b in fusion.outputs
+            else parts_shape(fusion, b, extents)
+        )
+        results.append(rounded(np.full(stored, np.nan, np.float32), b.dtype))
+        arrays[b.key] = results[-1]
+    return MachineArrays(arrays, extents, results)
+
+
+def extents_of_arrays(fusion: Fusion, inputs: list[Any]) -> dict[str, int]:
+    """Sizes by name."""
+    tensors = ((b, x) for b, x in zip(fusion.inputs, inputs, strict=True) if b.axes)
+    named = (zip(b.extents, x.shape, strict=True) for b, x in tensors)
+    return {name: size for found in named for name, size in found}
+
+
+def of_product(fusion: Fusion, names: tuple[str, ...]) -> list[int]:
+    """The dimensions that a tensor has beside those of size 1, in the order of the product's."""
+    axes = [axis for axis in names if axis != "1"]
+    return [axes.index(axis) for axis in fusion.result_axes if axis in axes]
+
+
+def plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
+    """A shape without the dimensions that the definition says are 1."""
+    return [n for axis, n in zip(axes, shape, strict=True) if axis != "1"]
+
+
+def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
+    """Axes of a tensor in the order of memory, innermost last."""
+    if binding.tensor not in fusion.operands:
+        return list(binding.axes)
+    return [str(d.extent) for d in fusion.tensor(binding.tensor).in_memory]
+
+
+def rounded(values: Any, dtype: DataType) -> Any:
+    """``values`` in the NumPy type of ``dtype``, for some that of ml_dtypes."""
+    if hasattr(np, dtype.element.numpy):
+        return values.astype(dtype.element.numpy)
+    try:
+        import ml_dtypes
+    except ImportError as e:
+        raise UnsupportedError(
+            f"{dtype.element.numpy} without torch and ml_dtypes",
+            "either of them",
+            "Install ml_dtypes",
+        ) from e
+    return values.astype(getattr(ml_dtypes, dtype.element.numpy))

@@ -1,0 +1,61 @@
+"""A time line read back from the file that it was saved to."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from lowering.ground.errors import WschedError
+from wsched.trace.spans import Span
+from wsched.trace.timeline import MICROSECONDS, Trace
+
+__all__ = ["TraceFileError", "load_trace", "trace_of"]
+
+
+class TraceFileError(WschedError):
+    """A file that ``wsched trace --json`` did not write; the text says what is missing."""
+
+
+def load_trace(path: Path) -> Trace:
+    """The time line in a file that :meth:`wsched.trace.timeline.Trace.save` wrote.
+
+    Raises:
+        TraceFileError: it is no such file.
+        OSError: it cannot be read.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise TraceFileError(f"{path} is no JSON: {e}") from None
+    try:
+        return trace_of(data)
+    except (KeyError, TypeError, IndexError, AttributeError) as e:
+        text = f"{path} is no time line as wsched trace --json writes it: {type(e).__name__} {e}"
+        raise TraceFileError(text) from None
+
+
+def trace_of(data: dict[str, Any]) -> Trace:
+    """The time line of which :meth:`wsched.trace.timeline.Trace.perfetto` has made ``data``."""
+    about = data["otherData"]
+    scale = MICROSECONDS[about["unit"]]
+    sms: dict[int, int] = {}
+    places: dict[tuple[int, int], tuple[str, int]] = {}
+    for e in data["traceEvents"]:
+        name = e["args"].get("name", "")
+        if e["name"] == "process_name":
+            sms[e["pid"]] = int(name.rpartition(" ")[2])
+        elif e["name"] == "thread_name":
+            found = re.fullmatch(r"(.*)\[(\d+)\] warp \d+", name)
+            places[e["pid"], e["tid"]] = (found[1], int(found[2])) if found else (name, 0)
+    spans = []
+    for e in data["traceEvents"]:
+        if e["ph"] == "X":
+            role, group = places[e["pid"], e["tid"]]
+            begin, end = e["ts"] / scale, (e["ts"] + e["dur"]) / scale
+            tile = e["args"].get("tile")
+            spans.append(
+                Span(e["name"], e["pid"], sms[e["pid"]], role, group, e["tid"], tile, begin, end)
+            )
+    return Trace(about["kernel"], about["unit"], tuple(spans), about["dropped"])
