@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowering.ground.dtypes import DType
+from lowering.ground.dtypes import NUMBERS_OF_8_BITS, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
@@ -121,7 +121,9 @@ def to_float32(data: Array, dtype: DType) -> Array:
         return data.view(np.float16).astype(np.float32)
     if dtype is DType.S32:
         return data.astype(np.float32)
-    raise _no_arithmetic(dtype, DType.S32)
+    if dtype in NUMBERS_OF_8_BITS:
+        return operand_values(data, dtype)
+    raise _no_arithmetic(dtype, *NUMBERS_OF_8_BITS, DType.S32)
 
 
 def operand_values(data: Array, dtype: DType) -> Array:
