@@ -150,11 +150,11 @@ def add_products(before: Array | None, products: Array, dtype: DType) -> Array:
 
 
 def add_aligned(before: Array | None, a: Array, b: Array, bits: int) -> Array:
-    """Accumulators ``[16, N]`` and the products of ``a`` ``[16, K]`` and ``b`` ``[N, K]`` as a tensor
-    core adds them that aligns all to the largest: of each it keeps ``bits`` behind the largest one's
-    leading bit, and drops the others; of these the sum is exact.
+    """Accumulators ``[16, N]`` and the products of ``a`` ``[16, K]`` and ``b`` ``[N, K]`` as a
+    tensor core adds them that aligns all to the largest: of each it keeps ``bits`` behind the
+    largest one's leading bit, and drops the others; of these the sum is exact.
 
-    What is not finite is added in fp32.
+    What is not finite is added as it is.
     """
     terms = a[:, None, :].astype(np.float64) * b[None]
     if before is not None:

@@ -10,6 +10,7 @@ from lowering.cuda.emit import emit_cuda
 from lowering.cuda.nvrtc import compile_cubin
 from lowering.cuda.resources import read_resources
 from tests.computed import by_rows, cast, drawn, fusion, tile, weights
+from wsched.front.legal_tiles import legal_tiles
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.schedule.matmul.params import (
     ClusterDims,
@@ -72,6 +73,14 @@ def test_every_way(m: int, n: int, k: int, groups: int, more: dict[str, Any]) ->
     x, q = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
     assert error(kernel, q.bfloat16(), x, q) < 3e-3
     require_clean(kernel)
+
+
+@pytest.mark.parametrize("text", [cast("Int8"), by_rows("Float8_e4m3fn"), cast("Float")])
+def test_the_largest_legal_tile(text: str) -> None:
+    """What limits leave for an operand's registers is enough."""
+    legal = [c for c in legal_tiles(text) if c.legal and c.tile.k > 32]
+    largest = max(legal, key=lambda c: (c.tile.m * c.tile.n, c.tile.k))
+    require_clean(compile_fusion(fusion(text), largest.params))
 
 
 def test_rows_that_are_computed() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.computed import by_rows, cast, fusion, tile
+from wsched.front.legal_tiles import legal_tiles
 from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
@@ -80,3 +81,9 @@ def test_more_pieces_than_a_wait_can_leave() -> None:
         "the tile's k 256 is computed in 16 pieces, a wait leaves at most 7 groups"
     )
     assert tile(INT8, 64, 16, 128).legal
+
+
+def test_legal_tiles_have_the_weights_as_rows() -> None:
+    found = [c for c in legal_tiles(cast("Int8")) if c.legal]
+    assert found and all(c.params.exchange_operands and not c.ping_pong for c in found)
+    assert max(c.tile.m * c.tile.n for c in found) == 256 * 160
