@@ -22,9 +22,9 @@ from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index", "element_rows_cols",
-    "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less", "operand_values",
-    "row_lanes", "to_float32",
+    "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
+    "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
+    "operand_values", "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
