@@ -26,6 +26,7 @@ from passes.divide_by_reciprocal import divide_by_reciprocal
 from passes.dump import Dumper
 from passes.expect_tx import expect_tx
 from passes.interleave_loads import interleave_loads
+from passes.load_invariants_first import load_invariants_first
 from passes.load_vectors_first import load_vectors_first
 from passes.options import LoweringOptions
 from passes.order_pingpong import order_pingpong
@@ -57,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     swizzle_shared,  # operand layouts, and TMA boxes that fit them
     clip_boxes,  # no box with more rows than its tensor, where nothing needs the zeros
     circular_buffer,  # stages, and acquire / wait / release around each load step
+    load_invariants_first,  # what a computed operand takes for its rows, in front of the k loop
     promote_sums,  # of types that wgmma adds with few bits, to a second accumulator
     synchronize_wgmma,  # asynchronous groups; releases move behind the waits that cover them
     order_pingpong,  # turns on the tensor core, around whole main loops

@@ -76,7 +76,8 @@ def rolling(
         kernel: for its target and buffers.
         names: of the kernel.
         run: products, which all stay in flight; none goes into the accumulator of another.
-        chains: the statements that make A, by its name, where the step makes it.
+        chains: the statements that make A, by its name, where the step makes it; those that need
+            not be taken apart come first of all.
 
     Raises:
         ScheduleError: no wgmma computes such a product.
@@ -84,6 +85,8 @@ def rolling(
     step = {_instruction_k(kernel, p) for p in run}.pop()
     groups = run[0].k // step
     accs = [flying(p.acc) for p in run]
+    for chain in chains.values():
+        yield from chain.first
     for k in range(0, run[0].k, step):
         made = {name: chain.columns(names, k, step) for name, chain in chains.items()}
         for stmts in made.values():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wsched.front.api import compile, execute, explain
     from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
+    from wsched.front.linear import linear
     from wsched.front.scaled import int_mm, scaled_mm
     from wsched.front.schedule import Schedule
     from wsched.fusion.tensor import Pipelined, WarpSpecialized
@@ -94,6 +95,7 @@ __all__ = [
     "install",
     "int_mm",
     "legal_tiles",
+    "linear",
     "report",
     "scaled_mm",
     "uninstall",
@@ -113,6 +115,7 @@ _HOME = {
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",
     "int_mm": "wsched.front.scaled",
+    "linear": "wsched.front.linear",
     "grouped_mm": "wsched.front.grouped",
     "legal_tiles": "wsched.front.legal_tiles",
     "scaled_mm": "wsched.front.scaled",

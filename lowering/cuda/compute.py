@@ -8,6 +8,7 @@ from lowering.cuda import elements
 from lowering.cuda.elements import pack
 from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.literals import literal
+from lowering.cuda.narrow import PAIRS
 from lowering.cuda.wgmma import A_REGISTERS, PIN_WORDS, WgmmaForm
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -51,11 +52,45 @@ def _cast(e: Emitter, s: FragCast) -> None:
     if s.out.type.group == (1, 1):
         _convert_one(e, s)
         return
+    if s.value.type.dtype in PAIRS:
+        _widen(e, s)
+        return
     words = out.per_block // (2 if s.out.type.dtype is DType.F32 else 1)
     for block in range(out.blocks):
         e.out.line("#pragma unroll")
         with e.out.block(f"for (int r = 0; r < {words}; ++r)"):
             _convert(e, s, block)
+
+
+def _widen(e: Emitter, s: FragCast) -> None:
+    """Elements of 8 bits, two neighbours of a row at a time."""
+    source = s.value.type
+    pairs = PAIRS[source.dtype]
+    name, e.functions[name] = pairs.function(source.dtype)
+    if source.group != (2, 2):
+        raise InternalError("emit_cuda", f"{s.OP} of {source}: whole tiles are widened")
+    for block in range(source.blocks):
+        with e.groups(source.groups):
+            four = e.register(s.value, block, "r")
+            for half in (0, 1):
+                _widen_pair(e, s, block, half, f"{name}<{half}>({four})")
+
+
+def _widen_pair(e: Emitter, s: FragCast, block: int, half: int, pair: str) -> None:
+    """Two neighbours, which ``pair`` has as 16 bits, as what they become."""
+    natural, result = PAIRS[s.value.type.dtype].dtype, s.out.type.dtype
+    if result is natural:
+        e.out.line(f"{e.register(s.out, block, f'2 * r + {half}')} = {pair};")
+        return
+    word = e.names.fresh("pair")
+    e.out.line(f"const unsigned {word} = {pair};")
+    low, high = (elements.value(natural, word, part) for part in (0, 1))
+    if result is not DType.F32:
+        packed = f"{pack(result)}({low}, {high})"
+        e.out.line(f"{e.register(s.out, block, f'2 * r + {half}')} = {packed};")
+        return
+    for part, value in enumerate((low, high)):
+        e.out.line(f"{e.register(s.out, block, f'4 * r + {2 * half + part}')} = {value};")
 
 
 def _convert(e: Emitter, s: FragCast, block: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from lowering.cuda.cluster import bulk_copy, map_line, pair_function
 from lowering.cuda.copies import CopyForm
 from lowering.cuda.emitter import Emitter, Rule
+from lowering.cuda.narrow import LOAD_PAIRS
 from lowering.cuda.transposed import store_transposed
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
@@ -124,8 +125,8 @@ def _check(e: Emitter, op: str, ref: SmemRef, value: Frag, *, wide: bool) -> Non
         fits = whole and buffer.box_cols % cols == 0 and cols.bit_count() == 1
     if not fits:
         raise InternalError("emit_cuda", f"{op}: {cols} columns straddle boxes of {buffer.name}")
-    if value.type.row_bytes != (32 if wide else 16):
-        raise InternalError("emit_cuda", f"{op} of a {16 if wide else 32}-bit fragment")
+    if value.type.row_bytes not in ((32, 8) if wide else (16,)):
+        raise InternalError("emit_cuda", f"{op} of a {value.type.dtype.register_bits}-bit fragment")
 
 
 def _matrices(e: Emitter, name: str, ref: SmemRef, value: Frag) -> None:
@@ -171,6 +172,20 @@ def _vectors(
             e.out.call(function, f"{at} + {8 * span}", r[2], r[3], *last)
 
 
+def _pairs(e: Emitter, s: LdShared) -> None:
+    """The neighbours of 8 bits that a thread holds of a row, and of the row 8 below."""
+    e.functions["ld_shared_u16x2"] = LOAD_PAIRS
+    if s.cta is not None:
+        raise InternalError("emit_cuda", f"{s.OP} of {s.out.type} from another CTA")
+    lane, span = e.special("lane"), e.buffer(s.src.buffer).box_cols
+    with e.out.block(""):
+        line, byte = frame(e, s.src, f"({lane} >> 2)", f"({lane} & 3) * 2")
+        for rows, step, block in _steps(e, s.src, s.out, s.out.type.layout.columns):
+            at = f"{line}{rows} + ({byte} ^ ({step}))"
+            value = f"ld_shared_u16x2({at}, {at} + {8 * span})"
+            e.out.line(f"{e.register(s.out, block, 'r')} = {value};")
+
+
 _WORDS = {
     "st_shared": """\
 __device__ __forceinline__ void st_shared_v2_s32(unsigned dst, int a, int b) {
@@ -213,6 +228,9 @@ def _st_async(e: Emitter, s: StAsync) -> None:
 def _ld_shared(e: Emitter, s: LdShared) -> None:
     _check(e, s.OP, s.src, s.out, wide=True)
     e.declare(s.out)
+    if s.out.type.dtype.register_bits == 8:
+        _pairs(e, s)
+        return
     _vectors(e, "ld_shared", s.src, s.out, s.cta)
 
 

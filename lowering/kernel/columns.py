@@ -14,6 +14,7 @@ from lowering.ground.expr import Const
 from lowering.kernel.nodes import (
     Body,
     Frag,
+    FragBelow,
     FragCast,
     FragColumns,
     FragFill,
@@ -28,7 +29,9 @@ from lowering.kernel.visit import Names, defined, operands, used, walk
 
 __all__ = ["Chain", "chain_of"]
 
-_Computed: TypeAlias = FragFill | FragCast | FragPointwise | LdMatrix | LdShared | FragLoadGlobal
+_Computed: TypeAlias = (
+    FragFill | FragCast | FragPointwise | FragBelow | LdMatrix | LdShared | FragLoadGlobal
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,24 @@ class Chain:
         found = (ref for s in self.stmts for ref in operands(s))
         return {ref.buffer for ref in found if isinstance(ref, SmemRef)}
 
+    @property
+    def first(self) -> Body:
+        """Loads of narrower elements than those of the value: whole, they take fewer registers, and
+        threads wait for memory once, not once for each piece.
+        """
+        bits = self.stmts[-1].out.type.dtype.register_bits
+        loads = (s for s in self.stmts if isinstance(s, LdMatrix | LdShared))
+        return tuple(s for s in loads if s.out.type.dtype.register_bits < bits)
+
     def columns(self, names: Names, start: int, cols: int) -> Body:
-        """Statements that make columns ``start .. start + cols`` of the value, the last one it."""
+        """Statements that make columns ``start .. start + cols`` of the value behind the
+        :attr:`first`, the last one it.
+        """
         made: dict[str, Frag] = {}
         out: list[Stmt] = []
         for stmt in self.stmts:
+            if stmt in self.first:
+                continue
             for frag in _whole(stmt):
                 if frag.name not in made:  # from in front of the list
                     made[frag.name] = _piece(names, frag, start, cols)
@@ -104,6 +120,8 @@ def _of_columns(stmt: Stmt, out: Frag, start: int, made: Mapping[str, Frag]) -> 
         case FragPointwise(args=args):
             taken = tuple(made.get(a.name, a) if isinstance(a, Frag) else a for a in args)
             return replace(stmt, out=out, args=taken)
+        case FragBelow(limit=limit):
+            return replace(stmt, out=out, limit=limit - start)
         case LdMatrix(src=src) | LdShared(src=src):
             return replace(stmt, out=out, src=src.moved(0, start))
         case FragLoadGlobal(src=place):

@@ -145,10 +145,13 @@ class LdMatrix(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class LdShared(Stmt):
-    """``ld.shared.v2``: a 32-bit tile from shared memory, generic proxy.
+    """A tile of 32-bit or 8-bit elements from shared memory, generic proxy: the two neighbours that
+    a thread holds of a row at once, by ``ld.shared.v2`` or ``ld.shared.u16``.
 
-    The inverse of ``st.shared``; with ``cta`` from that CTA of the cluster, which may not leave
-    before it has heard that the elements have been read.
+    ``out`` has the accumulator's layout. Of 32 bits the inverse of ``st.shared``, and with ``cta``
+    from that CTA of the cluster, which may not leave before it has heard that the elements have
+    been read. Of 8 bits what ``frag.cast`` makes the A of a wgmma of: ``ldmatrix`` would deal four
+    neighbours to a thread, which lanes would have to exchange.
     """
 
     OP: ClassVar[str] = "ld.shared"

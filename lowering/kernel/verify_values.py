@@ -48,6 +48,10 @@ from lowering.kernel.verify_operands import operand_rules
 __all__ = ["declared", "value_rules"]
 
 
+_ROW_BITS = {LdMatrix.OP: (128,), LdShared.OP: (256, 64)}
+"""Bits of a group's columns in one row, as the statements load them."""
+
+
 def declared(kernel: Kernel) -> Iterator[str]:
     """Rules that the declarations break."""
     seen: set[str] = set()
@@ -199,9 +203,9 @@ def _shape(out: Frag) -> Iterator[str]:
 
 def _from_shared(op: str, out: Frag, buffer: SharedBuffer | None) -> Iterator[str]:
     kind = out.type
-    bits = (256 if op == LdShared.OP else 128) // kind.layout.columns
-    if kind.dtype.register_bits != bits:
-        yield f"{op} gives {bits}-bit elements, not {kind.dtype.value}"
+    sizes = [n // kind.layout.columns for n in _ROW_BITS[op]]
+    if kind.dtype.register_bits not in sizes:
+        yield f"{op} gives {'- or '.join(map(str, sizes))}-bit elements, not {kind.dtype.value}"
     if kind.rows == 1 or kind.cols == 1:
         yield f"{op} gives whole tiles, not {kind.rows}x{kind.cols}"
     else:

@@ -27,12 +27,14 @@ from lowering.kernel.text import print_stmt
 from lowering.machine.errors import FaultError
 from lowering.machine.fragment import (
     Array,
+    add_aligned,
     add_products,
     block_to_lanes,
     convert,
     filled,
     lanes_to_block,
     operand_values,
+    to_float32,
 )
 from lowering.machine.memory import SharedMemory, swizzled
 from lowering.machine.program import Place, Program, Run
@@ -125,6 +127,8 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
     family = program.kernel.target.mma
     _check_shapes(stmt, dtype, b, family)
     accumulate = program.scalar(stmt.accumulate)
+    form = family.form(dtype, b.buffer.dtype, stmt.acc.type.dtype)
+    add = _adding(stmt.acc.type.dtype, form.aligned if form is not None else None)
 
     def run(warp: Warp) -> Steps:
         warp.whole(stmt.OP)
@@ -133,7 +137,7 @@ def wgmma(stmt: Wgmma, program: Program) -> Run:
         keep = bool(accumulate(warp.env))
         descriptor = _descriptor(b, stmt.trans_b, warp)
         right = _Operand(descriptor, stmt.width, family.k_bytes, stmt.trans_b, b.buffer.dtype)
-        update = _update(warp, registers, left(warp), right, stmt, keep)
+        update = _update(warp, registers, left(warp), right, stmt, add, keep)
         warp.wgmma.issued += 1
         registers.wgmma = warp.wgmma.issued
         if isinstance(stmt.a, Frag):
@@ -250,18 +254,36 @@ def _issue(warp: Warp, effect: Effect) -> None:
         warp.scheduler.add(queue.flying[0])
 
 
+Adding = Callable[[Array | None, Array, Array], Array]
+"""Accumulators as lanes hold them, or none, and blocks of A and B: the accumulators after that."""
+
+
+def _adding(acc: DType, aligned: int | None) -> Adding:
+    """How products are added to accumulators of a type (``MmaForm.aligned``)."""
+
+    def plainly(before: Array | None, a: Array, b: Array) -> Array:
+        return add_products(before, block_to_lanes(a @ b.T), acc)
+
+    def with_few_bits(before: Array | None, a: Array, b: Array) -> Array:
+        held = None if before is None else lanes_to_block(to_float32(before, acc))
+        return add_products(None, block_to_lanes(add_aligned(held, a, b, aligned or 0)), acc)
+
+    return plainly if aligned is None else with_few_bits
+
+
 def _update(
-    warp: Warp, registers: Registers, left: Blocks, right: _Operand, stmt: Wgmma, keep: bool,
+    warp: Warp, registers: Registers, left: Blocks, right: _Operand, stmt: Wgmma, add: Adding,
+    keep: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """The product of each block of A with B, onto the block's accumulators of these columns."""
-    memory, acc, group = warp.cta.memory, stmt.acc.type.dtype, stmt.acc.type.layout.columns
+    memory, group = warp.cta.memory, stmt.acc.type.layout.columns
     columns = slice(stmt.col // group, (stmt.col + stmt.width) // group)
 
     def update() -> None:
         b = _elements(memory, right)
         for block, a in enumerate(left()):
             before = registers.data[:, block, columns] if keep else None
-            registers.data[:, block, columns] = add_products(before, block_to_lanes(a @ b.T), acc)
+            registers.data[:, block, columns] = add(before, a, b)
 
     return update
 

@@ -16,15 +16,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowering.ground.dtypes import DType
+from lowering.ground.dtypes import NUMBERS_OF_8_BITS, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.layouts import ACCUMULATOR, RegisterLayout
 from lowering.ground.types import FragmentType
 
 __all__ = [
-    "Array", "add_products", "block_to_lanes", "convert", "element_index", "element_rows_cols",
-    "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less", "operand_values",
-    "row_lanes", "to_float32",
+    "Array", "add_aligned", "add_products", "block_to_lanes", "convert", "element_index",
+    "element_rows_cols", "filled", "greater", "held_type", "lane_rows", "lanes_to_block", "less",
+    "operand_values", "row_lanes", "to_float32",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -121,7 +121,9 @@ def to_float32(data: Array, dtype: DType) -> Array:
         return data.view(np.float16).astype(np.float32)
     if dtype is DType.S32:
         return data.astype(np.float32)
-    raise _no_arithmetic(dtype, DType.S32)
+    if dtype in NUMBERS_OF_8_BITS:
+        return operand_values(data, dtype)
+    raise _no_arithmetic(dtype, *NUMBERS_OF_8_BITS, DType.S32)
 
 
 def operand_values(data: Array, dtype: DType) -> Array:
@@ -145,6 +147,24 @@ def add_products(before: Array | None, products: Array, dtype: DType) -> Array:
     sums = products if before is None else to_float32(before, dtype) + products
     with np.errstate(over="ignore"):
         return from_float32(sums, dtype)
+
+
+def add_aligned(before: Array | None, a: Array, b: Array, bits: int) -> Array:
+    """Accumulators ``[16, N]`` and the products of ``a`` ``[16, K]`` and ``b`` ``[N, K]`` as a
+    tensor core adds them that aligns all to the largest: of each it keeps ``bits`` behind the
+    largest one's leading bit, and drops the others; of these the sum is exact.
+
+    What is not finite is added as it is.
+    """
+    terms = a[:, None, :].astype(np.float64) * b[None]
+    if before is not None:
+        terms = np.concatenate([before[..., None], terms], axis=-1)
+    largest = np.abs(terms).max(axis=-1, keepdims=True)
+    _, exponent = np.frexp(largest)
+    unit = np.ldexp(1.0, exponent - 1 - bits)
+    with np.errstate(invalid="ignore"):
+        kept = np.where(np.isfinite(largest), np.trunc(terms / unit) * unit, terms)
+        return kept.sum(axis=-1).astype(np.float32)
 
 
 def from_float32(data: Array, dtype: DType) -> Array:

@@ -218,18 +218,18 @@ def fragment_data(value: Array, words: Array, trans: bool = False) -> Array:
 
 def ldmatrix(stmt: LdMatrix, program: Program) -> Run:
     """``ldmatrix``: each 8 elements of a matrix row are 16 bytes at an address of their own."""
-    return _load_fragment(stmt, program, row_bytes=16)
+    return _load_fragment(stmt, program, row_bytes=(16,))
 
 
 def ldshared(stmt: LdShared, program: Program) -> Run:
-    """``ld.shared.v2``: the two neighbours that a thread holds are 8 bytes."""
-    return _load_fragment(stmt, program, row_bytes=32)
+    """``ld.shared``: the two neighbours that a thread holds are 8 bytes, or 2."""
+    return _load_fragment(stmt, program, row_bytes=(32, 8))
 
 
-def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: int) -> Run:
+def _load_fragment(stmt: LdMatrix | LdShared, program: Program, row_bytes: tuple[int, ...]) -> Run:
     place, type_ = program.place(stmt.src), stmt.out.type
     buffer = place.buffer
-    if type_.row_bytes != row_bytes or buffer.dtype is not type_.dtype:
+    if type_.row_bytes not in row_bytes or buffer.dtype is not type_.dtype:
         why = f"{stmt.OP} of {type_} from {buffer.dtype.value} elements"
         raise InternalError("machine", why, print_stmt(stmt))
     element = held_type(type_.dtype)
@@ -266,7 +266,7 @@ def fragment_words(
     matrix of 8x8 elements lies transposed, as all of the fragment does.
 
     Each 16 bytes of the buffer keep together when they are swizzled, so an address is computed for
-    each (as a thread does), not for each element.
+    each (as a thread does), or for each matrix row of 8 bytes, not for each element.
     """
     rows, cols = element_rows_cols(type_, warp)
     *matrix, row, col = place
@@ -276,14 +276,15 @@ def fragment_words(
         rows, cols, high, wide = cols + at, rows - at, wide, high
     if row + high > buffer.rows or col + wide > buffer.cols:
         raise FaultError(f"{type_} at [{row}, {col}] does not fit into {buffer.rows}x{buffer.cols}")
-    per_chunk = 16 // type_.dtype.bytes
+    chunk = min(16, type_.row_bytes)
+    per_chunk = chunk // type_.dtype.bytes
     starts = np.arange(0, type_.layout.columns, per_chunk)
     byte = np.frompyfunc(lambda r, c: buffer.byte(*matrix, r, c), 2, 1)
     offsets = byte(row + rows[..., None], col + cols[..., None] + starts).astype(np.int64)
     addresses = SHARED_BASE + (buffer.offset or 0) + offsets
-    if (addresses % 16).any():
-        raise FaultError(f"an access of 16 bytes to {buffer.name} is not aligned")
-    pairs = addresses[..., None] // 8 + np.arange(2)
-    words: Array = pairs.reshape(*rows.shape, -1)
+    if (addresses % chunk).any():
+        raise FaultError(f"an access of {chunk} bytes to {buffer.name} is not aligned")
+    each = addresses[..., None] // 8 + np.arange(chunk // 8)
+    words: Array = each.reshape(*rows.shape, -1)
     words.setflags(write=False)
     return words

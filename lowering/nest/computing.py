@@ -106,11 +106,11 @@ def _steps_alike(one: LoadRelation, main: LoadRelation, t: TensorView) -> bool:
 
 
 def _require_rings(plan: Plan, t: TensorView, brought: set[str]) -> None:
-    """What a sum reads comes through rings, or its first operand through registers."""
+    """What a sum reads comes through rings, or one operand through registers."""
     e = plan.fusion.definition(t.name)
     read = () if e is None else inputs_of(e)
-    in_registers = {n for n in read[:1] if plan.fusion.tensor(n).memory is MemoryType.Local}
-    for name in (n for n in read if n not in {*brought, *in_registers}):
+    in_registers = [n for n in read if plan.fusion.tensor(n).memory is MemoryType.Local]
+    for name in (n for n in read if n not in {*brought, *in_registers[:1]}):
         raise refused(
             t,
             f"{t.name} = {e} of {name}, which fills no ring",

@@ -212,7 +212,9 @@ def _require_rings(plan: Plan) -> None:
         raise UnsupportedError(what, f"{most}: each has a warp of the load warpgroup{why}")
     for other in others:
         staged = plan.fusion.tensor(other.loads[0])
-        if plan.work.slots is not None:
+        summed = {name for e in plan.fusion.mmas for name in plan.fusion.made_from([e.output])}
+        in_main_loop = other.compute in summed and not plan.work.ends_within_tiles
+        if plan.work.slots is not None and not in_main_loop:
             what = f"{staged.name} circular-buffered where CTAs add up parts of a tile"
             supported = "matrices of the epilogue read from global memory there"
             raise refused(staged, what, supported)

@@ -50,7 +50,8 @@ class Tile:
     def order(self) -> tuple[IterDomain, ...]:
         """The dimensions that are stored in the order of the box's loops, each by its fastest one;
         those that it has one index of stay where they are. Of a fragment the last two are rows and
-        columns: where the box is of more, those in which the tensor is repeated come first.
+        columns: where the box is of more, as many as it has more come first, of those in which the
+        tensor is repeated the ones with the outermost loops.
         """
         loops = [d.id for d in self.tensor.loop]
         dims = zip(self.tensor.logical, self.dims, strict=True)
@@ -58,8 +59,8 @@ class Tile:
         moved = [d for d in self.tensor.stored if d.id in fastest]
         turn = iter(sorted(moved, key=lambda d: fastest[d.id]))
         found = [next(turn) if d.id in fastest else d for d in self.tensor.stored]
-        if len(moved) > 2:
-            found.sort(key=lambda d: not (repeats(d) and d.id in fastest))
+        outside = [d for d in found if repeats(d) and d.id in fastest][: max(len(moved) - 2, 0)]
+        found.sort(key=lambda d: d not in outside)
         return tuple(found)
 
     @cached_property

@@ -31,24 +31,21 @@ class View:
     Args:
         name: of the caller's tensor.
         view: the tensor, or the broadcast of it.
-        in_order: whether threads count its dimensions in memory's order: of what they load boxes
-            of, and of results.
+        dims: its dimensions, in the order in which threads count them: those of the results, and
+            in memory's order of what they load boxes of, and of results.
     """
 
     name: str
     view: TensorView
-    in_order: bool = False
-
-    @property
-    def dims(self) -> tuple[IterDomain, ...]:
-        """Its dimensions, in the order in which threads count them."""
-        return self.view.in_memory if self.in_order else self.view.stored
+    dims: tuple[IterDomain, ...]
 
 
 def view_of(fusion: Fusion, name: str) -> View:
     """The caller's tensor that ``name`` is a view of."""
-    made = fusion.definition(name)
-    return View(made.input if isinstance(made, BroadcastOp) else name, fusion.tensor(name))
+    made, view, axes = fusion.definition(name), fusion.tensor(name), fusion.result_axes
+    # What is summed over is no dimension of what an operand is computed with.
+    dims = tuple(d for d in view.stored if not repeats(d) or str(d.extent) in axes)
+    return View(made.input if isinstance(made, BroadcastOp) else name, view, dims)
 
 
 def thread_views(fusion: Fusion) -> dict[str, View]:
@@ -60,12 +57,13 @@ def thread_views(fusion: Fusion) -> dict[str, View]:
             continue
         if e.output in fusion.loaded_by_threads:
             source = fusion.source(e.output)
-            found[source.name] = View(source.name, source, in_order=True)
+            found[source.name] = View(source.name, source, source.in_memory)
         elif fusion.tensor(e.input).memory is MemoryType.Global:
             read = view_of(fusion, e.input)
             found[read.name] = read
         elif fusion.tensor(e.output).memory is MemoryType.Global:
-            stores[e.output] = View(e.output, fusion.tensor(e.output), in_order=True)
+            stored = fusion.tensor(e.output)
+            stores[e.output] = View(e.output, stored, stored.in_memory)
     results = (b.tensor for b in fusion.outputs)
     return found | {name: stores[name] for name in results if name in stores}
 

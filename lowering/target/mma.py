@@ -22,6 +22,8 @@ class MmaForm:
         transposes: A and B in shared memory may be MN-major, as immediates say.
         promotion: K after which sums should go to a second accumulator, because the instruction
             adds with fewer bits than the accumulator has; 0 where it does not.
+        aligned: bits behind the leading one of the largest term, product or accumulator, that an
+            instruction keeps of each before it adds them; None where it keeps all of them.
     """
 
     operands: tuple[DType, ...]
@@ -31,6 +33,7 @@ class MmaForm:
     scales: bool = True
     transposes: bool = False
     promotion: int = 0
+    aligned: int | None = None
 
     @property
     def types(self) -> str:

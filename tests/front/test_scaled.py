@@ -16,7 +16,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 M, N, K = 130, 72, 272
 FLOATS = ("float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8")
-LIMITS = {"float32": 1e-6, "bfloat16": 4e-3, "float16": 6e-4}
+LIMITS = {"float32": 2e-4, "bfloat16": 4e-3, "float16": 7e-4}
+"""Of floats of 8 bits, of whose products the tensor core keeps 13 bits behind the leading one."""
 
 
 def drawn(rows: int, columns: int, dtype: str, seed: int = 0) -> Any:
@@ -51,10 +52,20 @@ def test_every_pair(pair: tuple[str, str], fast: bool) -> None:
     a, b, product = operands(*pair)
     x, y = scales(True, True)
     found = wsched.scaled_mm(a, b, x, y, out_dtype=torch.float32, use_fast_accum=fast)
-    assert error(found, product * x * y) < LIMITS["float32"]
+    limit = (2 if fast else 1) * LIMITS["float32"] if pair[0] in FLOATS else 1e-6
+    assert error(found, product * x * y) < limit
     kernel = wsched.compile(*scaled_mm_call(a, b, x, y, None, torch.float32, fast))
     promoted = kernel.fusion.mmas[0].promotion
     assert promoted == (128 if pair[0] in FLOATS and not fast else 0)
+
+
+def test_promoted_sums_do_not_grow_worse_with_k() -> None:
+    """As measured: 1.0e-4 promoted, 5.6e-4 fast at K of 1500 (design/0030-eight-bits.md)."""
+    a, b = drawn(64, 1536, FLOATS[0]), drawn(64, 1536, FLOATS[0], 1).t()
+    product, one = a.double() @ b.double(), torch.ones(1)
+    ways = (wsched.scaled_mm(a, b, one, one, None, torch.float32, fast) for fast in (False, True))
+    promoted, fast = (error(found, product) for found in ways)
+    assert 0.8e-4 < promoted < 1.5e-4 and 4e-4 < fast < 8e-4
 
 
 @pytest.mark.parametrize(

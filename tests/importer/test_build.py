@@ -246,6 +246,8 @@ def test_casts(casts: tuple[str, ...], kept: tuple[DataType, ...]) -> None:
                 f"v = {X}",
                 "w = fd.ops.relu(v)",
                 "y = fd.ops.linear(x, w)",
+                "z = fd.ops.linear(v, x)",
+                "s = fd.ops.add(y, z)",
             ),
             "fd.ops.relu on an operand of fd.ops.linear",
             "an input as it is",

@@ -1,11 +1,21 @@
-"""Operands that are computed: for schedules by calls, with what is refused."""
+"""Operands that are computed: one for the built-in scheduler, any for schedules by calls."""
 
 from __future__ import annotations
 
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.fusion import BroadcastOp, CastOp, DataType, Fusion, MmaOp, PointwiseOp, TensorBinding
+from wsched.fusion import (
+    BroadcastOp,
+    CastOp,
+    DataType,
+    Fusion,
+    MmaOp,
+    PointwiseOp,
+    TensorBinding,
+    computed_inputs,
+    prologue,
+)
 from wsched.importer import build_fusion, record_text
 
 X = "fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Float)"
@@ -64,10 +74,70 @@ def test_batches() -> None:
 CASTS = (f"x = {X}", f"w = {W}", f"a = fd.ops.cast(x, {CAST}", "d = fd.ops.linear(a, w)")
 
 
-def test_only_for_schedules_by_calls() -> None:
+def test_one_is_for_the_built_in_scheduler() -> None:
+    assert build(*CASTS, by_calls=False).exprs == build(*CASTS).exprs
+
+
+V = X.replace("[-1, -1]", "[-1]").replace("[True, True]", "[True]")
+BY_ROWS = (
+    f"x = {W}", f"q = {X.replace('Float', 'Int8')}", f"v = {V}",
+    "p = fd.ops.cast(q, dtype=DataType.Float)",
+    "b = fd.ops.broadcast(v, is_broadcast_dim=[False, True])",
+    "s = fd.ops.mul(b, p)", f"w = fd.ops.cast(s, {CAST}", "d = fd.ops.linear(x, w)",
+)  # fmt: skip
+
+
+def test_a_number_for_each_row() -> None:
+    """The matrix is what the operand is computed from, whichever comes first."""
+    f = build(*BY_ROWS, by_calls=False)
+    assert [(b.axes, b.dtype) for b in f.inputs] == [
+        (("M", "K"), DataType.BFloat16), (("N", "K"), DataType.Int8), (("N",), DataType.Float),
+    ]  # fmt: skip
+    (mma,) = f.mmas
+    assert f.source(mma.b).name == "T1" and f.operands == ("T0", "T1")
+    assert prologue(f, mma.b) == ("T6", "T7", "T8") and prologue(f, mma.a) == ()
+    assert computed_inputs(f) == {"T1"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "supported"),
+    [
+        (
+            (*(line.replace("[False, True])", "[True, False])") for line in BY_ROWS),),
+            "fd.ops.linear of w, which is computed with v, which differs along K",
+            "of one matrix and what is the same along K",
+        ),
+        (
+            (f"x = {X}", f"v = {X}", f"a = fd.ops.cast(x, {CAST}", f"w = fd.ops.cast(v, {CAST}",
+             "d = fd.ops.linear(a, w)"),
+            "fd.ops.linear of a and w, which are both computed,",
+            "one operand that is computed, as the built-in scheduler takes it",
+        ),
+        (
+            (f"x = {X}", f"w = {W}", "s = fd.ops.sqrt(x)", f"a = fd.ops.cast(s, {CAST}",
+             "d = fd.ops.linear(a, w)"),
+            "fd.ops.linear of a, for which fd.ops.sqrt is computed,",
+            "operations without branches, and numbers as divisors",
+        ),
+        (
+            (*(line.replace("mul(b, p)", "div(p, b)") for line in BY_ROWS),),
+            "fd.ops.linear of w, for which fd.ops.div is computed,",
+            "operations without branches, and numbers as divisors",
+        ),
+        (
+            (f"x = {X.replace('Float', 'Float8_e5m2')}", f"w = {W}", "s = fd.ops.mul(x, 2.0)",
+             f"a = fd.ops.cast(s, {CAST}", "d = fd.ops.linear(a, w)"),
+            "fd.ops.mul of Float8_e5m2", "BFloat16, Half, Float",
+        ),
+    ],
+    ids=["along K", "both", "branches", "divisor", "narrow"],
+)  # fmt: skip
+def test_refused_of_the_built_in_scheduler(
+    lines: tuple[str, ...], what: str, supported: str
+) -> None:
     with pytest.raises(UnsupportedError) as error:
-        build(*CASTS, by_calls=False)
-    assert error.value.what == "fd.ops.cast on an operand of fd.ops.linear"
+        build(*lines, by_calls=False)
+    assert (error.value.what, error.value.supported) == (what, supported)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +146,8 @@ def test_only_for_schedules_by_calls() -> None:
         (
             (f"x = {X}", f"v = {X}", f"w = {W}", "y = fd.ops.add(x, v)",
              f"a = fd.ops.cast(y, {CAST}", "d = fd.ops.linear(a, w)"),
-            "fd.ops.linear of a, which is computed of several tensors",
-            "of one matrix and numbers",
+            "fd.ops.linear of a, which is computed of 2 matrices",
+            "of one matrix, a number for each of its rows, and numbers",
         ),
         (
             (f"x = {COLUMNS}", *CASTS[1:]),

@@ -27,7 +27,7 @@ from wsched.bench.method.problem import ANCHORS, Shape, parse_shapes
 from wsched.bench.method.statistic import geometric_mean, orders, paired_ratios
 from wsched.front.scaled import int_mm_call, scaled_mm_call
 
-__all__ = ["SETTINGS", "Setting", "compared", "main", "report", "summary"]
+__all__ = ["SETTINGS", "Setting", "captured", "compared", "main", "report", "summary"]
 
 _ROUNDS, _REPLAY_US, _CALLS = 10, 15000.0, 4
 """Rounds, time of a replay, and calls from which its launches are reckoned."""
@@ -142,7 +142,7 @@ def _measured(shape: Shape, setting: Setting) -> dict[str, Any]:
     sets = _operands(torch, shape, setting)
     ways: dict[str, Way] = {"wsched": _ours(setting), "torch": _theirs(torch, setting)}
     try:
-        graphs = {name: _captured(torch, way, sets) for name, way in ways.items()}
+        graphs = {name: captured(torch, way, sets) for name, way in ways.items()}
     except (RuntimeError, UnsupportedError) as e:
         return beside | {"skipped": str(e).partition("\n")[0]}
     launches = {name: count for name, (_, count) in graphs.items()}
@@ -192,7 +192,7 @@ def _theirs(torch: Any, setting: Setting) -> Way:
     return lambda a, b, x, y: torch._scaled_mm(a, b, x, y, **more)
 
 
-def _captured(torch: Any, way: Way, sets: list[tuple[Any, ...]]) -> tuple[Any, int]:
+def captured(torch: Any, way: Way, sets: list[tuple[Any, ...]]) -> tuple[Any, int]:
     """A graph of launches that takes about as long as a replay shall; how many."""
     for x in sets:
         way(*x)

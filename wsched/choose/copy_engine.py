@@ -115,9 +115,9 @@ def _lines(
     problem: Problem, tile: Extents, cluster: ClusterDims
 ) -> tuple[tuple[float, int], tuple[float, int]]:
     """Lines of A and of B in a stage: those for which a CTA asks itself, and all."""
-    size = problem.operand.bytes
-    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major, size)
-    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major, size)
+    size_a, size_b = problem.element_bytes
+    a = problem.a_count * _of_tile(tile.m, problem.m, tile.k, problem.m_major, size_a)
+    b = problem.b_count * _of_tile(tile.n, problem.n, tile.k, problem.n_major, size_b)
     return (a / cluster.n, a), (b / cluster.m, b)
 
 
@@ -141,6 +141,6 @@ def _rate(align: int, promotion: TensorMapL2Promotion, most: float) -> float:
 
 def _across(problem: Problem, tile: Extents, cluster: ClusterDims) -> float:
     """What rows of aligned boxes of B cost because they lie across two lines."""
-    row = problem.operand.bytes * tile.n
+    row = problem.element_bytes[1] * tile.n
     cut = problem.n_major and cluster.m == 1 and row > LINE and row % LINE
     return ACROSS_LINES if cut else 1.0

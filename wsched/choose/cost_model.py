@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from lowering.target.ptx import WARPGROUP, stored_columns
+from wsched.choose.computed import computing_cycles
 from wsched.choose.copy_engine import asks_dearly, fill_cycles
 from wsched.choose.epilogue import epilogue_cycles, store_lines
 from wsched.choose.memory import moved_us, repeated_bytes, result_bytes, stream_us
@@ -272,7 +273,7 @@ class _Step:
 def _step(problem: Problem, params: MatmulParams) -> _Step:
     """A step of the k loop of the product that is computed."""
     tile, clustered = params.output_tile, params.cluster_dims != ClusterDims()
-    blocks, columns = tile.m // 64 * params.across, params.tile_sizes.warp_tile.n
+    blocks = tile.m // 64 * params.across
     size = problem.operand.bytes
     wide = tile.k * size / 2  # columns of 16-bit operands that take as long
     flops = 2 * tile.m * -(-tile.n // WGMMA_N) * WGMMA_N * wide
@@ -280,10 +281,9 @@ def _step(problem: Problem, params: MatmulParams) -> _Step:
     tensor = problem.products * one
     shared = not params.ping_pong and params.warpgroups > 1
     tensor += STEP + (SHARED_STEP if shared else 0)
-    n = stored_columns(tile.n, size) if problem.n_major else tile.n
-    stage = (problem.a_count * tile.m + problem.b_count * n) * tile.k * size
-    smem = ((64 + problem.products * columns) * tile.k * size * blocks + stage) / SMEM_BYTES
-    busy = max(tensor, smem)
+    smem = (_read_bytes(problem, params) + _stage_bytes(problem, params)) / SMEM_BYTES
+    computing = computing_cycles(problem, params)
+    busy = max(tensor, smem, computing)
     if problem.promotion:
         busy += _promoted(problem, params)
     rate = FILL_BYTES[params.programmatic_dependent_launch or asks_dearly(problem)]
@@ -291,9 +291,7 @@ def _step(problem: Problem, params: MatmulParams) -> _Step:
     latency = LATENCY + fill + (CLUSTER_LATENCY if clustered else 0)
     stages = params.circular_buffer_options.smem_circular_buffer_stage
     limits = {
-        "tensor cores" if tensor >= smem else "shared memory": (
-            busy + (CLUSTER_STEP if clustered else 0)
-        ),
+        _busy_with(tensor, smem, computing): busy + (CLUSTER_STEP if clustered else 0),
         "copies": fill,
         "latency": (latency + HELD_STEPS[params.ping_pong] * busy) / stages,
     }
@@ -301,6 +299,30 @@ def _step(problem: Problem, params: MatmulParams) -> _Step:
         limits["threads that load"] = thread_cycles(problem, params)
     slowest = max(limits, key=lambda name: limits[name])
     return _Step(limits[slowest], slowest, busy, fill)
+
+
+def _busy_with(tensor: float, smem: float, computing: float) -> str:
+    """What takes the most cycles of a step; of equals the first."""
+    times = {"tensor cores": tensor, "shared memory": smem, "threads that compute A": computing}
+    return max(times, key=lambda name: times[name])
+
+
+def _stage_bytes(problem: Problem, params: MatmulParams) -> int:
+    """Bytes of a stage."""
+    tile, (a, b) = params.output_tile, problem.element_bytes
+    n = stored_columns(tile.n, b) if problem.n_major else tile.n
+    return (problem.a_count * tile.m * a + problem.b_count * n * b) * tile.k
+
+
+def _read_bytes(problem: Problem, params: MatmulParams) -> int:
+    """Bytes that are read of a stage, of B by the wgmma of each 64 rows. What threads read of A,
+    two bytes in the time of four, takes as long as four.
+    """
+    tile, columns = params.output_tile, params.tile_sizes.warp_tile.n
+    a, b = problem.element_bytes
+    if problem.computed is not None:
+        a *= 2 if a == 1 else 1
+    return (64 * a + problem.products * columns * b) * tile.k * (tile.m // 64 * params.across)
 
 
 def _promoted(problem: Problem, params: MatmulParams) -> float:
@@ -318,11 +340,11 @@ def _promoted(problem: Problem, params: MatmulParams) -> float:
 
 def _memory_bytes(problem: Problem, params: MatmulParams, tiles_m: int) -> int:
     """Bytes from memory: B again for each group of tile rows, unless the L2 keeps it."""
-    size = problem.operand.bytes
-    b = problem.b_count * problem.n * problem.k * size
+    size_a, size_b = problem.element_bytes
+    b = problem.b_count * problem.n * problem.k * size_b
     group = params.grid_traversal_factor[0] * params.cluster_dims.m
     passes = 1 if b < 0.8 * problem.l2_bytes else -(-tiles_m // group)
-    each = problem.a_count * problem.m * problem.k * size + b * max(passes, 1)
+    each = problem.a_count * problem.m * problem.k * size_a + b * max(passes, 1)
     return problem.batch * each + result_bytes(problem)
 
 

@@ -136,9 +136,16 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     fewer SMs idle.
 
     Of a batch-invariant problem those that sum along K in the one fixed order.
+
+    Raises:
+        UnsupportedError: there is none for an operand that is computed.
     """
     found = (c for tried in _tried(problem) for c in _priced(problem, *tried))
-    return tuple(sorted(found, key=lambda c: c.cost.us))
+    best = tuple(sorted(found, key=lambda c: c.cost.us))
+    if not best and problem.computed is not None:
+        what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
+        raise UnsupportedError(what, "one whose rows and slices of K registers hold")
+    return best
 
 
 def _tried(problem: Problem) -> list[tuple[Tile, ClusterDims]]:
@@ -236,9 +243,10 @@ def _fitting(problem: Problem, tile: Tile) -> MatmulParams | None:
 def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     """The parameters of a candidate; None where shared memory has no room for enough stages."""
     computed = tile.of(problem)
+    turned = tile.exchanged and any(r.bytes != 2 for r in problem.results)
     base = MatmulParams(
         grid_traversal_factor=TRAVERSAL if tile.n >= 16 else (1, 1),
-        use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None,
+        use_smem_epilogue=problem.smem_epilogue and problem.unaligned is None and not turned,
         supported_vec_size=SupportedVectorization(2 if problem.pairs and problem.n % 2 == 0 else 1),
         epilogue_input_stages=0 if problem.inputs is None else 2,
         batch_invariant=problem.batch_invariant,
@@ -254,7 +262,7 @@ def _params(problem: Problem, tile: Tile) -> MatmulParams | None:
     return fit_stages(
         made, problem.operand, problem.results, inputs, n_major=computed.n_major,
         target=problem.target, counts=(computed.a_count, computed.b_count),
-        reductions=problem.reductions,
+        reductions=problem.reductions, computed=computed.computed,
     )  # fmt: skip
 
 

@@ -46,9 +46,8 @@ def repeated_bytes(problem: Problem, readers_a: int, readers_b: int) -> float:
     Returns:
         Each byte at most once, however many ask: the third is served from the L2 as the second is.
     """
-    a = problem.a_count * problem.m * (1 - 1 / max(readers_a, 1))
-    b = problem.b_count * problem.n * (1 - 1 / max(readers_b, 1))
-    return problem.batch * problem.k * problem.operand.bytes * (a + b)
+    a, b = problem.operand_bytes
+    return a * (1 - 1 / max(readers_a, 1)) + b * (1 - 1 / max(readers_b, 1))
 
 
 def least_bytes(problem: Problem) -> int:

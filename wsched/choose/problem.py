@@ -23,6 +23,7 @@ from wsched.fusion import (
     the_products,
 )
 from wsched.schedule.matmul.chunks import chunk_columns, pieces
+from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
@@ -75,7 +76,7 @@ class Problem:
         m: rows of the result.
         n: its columns.
         k: columns of both operands.
-        operand: type of the operands.
+        operand: type of the operands as they are multiplied.
         results: types of all results that are matrices.
         sms: multiprocessors of the device.
         inputs: types of the matrices that TMA loads for the epilogue, None where threads read them.
@@ -106,6 +107,7 @@ class Problem:
             read it; 0 where it can, or where columns lie apart.
         thread_b: the same of B.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
+        computed: what is computed on an operand.
         grouped: whether the products are of groups of rows whose sizes only the device knows; then
             ``m`` is the mean.
     """
@@ -140,6 +142,7 @@ class Problem:
     thread_a: int = 0
     thread_b: int = 0
     promotion: int = 0
+    computed: Computed | None = None
     grouped: bool = False
 
     @classmethod
@@ -178,7 +181,7 @@ class Problem:
         columns = _entries(fusion, (product.cols,), extents)
         return cls(
             **dict(zip("mnk", sizes, strict=False)) | _aligned(made, sizes, aligned or {}),
-            operand=product.a.dtype,
+            operand=product.operand,
             results=tuple(b.dtype for b in fusion.matrices),
             sms=sms,
             inputs=inputs,
@@ -198,6 +201,7 @@ class Problem:
             n_entries=columns,
             k_entries=_entries(fusion, product.of(Role.K), extents),
             promotion=product.mma.promotion,
+            computed=Computed.of(fusion, product),
             grouped=fusion.groups is not None,
             **asdict(Reductions.of(fusion)),
         )
@@ -259,8 +263,13 @@ class Problem:
     @property
     def operand_bytes(self) -> tuple[int, int]:
         """Bytes of all As and of all Bs."""
-        each = self.batch * self.k * self.operand.bytes
-        return self.a_count * self.m * each, self.b_count * self.n * each
+        (a, b), each = self.element_bytes, self.batch * self.k
+        return self.a_count * self.m * a * each, self.b_count * self.n * b * each
+
+    @property
+    def element_bytes(self) -> tuple[int, int]:
+        """Bytes of an element of A and of B in memory."""
+        return element_bytes(self.operand, self.computed)
 
     @property
     def products(self) -> int:
@@ -280,6 +289,7 @@ class Problem:
             a_count=self.b_count, b_count=self.a_count, align_a=self.align_b, align_b=self.align_a,
             m_entries=self.n_entries, n_entries=self.m_entries,
             thread_a=self.thread_b, thread_b=self.thread_a,
+            computed=self.computed and self.computed.exchanged,
         )  # fmt: skip
 
     @property
@@ -371,6 +381,7 @@ def demands(problem: Problem) -> Demands:
         problem.target,
         problem.reductions,
         problem.promotion,
+        problem.computed,
     )
 
 

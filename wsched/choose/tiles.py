@@ -64,6 +64,9 @@ _WAYS = (
 )
 """Rows of exchanged tiles, and who computes them; their columns depend on the problem."""
 
+_COMPUTED = Tile(128, 8, 2, k=128, exchanged=True)
+"""More of them where threads compute an operand, who then wait half as often."""
+
 WIDEST, MORE_PARTS = 256, 2
 """Columns of a tile, and how many more tiles than the fewest the rows of a result are dealt to."""
 
@@ -93,9 +96,19 @@ def splits(clusters: int, places: int, steps: int) -> tuple[int, ...]:
 def tiles_for(problem: Problem) -> tuple[Tile, ...]:
     """The tiles that are candidates for a problem where they are legal."""
     found = TILES + exchanged_tiles(problem)
+    if problem.computed is not None:
+        return tuple(t for t in found if _computes(problem, t))
     if problem.operand.bytes == 2:
         return found
     return tuple(replaced(t, k=t.k * 2 // problem.operand.bytes) for t in found)
+
+
+def _computes(problem: Problem, tile: Tile) -> bool:
+    """Whether an operand that is computed would be the A of a tile, whose rows it has, by
+    warpgroups that share the tile: they have no turns.
+    """
+    computed = tile.of(problem).computed
+    return computed is not None and computed.side == "a" and not tile.ping_pong
 
 
 def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
@@ -103,15 +116,17 @@ def exchanged_tiles(problem: Problem) -> tuple[Tile, ...]:
 
     None where nothing was measured: results that are not stored by TMA, two bytes each, matrices
     that the epilogue reads; none of a batch-invariant problem, since nobody has measured that a
-    wgmma gives the same bits with A and B exchanged.
+    wgmma gives the same bits with A and B exchanged. What is computed of B has no others.
     """
-    stored = problem.smem_epilogue and problem.unaligned is None
-    if not stored or any(r.bytes != 2 for r in problem.results):
-        return ()
-    if problem.matrices or problem.batch_invariant:
-        return ()
+    if problem.computed is None or problem.computed.side == "a":
+        stored = problem.smem_epilogue and problem.unaligned is None
+        if not stored or any(r.bytes != 2 for r in problem.results):
+            return ()
+        if problem.matrices or problem.batch_invariant:
+            return ()
     step = 16 if problem.m_major else 8
     m = max(problem.m, 1)
     fewest = -(-m // WIDEST)
     widths = {-(-m // (step * n)) * step for n in range(fewest, fewest + MORE_PARTS + 1)}
-    return tuple(replaced(way, n=n) for way in _WAYS for n in sorted(widths))
+    ways = _WAYS if problem.computed is None else (*_WAYS, _COMPUTED)
+    return tuple(replaced(way, n=n) for way in ways for n in sorted(widths))

@@ -8,6 +8,7 @@ from typing import Any
 
 from wsched.front.known import import_fusion
 from wsched.importer.linear import LINEAR
+from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.tiles import TileChoice, tile_choices
 
@@ -28,13 +29,16 @@ def legal_tiles(
         definition: live, or a text: its types, layouts and epilogue decide what fits. By default a
             linear of bf16.
         params: what the tile does not decide, such as the cluster; its tile and stages are
-            replaced.
+            replaced. By default operands are exchanged where the second one is computed, so that
+            it has the rows of tiles.
 
     Raises:
         UnsupportedError: a definition that wsched does not schedule.
     """
     fusion = import_fusion(LINEAR if definition is None else definition)
-    return tuple(tile_choices(fusion, params or MatmulParams()))
+    computed = Demands.of(fusion).computed
+    turned = computed is not None and computed.side == "b"
+    return tuple(tile_choices(fusion, params or MatmulParams(exchange_operands=turned)))
 
 
 def to_dict(choice: TileChoice) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from wsched.front import kernels
 from wsched.front.cut.route import chosen_cut, cut_route, cutter_of
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
+from wsched.fusion import computed_inputs
 from wsched.importer import Definition
 from wsched.run.compiled import CompiledFusion
 from wsched.run.copies import copies
@@ -107,10 +108,11 @@ def _apart(
     constants: Collection[int],
 ) -> str:
     """Why a kernel of several products, in one tile or side by side, is expected to lose against
-    a kernel for each.
+    a kernel for each; or one that computes an operand against one behind what computes it.
     """
     count = len(kernel.fusion.mmas) * prod(map(len, kernel.fusion.lists.values()))
-    if count == 1 or not isinstance(recorded, Definition):
+    computed = computed_inputs(kernel.fusion)
+    if (count == 1 and not computed) or not isinstance(recorded, Definition):
         return ""
     try:
         chosen = chosen_cut(cutter_of(recorded), inputs, constants=constants)
@@ -119,6 +121,10 @@ def _apart(
     if len(chosen.cut.segments) == 1:
         return ""
     us = ranked(problem_of(kernel.fusion, inputs))[0][0]
+    if computed:
+        both = f"{us:.1f} us, in front of it {chosen.cost.us:.1f} us"
+        slower = us > chosen.cost.us
+        return f"an operand computed in the kernel takes {both}" if slower else ""
     return f"{count} products in one kernel take {us:.1f} us, apart {chosen.cost.us:.1f} us"
 
 

@@ -6,33 +6,28 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
-from wsched.front.kernels import compile
+from wsched.front.written import (
+    FLOATS,
+    INTEGERS,
+    RESULTS,
+    Call,
+    definition,
+    run,
+    tensor_line,
+    torch_names,
+    type_of_torch,
+)
 from wsched.fusion import DataType
-from wsched.program.classes import Key, class_key
-from wsched.run.compiled import CompiledFusion
 from wsched.run.input_error import InputError, no_tensor
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["int_mm", "int_mm_call", "scaled_mm", "scaled_mm_call"]
-
-Call = tuple[str, list["torch.Tensor"]]
-"""A definition and its inputs, for ``wsched.compile`` and ``wsched.explain``."""
-
-_FLOATS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
-_INTEGERS = (DataType.Int8, DataType.UInt8)
-_RESULTS = (DataType.BFloat16, DataType.Half, DataType.Float)
-
-_CLASSES = 1024
-"""Classes of inputs for which the kernel is remembered."""
-
-_kernels: dict[tuple[str, Key], CompiledFusion] = {}
 
 
 def scaled_mm(
@@ -68,7 +63,7 @@ def scaled_mm(
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these; scales of blocks.
     """
-    return _run(*scaled_mm_call(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum))
+    return run(*scaled_mm_call(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum))
 
 
 def scaled_mm_call(
@@ -81,16 +76,22 @@ def scaled_mm_call(
     use_fast_accum: bool = False,
 ) -> Call:
     """What :func:`scaled_mm` runs; arguments and errors as there."""
-    _require_matrices(a, b, _FLOATS, _INTEGERS)
+    _require_matrices(a, b, FLOATS, INTEGERS)
     (m, _), (_, n) = a.shape, b.shape
     left, by_row = _scale(scale_a, "scale_a", (m, 1))
     right, by_column = _scale(scale_b, "scale_b", (1, n))
-    result = DataType.BFloat16 if out_dtype is None else _type(out_dtype)
-    if result not in _RESULTS:
-        raise UnsupportedError(f"scaled_mm into {out_dtype}", _torch_names(_RESULTS))
+    result = DataType.BFloat16 if out_dtype is None else type_of_torch(out_dtype)
+    if result not in RESULTS:
+        raise UnsupportedError(f"scaled_mm into {out_dtype}", torch_names(RESULTS))
     added = None if bias is None else _bias(bias, n)
     text = _scaled_mm_text(
-        _type(a.dtype), _type(b.dtype), by_row, by_column, added, result, bool(use_fast_accum)
+        type_of_torch(a.dtype),
+        type_of_torch(b.dtype),
+        by_row,
+        by_column,
+        added,
+        result,
+        bool(use_fast_accum),
     )
     return text, [a, b, left, right] if bias is None else [a, b, left, right, bias]
 
@@ -110,26 +111,13 @@ def int_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         InputError: shapes, types or devices that do not fit each other.
         UnsupportedError: other types than these.
     """
-    return _run(*int_mm_call(a, b))
+    return run(*int_mm_call(a, b))
 
 
 def int_mm_call(a: torch.Tensor, b: torch.Tensor) -> Call:
     """What :func:`int_mm` runs; arguments and errors as there."""
-    _require_matrices(a, b, _INTEGERS)
-    return _int_mm_text(_type(a.dtype), _type(b.dtype)), [a, b]
-
-
-def _run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The one result of a definition, by its own kernel."""
-    key = class_key(inputs)
-    kernel = _kernels.get((text, key)) if key is not None else None
-    if kernel is None:
-        kernel = compile(text, inputs)
-        if key is not None:
-            if len(_kernels) >= _CLASSES:
-                _kernels.clear()
-            _kernels[text, key] = kernel
-    return kernel.call(inputs, key)[0]
+    _require_matrices(a, b, INTEGERS)
+    return _int_mm_text(type_of_torch(a.dtype), type_of_torch(b.dtype)), [a, b]
 
 
 @lru_cache(maxsize=256)
@@ -151,35 +139,21 @@ def _scaled_mm_text(
     rows, columns = -1 if by_row else 1, -1 if by_column else 1
     named = f"dtype={result!r}{', use_fast_accum=True' if fast else ''}"
     lines = [
-        _tensor("a", (-1, -1), a),
-        _tensor("b", (-1, -1), b, ", stride_order=[0, 1]"),
-        _tensor("scale_a", (rows, 1), DataType.Float),
-        _tensor("scale_b", (1, columns), DataType.Float),
+        tensor_line("a", (-1, -1), a),
+        tensor_line("b", (-1, -1), b, ", stride_order=[0, 1]"),
+        tensor_line("scale_a", (rows, 1), DataType.Float),
+        tensor_line("scale_b", (1, columns), DataType.Float),
     ]
     if bias is not None:
-        lines.append(_tensor("bias", (-1,), bias))
+        lines.append(tensor_line("bias", (-1,), bias))
         named = f"bias=bias, {named}"
-    return _definition(*lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})")
+    return definition(*lines, f"d, _, _ = fd.ops.scaled_mm(a, b, scale_a, scale_b, {named})")
 
 
 @lru_cache(maxsize=8)
 def _int_mm_text(a: DataType, b: DataType) -> str:
-    lines = _tensor("a", (-1, -1), a), _tensor("b", (-1, -1), b, ", stride_order=[0, 1]")
-    return _definition(*lines, "d = fd.ops.matmul(a, b)")
-
-
-def _definition(*lines: str) -> str:
-    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
-    return "".join(f"{line}\n" for line in (head, *(f"    {x}" for x in lines),
-                                            "    fd.add_output(d)"))  # fmt: skip
-
-
-def _tensor(name: str, shape: tuple[int, ...], dtype: DataType, more: str = "") -> str:
-    contiguity = [None if n == 1 else True for n in shape]
-    return (
-        f"{name} = fd.define_tensor(shape={list(shape)}, contiguity={contiguity}, "
-        f"dtype={dtype!r}{more})"
-    )
+    lines = tensor_line("a", (-1, -1), a), tensor_line("b", (-1, -1), b, ", stride_order=[0, 1]")
+    return definition(*lines, "d = fd.ops.matmul(a, b)")
 
 
 def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
@@ -190,9 +164,9 @@ def _require_matrices(a: Any, b: Any, *kinds: tuple[DataType, ...]) -> None:
         if x.dim() != 2:
             found = str(list(x.shape))
             raise InputError(f"{name} has shape {found}, not two dimensions", name, found, "[_, _]")
-    types = {_type(a.dtype), _type(b.dtype)}
+    types = {type_of_torch(a.dtype), type_of_torch(b.dtype)}
     if not any(types <= {*kind} for kind in kinds):
-        known = "; ".join(f"pairs of {_torch_names(kind)}" for kind in kinds)
+        known = "; ".join(f"pairs of {torch_names(kind)}" for kind in kinds)
         raise UnsupportedError(f"a product of {a.dtype} and {b.dtype}", known)
     if a.shape[1] != b.shape[0]:
         text = f"a has {a.shape[1]} columns, b has {b.shape[0]} rows"
@@ -222,22 +196,10 @@ def _bias(bias: Any, columns: int) -> DataType:
     """The type of a bias that fits."""
     if not hasattr(bias, "data_ptr"):
         raise no_tensor("bias", bias)
-    dtype = _type(bias.dtype)
-    if dtype not in _RESULTS:
-        raise UnsupportedError(f"a bias of {bias.dtype}", _torch_names(_RESULTS))
+    dtype = type_of_torch(bias.dtype)
+    if dtype not in RESULTS:
+        raise UnsupportedError(f"a bias of {bias.dtype}", torch_names(RESULTS))
     if tuple(bias.shape) != (columns,):
         found = str(list(bias.shape))
         raise InputError(f"bias has shape {found}", "bias", found, f"[{columns}]")
     return dtype
-
-
-def _type(dtype: torch.dtype) -> DataType:
-    """The type of such tensors in a definition; ``Bool``, which no door takes, for all others."""
-    return _BY_NAME.get(str(dtype).removeprefix("torch."), DataType.Bool)
-
-
-_BY_NAME = {d.element.torch: d for d in (*_FLOATS, *_INTEGERS, *_RESULTS)}
-
-
-def _torch_names(types: Sequence[DataType]) -> str:
-    return ", ".join(d.element.torch for d in types)

@@ -30,9 +30,11 @@ from wsched.fusion.primitive_call import PrimitiveCall, call_text
 from wsched.fusion.product import (
     Product,
     Role,
+    computed_inputs,
     operands_of,
     product_of,
     products,
+    prologue,
     the_matmul,
     the_products,
 )
@@ -98,6 +100,7 @@ __all__ = [
     "WarpSpecialized",
     "buffer_text",
     "call_text",
+    "computed_inputs",
     "fusion_text",
     "history_text",
     "inputs_of",
@@ -107,6 +110,7 @@ __all__ = [
     "operands_of",
     "product_of",
     "products",
+    "prologue",
     "rewire",
     "roots",
     "split_extents",

@@ -14,7 +14,7 @@ from wsched.fusion.groups import Groups
 from wsched.fusion.history import History
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.fusion.tensor import TensorView
-from wsched.fusion.types import DataType, LoadStoreOpType, MemoryType
+from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType
 from wsched.fusion.unknown import Unknown
 
 __all__ = ["Entry", "Fusion", "TensorBinding"]
@@ -158,10 +158,12 @@ class Fusion:
         return tuple(n for n in self.in_order if n in found)
 
     def source(self, name: str) -> TensorView:
-        """The input that a tensor is a copy of, seen through broadcasts and copies."""
+        """The input that a tensor is a copy of, or is computed from: of several the first with most
+        dimensions, beside which the others are vectors and numbers.
+        """
         inputs = {b.tensor for b in self.inputs}
         while name not in inputs:
-            name = self.producers(name)[0].name
+            name = max(self.producers(name), key=_dimensions).name
         return self.tensor(name)
 
     @property
@@ -293,3 +295,8 @@ class Fusion:
         """Copies of ``domains`` under new ids, and the next unused id after them."""
         copies = tuple(replaced(d, id=self.next_id + n) for n, d in enumerate(domains))
         return copies, self.next_id + len(copies)
+
+
+def _dimensions(t: TensorView) -> int:
+    """Number of those along which a tensor is not repeated."""
+    return sum(d.iter_type is not IterType.Broadcast for d in t.logical)

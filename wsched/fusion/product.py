@@ -11,13 +11,14 @@ from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion.domain import IterDomain
-from wsched.fusion.expr import MmaOp
+from wsched.fusion.expr import CastOp, MmaOp, PointwiseOp
 from wsched.fusion.fusion import Fusion
 from wsched.fusion.tensor import TensorView
-from wsched.fusion.types import IterType
+from wsched.fusion.types import DataType, IterType
 
 __all__ = [
-    "Product", "Role", "operands_of", "product_of", "products", "the_matmul", "the_products",
+    "Product", "Role", "computed_inputs", "operands_of", "product_of", "products", "prologue",
+    "the_matmul", "the_products",
 ]  # fmt: skip
 
 
@@ -47,6 +48,7 @@ class Product:
         mma: the expression.
         a: the input of the fusion that A is a view or copy of.
         b: that of B.
+        operand: type of A as it is multiplied; of B, which is as wide.
         dims: dimensions of what it writes, outermost first, those that it sums over included.
         roles: of each of them.
     """
@@ -54,6 +56,7 @@ class Product:
     mma: MmaOp
     a: TensorView
     b: TensorView
+    operand: DataType
     dims: tuple[IterDomain, ...]
     roles: tuple[Role, ...]
 
@@ -113,7 +116,8 @@ def product_of(fusion: Fusion, mma: MmaOp) -> Product:
                 "sums over dimensions of both operands, results of those of either",
             )
         roles.append(role)
-    return Product(mma, fusion.source(mma.a), fusion.source(mma.b), made.logical, tuple(roles))
+    sources = fusion.source(mma.a), fusion.source(mma.b)
+    return Product(mma, *sources, a.dtype, made.logical, tuple(roles))
 
 
 def products(fusion: Fusion) -> tuple[Product, ...]:
@@ -159,6 +163,19 @@ def operands_of(found: tuple[Product, ...]) -> tuple[tuple[str, ...], tuple[str,
     """Names of the As and of the Bs as they enter the products, each once."""
     left, right = (dict.fromkeys(getattr(p.mma, side) for p in found) for side in "ab")
     return tuple(left), tuple(right)
+
+
+def prologue(fusion: Fusion, operand: str) -> tuple[str, ...]:
+    """The tensors that are computed on the way to an operand, in order; copies are none."""
+    computed = (CastOp, PointwiseOp)
+    made = fusion.made_from([operand])
+    return tuple(name for name in made if isinstance(fusion.definition(name), computed))
+
+
+def computed_inputs(fusion: Fusion) -> frozenset[str]:
+    """The inputs of which operands are computed, that are not multiplied as they are."""
+    read = (name for e in fusion.mmas for name in (e.a, e.b))
+    return frozenset(fusion.source(name).name for name in read if prologue(fusion, name))
 
 
 def _some(fusion: Fusion) -> tuple[Product, ...]:

@@ -20,6 +20,7 @@ from wsched.importer.layout import Axes, Result, moves_no_data, result_layout
 from wsched.importer.lists import part_of, parts_of, side_by_side
 from wsched.importer.missing import unknown_op
 from wsched.importer.operands import (
+    Computable,
     ImportedOperand,
     Pair,
     dtype_of,
@@ -42,8 +43,11 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
 
     Args:
         definition: what to import.
-        by_calls: for a schedule that is written call by call: operands may be computed, each from
-            one input, and results of several matmuls need not meet; they have the same extents.
+        by_calls: for a schedule that is written call by call: all operands may be computed, and
+            results of several matmuls need not meet; they have the same extents.
+
+    One operand of a single matmul may be computed: element by element, from one matrix, vectors
+    with a number for each of its rows, and numbers.
 
     Several matmuls are one fusion if they share an operand and their results meet in an output;
     they have the same extents then. So are several that share an operand and are read by the same
@@ -64,9 +68,9 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
     definition.check_complete()
     definition = without_scaled(definition)
     if grouped_matmuls(definition):
-        return build_grouped(definition, _build)
+        return build_grouped(definition, _bare)
     if by_calls:
-        return _build(definition, by_calls)
+        return _build(definition, Computable.ANY)
     apart = parts_of(definition, _matmuls(definition))
     if len(apart) == 1:
         apart = tuple(part_of(d, d.outputs) for d in summands(definition))
@@ -77,15 +81,22 @@ def build_fusion(definition: Definition, by_calls: bool = False) -> Fusion:
 def _built(parts: tuple[Definition, ...]) -> tuple[Fusion, ...]:
     """The fusion of each part; none where one has none, which the whole is refused for."""
     try:
-        return tuple(map(_build, parts))
+        return tuple(map(_bare, parts))
     except UnsupportedError:
         return ()
 
 
-def _build(definition: Definition, by_calls: bool = False) -> Fusion:
+def _bare(definition: Definition) -> Fusion:
+    """The same of operands that are inputs as they are."""
+    return _build(definition, Computable.NONE)
+
+
+def _build(definition: Definition, computable: Computable = Computable.ONE) -> Fusion:
     """The fusion of a definition whose results meet, or of any for a schedule by calls."""
-    matmuls = _matmuls(definition)
-    pairs = [operand_pair(definition, node, computed=by_calls) for node in matmuls]
+    matmuls, by_calls = _matmuls(definition), computable is Computable.ANY
+    one = len(matmuls) == 1 or by_calls
+    taken = computable if one else Computable.NONE
+    pairs = [operand_pair(definition, node, taken) for node in matmuls]
     operands = _alike(matmuls, pairs)
     a, b = pairs[0]
     dims = in_order({*a.axes, *b.axes} - {SUMMED})
@@ -99,7 +110,10 @@ def _build(definition: Definition, by_calls: bool = False) -> Fusion:
     if not by_calls:
         _require_meeting(set(products.values()), outputs)
     computed = {x.name: x.steps for x in operands.values() if x.steps}
-    inputs = tuple(_bindings(definition, operands, epilogue.steps))
+    own = {x.input for x in operands.values()}
+    before = [s for steps in computed.values() for s in steps if s.source not in own]
+    read = [*epilogue.steps, *before]
+    inputs = tuple(_bindings(definition, operands, read))
     sizes = _sizes(matmuls[0], inputs)
     mn_major = {x.input for x in operands.values() if x.memory[-1] != SUMMED}
     matrices = [x for s, x in made if s.op not in REDUCED]

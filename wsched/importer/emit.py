@@ -67,7 +67,8 @@ def emit_fusion(
     e = _Emitter()
     computed = computed or {}
     used = needed(*outputs)
-    spread = {s.source: s.spread for s in used if s.op == "input"}
+    before = needed(*(made[-1] for made in computed.values()))
+    spread = {s.source: s.spread for s in used | before if s.op == "input"}
     for b in inputs:
         text = _axes(spread.get(b.tensor, frozenset(b.axes)), (*memory, SUMMED))
         e.named[b.tensor] = e.add(b.dtype, MemoryType.Global, text, b.tensor in mn_major)

@@ -26,12 +26,12 @@ from wsched.importer.ranks import Ranks, squeezed
 from wsched.importer.reductions import Reduced
 from wsched.importer.steps import REDUCED, Dims, Operand, Step
 
-__all__ = ["EpilogueImport", "Key", "Making"]
+__all__ = ["STORED", "EpilogueImport", "Key", "Making"]
 
 _FLOAT = DataType.Float
-_STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
-_NAMES = ", ".join(map(str, _STORED))
-_COMPUTED = (*_STORED, DataType.Bool)
+STORED = (DataType.BFloat16, DataType.Half, _FLOAT)
+_NAMES = ", ".join(map(str, STORED))
+_COMPUTED = (*STORED, DataType.Bool)
 Key = tuple[str, Dims]
 """A name, and the dimensions of the matmul's result that its own are."""
 Making = Generator[Key, Operand, Operand]
@@ -57,7 +57,7 @@ class EpilogueImport:
         numbers: what it computes of constants alone.
     """
 
-    LOADED: ClassVar[tuple[DataType, ...]] = _STORED
+    LOADED: ClassVar[tuple[DataType, ...]] = STORED
     """Types of inputs."""
 
     definition: Definition
@@ -97,7 +97,7 @@ class EpilogueImport:
                 "outputs that the matmul or a full matrix has a part in",
             )
         step = self.settled(step)
-        if step.dtype not in (*_STORED, self.summed):
+        if step.dtype not in (*STORED, self.summed):
             raise UnsupportedError(f"the output {name} of type {step.dtype}", _NAMES)
         return step
 
@@ -117,7 +117,7 @@ class EpilogueImport:
         dtype = found.dtype or value.dtype
         to = found.cast or dtype
         twice = to is not dtype and dtype is not _FLOAT
-        if twice or not {value.dtype, dtype, to} <= set(_STORED):
+        if twice or not {value.dtype, dtype, to} <= set(STORED):
             types = f"{value.dtype} as {dtype}" + (f", cast to {to}" if to is not dtype else "")
             raise UnsupportedError(
                 f"{call} of {types}", "BFloat16, Half, Float, and casts of a reduction in Float"
@@ -162,7 +162,7 @@ class EpilogueImport:
         """``x`` itself, or the rounding of the matmul's result where its rounded value is read;
         UnsupportedError if nothing is rounded to its type.
         """
-        if x.op == "matmul" and x.dtype not in _STORED:
+        if x.op == "matmul" and x.dtype not in STORED:
             raise UnsupportedError(
                 f"a matmul's result rounded to {x.dtype}", "what is made of it cast to Float"
             )
@@ -195,7 +195,7 @@ class EpilogueImport:
                 dtype = self.common(op, rest)
                 self.require_computed(op, dtype)
                 return self.make(op, dtype, *condition, *(self.cast(x, dtype) for x in rest))
-        self.require_computed(op, self.common(op, operands), _STORED)
+        self.require_computed(op, self.common(op, operands), STORED)
         return self.make(op, _FLOAT, *(self.cast(x, _FLOAT) for x in operands))
 
     def require_computed(

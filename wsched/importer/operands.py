@@ -1,13 +1,15 @@
 """The operands of matmuls: inputs as they are, or what is computed from one.
 
-The built-in scheduler takes inputs. An operand that is computed (a cast, a scale, a pointwise
-operation) is for schedules that are written call by call, which say who computes it.
+An operand that is computed is a cast, a scale, a pointwise operation. The built-in scheduler takes
+one for a product, which the threads that multiply compute in registers; schedules that are written
+call by call say who computes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from lowering.ground.dtypes import DType
 from lowering.ground.errors import UnsupportedError
@@ -17,13 +19,15 @@ from wsched.fusion import DataType, type_of
 from wsched.fusion.names import BATCH, COLS, HEADS, ROWS, SUMMED
 from wsched.importer.definition import Definition, Node, Ref
 from wsched.importer.emit import needed
-from wsched.importer.epilogue import EpilogueImport
+from wsched.importer.epilogue import STORED, EpilogueImport
 from wsched.importer.layout import Axes, in_memory, moves_no_data, operand_axes
 from wsched.importer.ops import MATMULS
 from wsched.importer.steps import Step
 
-__all__ = ["ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair",
-           "product_type"]  # fmt: skip
+__all__ = [
+    "Computable", "ImportedOperand", "Pair", "dtype_of", "fixed_sizes", "form_of", "operand_pair",
+    "product_type",
+]  # fmt: skip
 
 _AXES: dict[str, tuple[Axes, Axes]] = {
     "linear": ((ROWS, SUMMED), (COLS, SUMMED)),
@@ -32,8 +36,15 @@ _AXES: dict[str, tuple[Axes, Axes]] = {
 """The axes of both operands of what multiplies matrices."""
 
 _FLOATS_OF_8_BITS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
+_OF_8_BITS = (*_FLOATS_OF_8_BITS, DataType.Int8, DataType.UInt8)
 _HOLDS_8_BITS = (DataType.BFloat16, DataType.Half)
 """Types of matmuls that have every value of those."""
+
+_BRANCHES = ("log1p", "reciprocal", "sqrt")
+"""Operations that are compiled to branches whatever they are of (NVRTC 12.8, each of
+``lowering.kernel.pointwise.OPS`` tried); quotients and powers are if the second operand is no
+number.
+"""
 
 _BATCHES: dict[str, tuple[Axes, ...]] = {
     "linear": ((), (BATCH,)),
@@ -47,6 +58,8 @@ ones. ``linear`` has it of its first operand.
 @dataclass(frozen=True, slots=True)
 class ImportedOperand:
     """One side of a matmul.
+
+    What it is computed of may be, beside its matrix, vectors with a number for each row.
 
     Args:
         node: the input that it is, or that it is computed from.
@@ -76,13 +89,24 @@ class ImportedOperand:
 Pair = tuple[ImportedOperand, ImportedOperand]
 
 
-def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
+class Computable(Enum):
+    """Which operands of a product may be computed."""
+
+    NONE = "inputs as they are"
+    ONE = "one operand that is computed, as the built-in scheduler takes it"
+    ANY = "any, for a schedule by calls, which says who computes them"
+
+
+def operand_pair(definition: Definition, matmul: Node, computable: Computable) -> Pair:
     """Both operands; their axes named, their layout and type checked.
+
+    Two that are cast to a type that has all their values are the inputs as they are, but for a
+    schedule by calls.
 
     Args:
         definition: where they are.
         matmul: what multiplies them.
-        computed: whether operands may be computed.
+        computable: which of them may be computed.
 
     Raises:
         UnsupportedError: otherwise, with what is supported.
@@ -100,15 +124,20 @@ def operand_pair(definition: Definition, matmul: Node, computed: bool) -> Pair:
     own = [batches[len(batches) - n :] if n <= len(batches) else batches for n in outer]
     own = own if matmul.op == "matmul" else [own[0], ()]
     whole = [(*outside, *axes) for outside, axes in zip(own, _AXES[matmul.op], strict=True)]
-    wide = None if computed else _widened(definition, named)
+    wide = None if computable is Computable.ANY else _widened(definition, named)
     a, b = (
-        _operand(definition, v, axes, call, computed, wide)
+        _operand(definition, v, axes, call, computable is not Computable.NONE, wide)
         for v, axes in zip(named, whole, strict=True)
     )
     _require_batch(call, a, b)
     if a.name == b.name:
         raise UnsupportedError(f"{call} of {a.name} with itself", "two different tensors")
     form_of(call, a, b)
+    if a.steps and b.steps and computable is Computable.ONE:
+        what = f"{call} of {a.name} and {b.name}, which are both computed,"
+        raise UnsupportedError(what, Computable.ONE.value)
+    for x in (a, b) if computable is Computable.ONE else ():
+        _require_straight(call, x)
     return a, b
 
 
@@ -186,18 +215,31 @@ def _operand(
     return _computed(definition, node, axes, call)
 
 
+class _OperandImport(EpilogueImport):
+    """The steps of an operand, which may be of 8 bits before they are cast."""
+
+    LOADED = (*STORED, *_OF_8_BITS)
+
+
 def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> ImportedOperand:
-    """What is computed from one input, element by element."""
+    """What is computed from one matrix, element by element, with vectors of a number for each of
+    its rows.
+    """
     name = node.results[0]
     of = f"{call} of {name}, which is computed"
-    made = EpilogueImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
+    made = _OperandImport(definition, {}, DataType.Float, axes, f"on an operand of {call}")
     alike = made.ranks.of(Ref(name)) == len(axes)
     step = made.operand(Ref(name), axes) if alike else None
     inputs = [s for s in needed(step) if s.op == "input"] if isinstance(step, Step) else []
-    whole = len(inputs) == 1 and inputs[0].spread == set(axes)
-    source = definition.node(inputs[0].source) if whole else None
+    whole = [s for s in inputs if s.spread == set(axes)]
+    source = definition.node(whole[0].source) if len(whole) == 1 else None
     if not isinstance(step, Step) or source is None:
-        raise UnsupportedError(f"{of} of several tensors", "of one matrix and numbers")
+        what = f"{of} of {len(whole)} matrices"
+        raise UnsupportedError(what, "of one matrix, a number for each of its rows, and numbers")
+    for s in inputs:
+        if s not in whole and SUMMED in s.spread:
+            what = f"{of} with {s.source}, which differs along {SUMMED}"
+            raise UnsupportedError(what, f"of one matrix and what is the same along {SUMMED}")
     memory = in_memory(source, axes, call)
     if (axes[-1], memory) != (SUMMED, axes):
         raise UnsupportedError(
@@ -206,6 +248,17 @@ def _computed(definition: Definition, node: Node, axes: Axes, call: str) -> Impo
         )
     steps = tuple(s for s in made.steps if s in needed(step))
     return ImportedOperand(source, name, axes, memory, step.dtype, step.dtype, steps)
+
+
+def _require_straight(call: str, x: ImportedOperand) -> None:
+    """Between wgmmas that are in flight ptxas takes no branches or calls (warning C7513: all of
+    them would wait for each other); some operations are compiled to such.
+    """
+    for s in x.steps:
+        divides = s.op in ("div", "pow") and isinstance(s.inputs[1], Step)
+        if divides or s.op in _BRANCHES:
+            what = f"{call} of {x.name}, for which fd.ops.{s.op} is computed,"
+            raise UnsupportedError(what, "operations without branches, and numbers as divisors")
 
 
 def _require_batch(call: str, *operands: ImportedOperand) -> None:

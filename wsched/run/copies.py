@@ -18,7 +18,7 @@ from lowering.target.ptx import TMA_STRIDE_ALIGN
 from lowering.target.targets import DEFAULT
 from wsched.choose.copy_cost import Copy
 from wsched.choose.problem import ALIGNED, row_alignment
-from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion import Fusion, TensorBinding, computed_inputs
 from wsched.program.of_fusion import program_buffers
 from wsched.program.prepare import prepare
 from wsched.program.program import Buffer, CopyStep, KernelStep, Program, Step
@@ -169,9 +169,12 @@ def _is_operand(fusion: Fusion, binding: TensorBinding, tensor: Any) -> bool:
     return named and str(tensor.dtype) == f"torch.{binding.dtype.element.torch}"
 
 
-def any_order(dtype: DataType) -> bool:
-    """Whether the matrix instruction reads operands of a type whichever dimension is contiguous."""
-    return DEFAULT.mma.transposes(dtype.element)
+def any_order(fusion: Fusion, binding: TensorBinding) -> bool:
+    """Whether an operand may lie with either dimension contiguous: the matrix instruction reads it
+    so where its type allows that, threads that compute with it do not.
+    """
+    transposes = DEFAULT.mma.transposes(binding.dtype.element)
+    return transposes and binding.tensor not in computed_inputs(fusion)
 
 
 def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> bool:
@@ -179,7 +182,7 @@ def _unreadable(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) ->
     rows, cols = _order(fusion, binding)
     if tma_reads(tensor, rows, cols):
         return False
-    either = any_order(binding.dtype) and not fusion.ragged(binding.tensor)
+    either = any_order(fusion, binding) and not fusion.ragged(binding.tensor)
     return not (either and tma_reads(tensor, cols, rows))
 
 

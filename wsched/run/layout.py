@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,8 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
     is decided by strides, and those of dimensions of size 1 or of empty tensors mean nothing. What
     is no tensor or has another rank stays as it is, for :func:`~wsched.run.arguments.bind` to
     refuse. A tensor that TMA cannot read is copied (:mod:`wsched.run.copies`), in its own order if
-    it has one. So is one of a type that the matrix instruction takes only with what is summed over
-    contiguous, if it lies otherwise.
+    it has one. So is one that lies otherwise than with what is summed over contiguous, if the
+    matrix instruction takes its type only so, or if it is computed on.
 
     Raises:
         UnsupportedError: operands that stand side by side lie in different orders.
@@ -41,17 +41,19 @@ def laid_out(fusion: Fusion, inputs: Sequence[Any]) -> Fusion:
         fits = len(binding.axes) == len(declared)  # not of rows in groups, which are always by rows
         named = fits and isinstance(tensor, torch.Tensor) and tensor.dim() == len(declared)
         if named and binding.tensor in fusion.operands:
-            order = _order(binding, tensor, declared, summed)
+            either = any_order(fusion, binding)
+            order = _order(binding, tensor, declared, () if either else summed)
         orders.append(order)
     return _with_orders(fusion, tuple(orders))
 
 
 def _order(
-    binding: TensorBinding, tensor: torch.Tensor, declared: Order, summed: Container[str]
+    binding: TensorBinding, tensor: torch.Tensor, declared: Order, last: Collection[str]
 ) -> Order:
+    """``last`` are the dimensions of which one has to be contiguous, if not any."""
     candidates: tuple[Order, ...] = (declared, (*declared[:-2], *declared[:-3:-1]))
-    if not any_order(binding.dtype):
-        candidates = tuple(x for x in candidates if x[-1] in summed)
+    if last:
+        candidates = tuple(x for x in candidates if x[-1] in last)
         declared = candidates[0]
     for fits in (tma_reads, _contiguous):  # the second: what is copied keeps its order
         for order in candidates:

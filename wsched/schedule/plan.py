@@ -180,12 +180,12 @@ def make_plan(
     graph = graph or TransformGraph(fusion)
     check_memory(fusion)
     relations = load_relations(fusion, graph, target)
-    loads = tuple(fusion.tensor(name) for name in relations[0].loads)
-    cluster = find_cluster(graph, loads, target)
-    check_grid(fusion, cluster)
-    check_factors(fusion, cluster, grid_of(loads))
     parts = find_parts(fusion)
     edges = edges_of(parts, relations)
+    loads = tuple(fusion.tensor(name) for name in relations[0].loads)
+    cluster = find_cluster(graph, (*loads, *_beside(fusion, edges)), target)
+    check_grid(fusion, cluster)
+    check_factors(fusion, cluster, grid_of(loads))
     check_waiting(fusion, graph, parts, edges)
     check_filled(fusion, graph, edges)
     check_registers(fusion, parts, edges, target)
@@ -199,6 +199,15 @@ def make_plan(
     made = tuple(_products(fusion, relations))
     grid, used = grid_of(loads), used_unknowns(fusion)
     return Plan(fusion, target, graph, parts, edges, made, cluster, grid, used)
+
+
+def _beside(fusion: Fusion, edges: tuple[Edge, ...]) -> Iterator[TensorView]:
+    """What is loaded for the operands' product beside its ring, by way of registers."""
+    operands, *others = edges
+    read = fusion.made_from(operands.relation.readers)
+    for e in others:
+        if e.consumer == operands.consumer and e.relation.compute in read:
+            yield from map(fusion.tensor, e.relation.loads)
 
 
 def _products(fusion: Fusion, relations: tuple[LoadRelation, ...]) -> Iterator[Product]:

@@ -13,12 +13,14 @@ __all__ = ["from_shared"]
 
 
 def from_shared(place: Place) -> None:
-    """``LdMatrix`` of 16 bits or ``Set`` of 32: this warpgroup's part of a load step."""
+    """``LdMatrix`` of 16 bits or ``Set`` of 8 or 32: this warpgroup's part of a load step."""
     place.require_box(ParallelType.Mma)
     (name,), e, t = inputs_of(place.expr), place.expr, place.tensor
     kind = LoadStoreOpType.LdMatrix if t.dtype.bytes == 2 else LoadStoreOpType.Set
     if name not in place.rings or not isinstance(e, LoadStoreOp) or e.op is not kind:
-        supported = "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
+        supported = (
+            "LdMatrix (16 bits) or Set (8 or 32 bits) of what TMA loads into a circular buffer"
+        )
         raise place.refuse(f"{t.name} = {e}", supported)
     stage = stage_of(place.fusion, place.graph, place.fusion.tensor(name))
     by_dim = stage.offsets(place.graph, place.found)

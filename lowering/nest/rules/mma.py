@@ -36,6 +36,9 @@ def mma(place: Place) -> None:
     place.consume(*shared)
     acc = place.registers.held[t.name].value
     first, second = (e.b, e.a) if _exchanged(place, product) else (e.a, e.b)
+    if second not in shared:
+        wanted = f"the columns of the product as rows of the fragment, or {second} in shared memory"
+        raise place.refuse(f"{t.name} = {e} with B, {second}, in registers", wanted)
     b, trans_b = _operand(place, product, second)
     for n, x in enumerate(parts):
         a, trans_a = _left(place, product, first, depth, x.k)

@@ -26,7 +26,7 @@ from wsched.fusion import (
     PointwiseOp,
 )
 
-__all__ = ["padded", "value_behind_end"]
+__all__ = ["padded", "read_as_it_is", "value_behind_end"]
 
 
 def padded(place: Place, value: Frag) -> Frag:
@@ -60,6 +60,37 @@ def padded(place: Place, value: Frag) -> Frag:
             value = Frag(place.namer.new(t.name.lower()), kind)
             place.emit(FragCast(value, wide))
     return value
+
+
+def read_as_it_is(place: Place, value: Frag) -> Frag:
+    """``value`` of a tensor in registers, :func:`padded` where a product reads it and its elements
+    behind the end might not be finite: the other operand has zeros there, whose products with all
+    that is finite are zero.
+    """
+    summed = _summed(place.fusion, place.tensor.name)
+    if all(_is_finite_behind_end(place.fusion, place.tensor.name, at) for at in summed):
+        return value
+    return padded(place, value)
+
+
+def _is_finite_behind_end(fusion: Fusion, name: str, at: int) -> bool:
+    """Whether a tensor is finite behind the end of a dimension, as far as is known; what is the
+    same along it is taken to be: where it is not, no result of its row is finite.
+    """
+    e = fusion.definition(name)
+    if value_behind_end(fusion, name, at) is not None:
+        return True
+    match e:
+        case None:
+            return repeats(fusion.tensor(name).stored[at])
+        case BroadcastOp(input=read, flags=flags):
+            return flags[at] or _is_finite_behind_end(fusion, read, at - sum(flags[:at]))
+        case CastOp(input=read) | LoadStoreOp(input=read):
+            return _is_finite_behind_end(fusion, read, at)
+        case PointwiseOp(op=op, inputs=inputs) if op in _FINITE:
+            named = (x for x in inputs if isinstance(x, str))
+            return all(_is_finite_behind_end(fusion, x, at) for x in named)
+    return False
 
 
 def _summed(fusion: Fusion, name: str) -> set[int]:
@@ -103,6 +134,9 @@ def _value(op: str, args: list[float]) -> float | None:
         return None
     return found if math.isfinite(found) else None
 
+
+_FINITE = ("add", "sub", "mul", "neg", "abs", "relu", "minimum", "maximum")
+"""Operations that make something finite of what is."""
 
 _VALUES: dict[str, Callable[..., float]] = {
     "add": lambda x, y: x + y,

@@ -6,6 +6,7 @@ from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.kernel.nodes import Frag, FragCast, FragPointwise
 from lowering.nest.place import Place
+from lowering.nest.rules.padding import read_as_it_is
 from wsched.fusion import CastOp, DataType, ParallelType, PointwiseOp
 
 __all__ = ["cast", "pointwise"]
@@ -23,7 +24,7 @@ def cast(place: Place) -> None:
         return
     out = place.new(place.dtype)
     place.emit(FragCast(out, value))
-    place.hold(out)
+    place.hold(read_as_it_is(place, out))
 
 
 def pointwise(place: Place) -> None:
@@ -48,4 +49,4 @@ def _computed(place: Place, op: str, args: tuple[Frag | float, ...]) -> None:
     if place.dtype is not DType.F32:
         wide, out = out, place.new(place.dtype)
         place.emit(FragCast(out, wide))
-    place.hold(out)
+    place.hold(read_as_it_is(place, out))

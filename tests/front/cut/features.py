@@ -103,9 +103,11 @@ FEATURES = {
         """,
         ((24, 16), (32, 16), (32, 16), (16, 32)), 3, 3, beside=1,
     ),
-    "operand_cast": Feature(
+    "operand_root": Feature(
         """
-        x = fd.ops.cast(t0, dtype=DataType.BFloat16)
+        a = fd.ops.abs(t0)
+        r = fd.ops.sqrt(a)
+        x = fd.ops.cast(r, dtype=DataType.BFloat16)
         y = fd.ops.linear(x, t1)
         z = fd.ops.relu(y)
         fd.add_output(z)

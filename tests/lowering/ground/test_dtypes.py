@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from lowering.cuda.elements import moved, pack, register_type, value
-from lowering.ground.dtypes import STORED, DType
+from lowering.ground.dtypes import NUMBERS_OF_8_BITS, STORED, DType
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.types import FragmentType
 from lowering.machine.fragment import (
     add_products,
+    convert,
     from_float32,
     held_type,
     operand_values,
@@ -138,8 +139,17 @@ def test_no_arithmetic_on_the_machine() -> None:
         from_float32(np.zeros(1, np.float32), DType.E4M3)
     assert str(error.value) == known
     with pytest.raises(UnsupportedError) as error:
-        to_float32(np.zeros(1, np.uint8), DType.E4M3)
-    assert str(error.value) == f"{known}, s32"
+        to_float32(np.zeros(1, np.int64), DType.S64)
+    known = known.replace("e4m3 on", "s64 on")
+    assert str(error.value) == f"{known}, e4m3, e5m2, s8, u8, s32"
+
+
+def test_numbers_of_8_bits_are_exact_in_bf16() -> None:
+    bits = np.arange(256, dtype=np.uint8)
+    for dtype in NUMBERS_OF_8_BITS:
+        wide = to_float32(bits, dtype)
+        again = convert(convert(bits, dtype, DType.BF16), DType.BF16, DType.F32)
+        assert np.array_equal(again, wide, equal_nan=True) and len({*wide[~np.isnan(wide)]}) > 200
 
 
 def test_integers_are_rounded_as_fp32() -> None:

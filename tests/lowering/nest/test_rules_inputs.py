@@ -32,7 +32,7 @@ def input_refusal(monkeypatch: pytest.MonkeyPatch, **patches: object) -> Unsuppo
 
 
 def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = matmul._cache_matrix
+    cache = matmul.cache_matrix
 
     def plain(s: Schedule, tv: str) -> str:
         with monkeypatch.context() as patch:
@@ -42,10 +42,10 @@ def test_a_matrix_read_by_another_copy(monkeypatch: pytest.MonkeyPatch) -> None:
             )
             return cache(s, tv)
 
-    error = input_refusal(monkeypatch, _cache_matrix=plain)
+    error = input_refusal(monkeypatch, cache_matrix=plain)
     assert error.what == "T12 = Set(T11)"
     assert error.supported == (
-        "LdMatrix (16 bits) or Set (32 bits) of what TMA loads into a circular buffer"
+        "LdMatrix (16 bits) or Set (8 or 32 bits) of what TMA loads into a circular buffer"
     )
 
 

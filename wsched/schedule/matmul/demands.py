@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, PointwiseOp, operands_of, the_products
+from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.epilogue_inputs import matrix_inputs
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
@@ -19,7 +20,7 @@ class Demands:
     """Types and layouts.
 
     Args:
-        operand: type of the operands.
+        operand: type of the operands as they are multiplied.
         results: types of the results that are matrices.
         matrices: types of the matrices that TMA can load for the epilogue.
         m_major: whether A is M-major in memory.
@@ -30,6 +31,7 @@ class Demands:
         target: the GPU that it is for.
         reductions: results that are reductions.
         promotion: of the product (:class:`wsched.fusion.MmaOp`).
+        computed: what is computed on an operand.
     """
 
     operand: DataType
@@ -42,6 +44,7 @@ class Demands:
     target: Target = DEFAULT
     reductions: Reductions = NO_REDUCTIONS
     promotion: int = 0
+    computed: Computed | None = None
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -53,7 +56,7 @@ class Demands:
         made = the_products(fusion)
         product, (left, right) = made[0], operands_of(made)
         return cls(
-            product.a.dtype,
+            product.operand,
             tuple(b.dtype for b in fusion.matrices),
             tuple(fusion.tensor(name).dtype for name in matrix_inputs(fusion)),
             product.m_major,
@@ -63,7 +66,13 @@ class Demands:
             target,
             Reductions.of(fusion),
             product.mma.promotion,
+            Computed.of(fusion, product),
         )
+
+    @property
+    def element_bytes(self) -> tuple[int, int]:
+        """Bytes of an element of A and of B in shared memory."""
+        return element_bytes(self.operand, self.computed)
 
     @property
     def products(self) -> int:
@@ -78,7 +87,10 @@ class Demands:
     @property
     def exchanged(self) -> Demands:
         """Those of the transposed product."""
-        return replace(self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1])
+        return replace(
+            self, m_major=self.n_major, n_major=self.m_major, counts=self.counts[::-1],
+            computed=self.computed and self.computed.exchanged,
+        )  # fmt: skip
 
     def loaded(self, params: MatmulParams) -> tuple[DataType, ...]:
         """Types of the matrices that the load warpgroup of a schedule loads."""

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from wsched.fusion import BroadcastOp, DataType, Fusion, inputs_of, the_products
+from wsched.fusion import (
+    BroadcastOp,
+    DataType,
+    Fusion,
+    computed_inputs,
+    inputs_of,
+    the_products,
+)
 from wsched.schedule.matmul.chunks import chunk_columns
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
@@ -33,6 +40,7 @@ def matrix_inputs(fusion: Fusion) -> tuple[str, ...]:
 def loaded_inputs(fusion: Fusion, params: MatmulParams) -> tuple[str, ...]:
     """Those that the load warpgroup loads by TMA; threads read the others themselves."""
     most = MAX_LOADED - int(params.dynamic)  # a warp that fetches tiles loads nothing
+    most -= bool(computed_inputs(fusion))  # whose two operands fill a ring each
     return matrix_inputs(fusion)[:most] if params.loads_epilogue_inputs else ()
 
 

@@ -13,6 +13,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import Fusion
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
+from wsched.schedule.matmul.computed_limits import computed_reasons, computed_registers
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.grid import grid_reasons
 from wsched.schedule.matmul.k_order import fixed_k_order
@@ -118,10 +119,11 @@ def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
 def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     """Reasons why the parameters are illegal for these types and operands that lie in memory so."""
     tile, cluster = params.output_tile, params.cluster_dims
-    size = demands.operand.bytes
+    size, (size_a, size_b) = demands.operand.bytes, demands.element_bytes
     reasons = [
-        *_slice_reasons("m", tile.m, tile.k, size, demands.m_major, cluster.n),
-        *_slice_reasons("n", tile.n, tile.k, size, demands.n_major, cluster.m),
+        *_slice_reasons("m", tile.m, tile.k, size_a, demands.m_major, cluster.n),
+        *_slice_reasons("n", tile.n, tile.k, size_b, demands.n_major, cluster.m),
+        *computed_reasons(demands, params),
     ]
     reasons += _operand_reasons(demands, params.mma_macro.n, tile.k)
     if params.batch_invariant and demands.promotion and tile.k % demands.promotion:
@@ -365,7 +367,8 @@ def _other_registers(demands: Demands, params: MatmulParams) -> int:
     if demands.computes:
         held *= 2
     blocks = params.tile_sizes.warp_tile.m // demands.target.mma.m
-    return max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
+    others = max(SPARE_REGISTERS, BARE_REGISTERS + held * blocks // 2)
+    return others + computed_registers(demands, params)
 
 
 def registers_left(demands: Demands, params: MatmulParams) -> int:

@@ -27,13 +27,13 @@ from wsched.fusion import (
     Pipelined,
     ReductionOp,
     WarpSpecialized,
-    operands_of,
     the_products,
 )
 from wsched.schedule.matmul.chunks import pieces
 from wsched.schedule.matmul.epilogue_inputs import epilogue_columns, epilogue_inputs, loaded_inputs
 from wsched.schedule.matmul.kernel_options import thread_bytes
 from wsched.schedule.matmul.limits import require_legal, settled
+from wsched.schedule.matmul.operands import cache_matrix, cache_operands
 from wsched.schedule.matmul.params import MatmulParams, TileRasterizationOrder
 from wsched.schedule.matmul.reductions import over_columns
 from wsched.schedule.plan import Plan
@@ -50,15 +50,16 @@ class _Names:
 
     Args:
         loads: the operands in shared memory.
+        computed: what the threads compute of an operand, in order, copies included.
         sums: the accumulators.
         inputs: the epilogue's inputs in shared memory.
-        epilogue: all that is computed after it, copies of the epilogue's inputs in registers
-            included.
+        epilogue: all that is computed after it, copies of its inputs in registers included.
         boxed: those of the epilogue that TMA stores, box by box.
         columns: of a chunk, the same for all that the epilogue reads and writes.
     """
 
     loads: tuple[str, ...]
+    computed: tuple[str, ...]
     sums: tuple[str, ...]
     inputs: tuple[str, ...]
     epilogue: tuple[str, ...]
@@ -95,12 +96,14 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     require_legal(s.fusion, params, s.target)
     params = settled(s.fusion, params, s.target)
     names = _cache(s, params)
-    for tv in (*names.loads, *names.sums, *names.inputs, *names.epilogue):
+    for tv in (*names.loads, *names.computed, *names.sums, *names.inputs, *names.epilogue):
         _tile(s, tv, params)
     for tv in names.loads:
         _schedule_load(s, tv, params, names.columns)
     for tv in names.inputs:
         _schedule_input(s, tv, params, names.columns)
+    for tv in names.computed:
+        _schedule_computed(s, tv, params)
     for tv in names.sums:
         _schedule_accumulator(s, tv, params)
     for tv in names.epilogue:
@@ -112,13 +115,10 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
     """Operands into shared memory by TMA, the epilogue's inputs into registers, matrices through
     shared memory; results from registers, through shared memory or directly.
     """
-    sides, outputs = operands_of(the_products(s.fusion)), s.outputs
-    ways = (_SET if n else _TMA for n in thread_bytes(params))
-    loads = tuple(s.cache_after(x, op) for side, op in zip(sides, ways, strict=True) for x in side)
-    for tv in loads:
-        s.set_memory_type(tv, MemoryType.Shared)
+    loads, computed = cache_operands(s, thread_bytes(params))
+    outputs = s.outputs
     read, loaded = epilogue_inputs(s.fusion), loaded_inputs(s.fusion, params)
-    inputs = tuple(_cache_matrix(s, tv) for tv in read if tv in loaded)
+    inputs = tuple(cache_matrix(s, tv) for tv in read if tv in loaded)
     for tv in read:
         if tv not in loaded:
             s.cache_after(tv)
@@ -136,9 +136,9 @@ def _cache(s: Schedule, params: MatmulParams) -> _Names:
         s.set_memory_type(stored, MemoryType.Shared)
     sums = tuple(e.output for e in s.fusion.mmas)
     order = [e.output for e in s.fusion.exprs]
-    others = {*loads, *sums, *inputs}
+    others = {*loads, *computed, *sums, *inputs}
     after = tuple(tv for tv in order[order.index(sums[0]) + 1 :] if tv not in others)
-    return _Names(loads, sums, inputs, after, boxed, epilogue_columns(s.fusion, params))
+    return _Names(loads, computed, sums, inputs, after, boxed, epilogue_columns(s.fusion, params))
 
 
 def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -152,15 +152,6 @@ def _cut_reduction(s: Schedule, tv: str, params: MatmulParams) -> None:
     if not params.ping_pong:
         s.split(tv, b + 1, params.tile_sizes.warp_tile.m, labels=("group", "Mi"))
     s.rfactor(tv, "Mi")
-
-
-def _cache_matrix(s: Schedule, tv: str) -> str:
-    """A matrix that the epilogue reads, into shared memory by TMA and from there into registers."""
-    staged = s.cache_after(tv, _TMA)
-    s.set_memory_type(staged, MemoryType.Shared)
-    matrices = s.tensor(tv).dtype.bytes == 2
-    s.cache_after(staged, LoadStoreOpType.LdMatrix if matrices else LoadStoreOpType.Set)
-    return staged
 
 
 def _tile(s: Schedule, tv: str, params: MatmulParams) -> None:
@@ -346,12 +337,19 @@ def _tile_loops(params: MatmulParams) -> int:
 def _schedule_accumulator(s: Schedule, tv: str, params: MatmulParams) -> None:
     """``[cta, (tile), group, (across), k, k16, m64 | M, N, K]``, the last three one wgmma."""
     _split_tile(s, tv, params)
-    k = s.target.mma.k(the_products(s.fusion)[0].a.dtype.element)
+    k = s.target.mma.k(the_products(s.fusion)[0].operand.element)
     s.split(tv, s.axis(tv, "Ki"), k, labels=("k16", "K"))
     s.split(tv, s.axis(tv, "Mi"), s.target.mma.m, labels=("m64", "M"))
     inner = s.axis(tv, "k") + 1
     s.reorder(tv, {s.axis(tv, "k16"): inner, s.axis(tv, "m64"): inner + 1})
     for axis in range(inner + 2, len(s.tensor(tv).loop)):
+        s.parallelize(tv, axis, ParallelType.Mma)
+
+
+def _schedule_computed(s: Schedule, tv: str, params: MatmulParams) -> None:
+    """``[cta, (tile), group, (across), k | M, N, K]``: all that a warpgroup has of a slice."""
+    _split_tile(s, tv, params)
+    for axis in range(s.axis(tv, "k") + 1, len(s.tensor(tv).loop)):
         s.parallelize(tv, axis, ParallelType.Mma)
 
 
@@ -394,3 +392,5 @@ def _inline(s: Schedule, names: _Names) -> None:
                 s.inline_at(tv, s.axis(tv, "m64" if by_fragment else "chunk") + 1)
     for tv in names.sums:
         s.inline_at(tv, _innermost_group(s, tv) + 1)
+    for tv in reversed(names.computed):
+        s.inline_at(tv, s.axis(tv, "k") + 1)

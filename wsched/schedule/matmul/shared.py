@@ -7,6 +7,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType
 from wsched.schedule.matmul.chunks import box_rows, chunk_columns
+from wsched.schedule.matmul.computed import Computed, element_bytes
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, row_bytes
@@ -25,17 +26,19 @@ def shared_bytes(
     n_major: bool = False,
     counts: tuple[int, int] = (1, 1),
     reductions: Reductions = NO_REDUCTIONS,
+    computed: Computed | None = None,
 ) -> tuple[int, int]:
     """Bytes of shared memory of (one stage of all operands, all epilogue buffers).
 
     ``inputs`` are the types of the matrices that TMA loads for the epilogue; ``n_major`` says
     whether B is N-major, ``counts`` how many As and Bs there are, of the product that is computed;
-    ``reductions`` are the results that are such.
+    ``reductions`` are the results that are such, ``computed`` is what is computed on an operand.
     """
     tile = params.output_tile
     columns = chunk_columns(params, *results, *inputs, *reductions.types)
-    n = ptx.stored_columns(tile.n, operand.bytes) if n_major else tile.n
-    stage = (counts[0] * tile.m + counts[1] * n) * tile.k * operand.bytes
+    a, b = element_bytes(operand, computed)
+    n = ptx.stored_columns(tile.n, b) if n_major else tile.n
+    stage = (counts[0] * tile.m * a + counts[1] * n * b) * tile.k
     stored = box_rows(params) * columns * sum(r.bytes for r in results) * params.use_smem_epilogue
     loaded = tile.m * columns * sum(t.bytes for t in inputs)
     buffers = stored * params.epilogue_stages * params.warpgroups
@@ -53,5 +56,5 @@ def taken(demands: Demands, params: MatmulParams, inputs: tuple[DataType, ...]) 
     """The same for what a fusion demands; ``inputs`` as there."""
     return shared_bytes(
         params, demands.operand, *demands.results, inputs=inputs, n_major=demands.n_major,
-        counts=demands.counts, reductions=demands.reductions,
+        counts=demands.counts, reductions=demands.reductions, computed=demands.computed,
     )  # fmt: skip

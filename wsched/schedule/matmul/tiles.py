@@ -11,6 +11,7 @@ from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
 from wsched.fusion import DataType, Fusion, the_products
 from wsched.schedule.matmul.chunks import chunk_columns, chunk_turns
+from wsched.schedule.matmul.computed import Computed
 from wsched.schedule.matmul.demands import Demands
 from wsched.schedule.matmul.epilogue_inputs import loaded_types
 from wsched.schedule.matmul.limits import (
@@ -94,7 +95,7 @@ def tile_choices(
         base: what the tile does not decide: cluster, wgmmas in flight, order of tiles and so on.
         target: the GPU that they are for.
     """
-    size = the_products(fusion)[0].a.dtype.bytes
+    size = the_products(fusion)[0].operand.bytes
     for m, n, k, partition in product(TILE_M, TILE_N, TILE_K, PARTITIONS):
         tile = GemmTile(m, n * partition[-1], k // size)
         yield tile_choice(fusion, base, tile, *partition, target=target)
@@ -163,7 +164,7 @@ def _with_most_stages(fusion: Fusion, params: MatmulParams, target: Target) -> M
         inputs = loaded_types(fusion, tried)
         found = fit_stages(
             tried, demands.operand, demands.results, inputs, wanted, demands.n_major, target,
-            demands.counts, demands.reductions,
+            demands.counts, demands.reductions, demands.computed,
         )  # fmt: skip
         if found is not None:
             return found
@@ -180,6 +181,7 @@ def fit_stages(
     target: Target = DEFAULT,
     counts: tuple[int, int] = (1, 1),
     reductions: Reductions = NO_REDUCTIONS,
+    computed: Computed | None = None,
 ) -> MatmulParams | None:
     """``params`` with the most stages that fit beside two buffers for each result, or beside one.
 
@@ -193,6 +195,7 @@ def fit_stages(
         target: the GPU that it is for.
         counts: number of As and of Bs.
         reductions: results that are reductions.
+        computed: what is computed on an operand of the product that is computed.
     """
     chunks = chunk_turns(params, chunk_columns(params, *results, *inputs, *reductions.types))
     for buffers in (1,) if chunks % 2 else (2, 1):
@@ -205,6 +208,7 @@ def fit_stages(
             n_major=n_major,
             counts=counts,
             reductions=reductions,
+            computed=computed,
         )
         stages = fitting_stages(*found, target)
         if stages >= least:

@@ -1,0 +1,72 @@
+"""Elements of 8 bits in registers: how they get there, and what they become.
+
+A register has four of them: two neighbours of a row, and those of the row 8 below. Two neighbours
+become two elements of 16 bits at once. Each type has one that is had in few instructions; all
+others are made from that by way of fp32. Both ways are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowering.ground.dtypes import DType
+
+__all__ = ["LOAD_PAIRS", "PAIRS", "Pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """How two neighbours are widened.
+
+    Args:
+        dtype: the type of 16 bits that they become.
+        source: C++ of ``template <int half> unsigned NAME(unsigned four)``, without its head.
+    """
+
+    dtype: DType
+    source: str
+
+    def function(self, narrow: DType) -> tuple[str, str]:
+        """Name and text of the device function."""
+        name = f"cvt_{self.dtype.ptx}x2_{narrow.ptx}x2"
+        head = f"template <int half>\n__device__ __forceinline__ unsigned {name}(unsigned four) {{"
+        return name, f"{head}\n{self.source}}}"
+
+
+_OF_INTEGERS = """\
+  // 0x43 in front of a byte: 128 + its lower 7 bits, and 128 or 256 for its highest one.
+  const unsigned w = __byte_perm(four, 0x43434343u, half ? 0x4342 : 0x4140);
+  const unsigned low = w & 0xff7fff7fu;
+  unsigned high = w & 0xff80ff80u, pair;
+"""
+
+_OF_FLOATS = """\
+  unsigned pair;
+  asm("cvt.rn.f16x2.KINDx2 %0, %1;" : "=r"(pair) : "h"((unsigned short)(four >> 16 * half)));
+  return pair;
+"""
+
+PAIRS = {
+    DType.S8: Pairs(DType.BF16, _OF_INTEGERS + """\
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(low), "r"(high));
+  return pair;
+"""),
+    DType.U8: Pairs(DType.BF16, _OF_INTEGERS + """\
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(high) : "r"(high), "r"(0x43804380u));
+  asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(low), "r"(high));
+  return pair;
+"""),
+    DType.E4M3: Pairs(DType.F16, _OF_FLOATS.replace("KIND", DType.E4M3.ptx)),
+    DType.E5M2: Pairs(DType.F16, _OF_FLOATS.replace("KIND", DType.E5M2.ptx)),
+}  # fmt: skip
+"""The types that are widened. Integers are at most 256 away from a power of two whose neighbours in
+bf16 are 1 apart; ``cvt`` makes fp16 alone of floats (PTX ISA, ``cvt``)."""
+
+LOAD_PAIRS = """\
+__device__ __forceinline__ unsigned ld_shared_u16x2(unsigned upper, unsigned lower) {
+  unsigned short a, b;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(a) : "r"(upper) : "memory");
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(b) : "r"(lower) : "memory");
+  return a | (unsigned)b << 16;
+}"""
+"""Two neighbours of a row, and those of the row 8 below."""

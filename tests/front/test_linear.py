@@ -1,0 +1,122 @@
+"""``wsched.linear`` on the machine, beside fp64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import wsched
+from lowering.ground.errors import UnsupportedError
+from tests.computed import drawn
+from wsched.front import linear as door
+from wsched.front.linear import linear_call
+from wsched.fusion import DataType
+from wsched.run.input_error import InputError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+M, N, K = 24, 72, 208
+LIMITS = {"bfloat16": 4e-3, "float16": 6e-4}
+
+
+def vectors() -> tuple[Any, Any, Any]:
+    """Scales, zero points, a bias."""
+    draw = torch.Generator().manual_seed(3)
+    zero = torch.randint(-20, 20, (N,), generator=draw).float()
+    return torch.rand(N, generator=draw) + 0.5, zero, torch.linspace(-9, 9, N)
+
+
+def wanted(x: Any, w: Any, scale: Any = None, zero: Any = None, bias: Any = None) -> Any:
+    wide = w.double() if zero is None else (w.float() - zero[:, None]).to(x.dtype).double()
+    found = x.double() @ wide.T
+    found = found if scale is None else found * scale.double()
+    return found if bias is None else found + bias.double()
+
+
+def error(found: Any, exact: Any) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("weights", ["int8", "uint8", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("rows", LIMITS)
+@pytest.mark.parametrize("given", [(), ("scale",), ("scale", "zero", "bias")])
+def test_every_type(weights: str, rows: str, given: tuple[str, ...]) -> None:
+    x, w = drawn(rows, M, K), drawn(weights, N, K, 1)
+    named = zip(("scale", "zero", "bias"), vectors(), strict=True)
+    more = {name: v for name, v in named if name in given}
+    found = wsched.linear(x, w, **more)
+    assert found.dtype is x.dtype and error(found, wanted(x, w, **more)) < LIMITS[rows]
+    kernel = wsched.compile(*linear_call(x, w, **more))
+    assert kernel.fusion.inputs[1].dtype.element.torch == weights
+    assert kernel.params.exchange_operands
+
+
+def test_rows_of_several_dimensions() -> None:
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
+    found = wsched.linear(x.reshape(2, 3, 4, K), w)
+    assert found.shape == (2, 3, 4, N) and torch.equal(found.reshape(M, N), wsched.linear(x, w))
+
+
+def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is predicted to be faster: the kernel is one of 16 bits, the result the same."""
+    x, w = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
+    scale, zero, bias = vectors()
+    own = wsched.linear(x, w, scale, zero, bias)
+    ran: list[tuple[str, list[Any]]] = []
+    run = door.run
+    monkeypatch.setattr(door, "run", lambda text, inputs: ran.append((text, inputs)) or
+                        run(text, inputs))  # fmt: skip
+    monkeypatch.setattr(door, "_first", {})
+    monkeypatch.setattr(door, "pointwise_us", lambda moved: -1e6)
+    assert torch.equal(wsched.linear(x, w, scale, zero, bias), own)
+    ((text, inputs),) = ran
+    assert "Int8" not in text and [t.dtype for t in inputs] == [
+        torch.bfloat16, torch.bfloat16, torch.float32, torch.float32,
+    ]  # fmt: skip
+
+
+def test_many_rows_are_predicted_to_lose() -> None:
+    """What is computed for each tile of rows again costs more than a kernel in front."""
+    form, inputs = door._form(
+        drawn("bfloat16", 8, 64), torch.empty(8192, 64, dtype=torch.int8), None, None, None
+    )
+    assert form.w is DataType.Int8 and not door._loses(form, inputs)
+    x, w = (torch.empty(s, dtype=t, device="meta") for s, t in
+            (((65536, 8192), torch.bfloat16), ((256, 8192), torch.int8)))  # fmt: skip
+    assert door._loses(form, [x, w])
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"x": [1.0]}, "x is a list, not a torch.Tensor"),
+        ({"w": torch.zeros(N, K, 1, dtype=torch.int8)}, "w has shape [72, 208, 1], not [N, K]"),
+        ({"x": torch.zeros(K, dtype=torch.bfloat16)}, "x has shape [208], not [..., M, K]"),
+        ({"w": torch.zeros(N, K - 16, dtype=torch.int8)}, "x has 208 columns, w 192"),
+        ({"scale": torch.ones(N, 1)}, "scale has shape [72, 1]"),
+        ({"scale": 2.0}, "scale is a float, not a torch.Tensor"),
+    ],
+)
+def test_inputs_that_do_not_fit(change: dict[str, Any], what: str) -> None:
+    given = {"x": drawn("bfloat16", M, K), "w": drawn("int8", N, K)} | change
+    with pytest.raises(InputError) as e:
+        wsched.linear(**given)
+    assert what in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "supported"),
+    [
+        ({"x": torch.zeros(M, K)}, "linear of torch.float32", "bfloat16, float16"),
+        ({"w": torch.zeros(N, K)}, "weights of torch.float32",
+         "int8, uint8, float8_e4m3fn, float8_e5m2"),
+        ({"scale": torch.ones(N).half()}, "a scale of torch.float16", "float32"),
+        ({"bias": torch.ones(N).int()}, "a bias of torch.int32", "float32, bfloat16, float16"),
+    ],
+)  # fmt: skip
+def test_types_that_are_not_built(change: dict[str, Any], what: str, supported: str) -> None:
+    given = {"x": drawn("bfloat16", M, K), "w": drawn("int8", N, K)} | change
+    with pytest.raises(UnsupportedError) as e:
+        wsched.linear(**given)
+    assert (e.value.what, e.value.supported) == (what, supported)

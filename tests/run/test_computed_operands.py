@@ -1,0 +1,114 @@
+"""Operands that the threads of a product compute: right on the machine, and clean machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lowering.cuda.emit import emit_cuda
+from lowering.cuda.nvrtc import compile_cubin
+from lowering.cuda.resources import read_resources
+from tests.computed import by_rows, cast, drawn, fusion, tile, weights
+from wsched.front.legal_tiles import legal_tiles
+from wsched.run.compiled import CompiledFusion, compile_fusion
+from wsched.schedule.matmul.params import (
+    ClusterDims,
+    GemmTile,
+    MatmulParams,
+    TilingStrategy,
+)
+from wsched.schedule.matmul.tiles import tile_choice
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+TYPES = {"Int8": "int8", "UInt8": "uint8", "Float8_e4m3fn": "float8_e4m3fn",
+         "Float8_e5m2": "float8_e5m2", "BFloat16": "bfloat16", "Float": "float32"}  # fmt: skip
+M, N, K = 40, 200, 208
+"""No multiples of a tile."""
+
+
+def error(kernel: CompiledFusion, wide: Any, *inputs: Any) -> float:
+    """Relative error of a call, to products of ``wide`` weights in fp64."""
+    (found,) = kernel(*inputs)
+    wanted = inputs[0].double() @ wide.double().T
+    return float((found.double() - wanted).norm() / wanted.norm())
+
+
+def require_clean(kernel: CompiledFusion) -> None:
+    """Neither spills nor wgmmas that wait for each other."""
+    compiled = compile_cubin(emit_cuda(kernel.kernel))
+    assert read_resources(compiled, kernel.kernel.name).clean
+
+
+@pytest.mark.parametrize("given", TYPES)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_every_type(given: str, scaled: bool) -> None:
+    if given == "BFloat16" and not scaled:
+        pytest.skip("nothing is computed")
+    f = fusion(by_rows(given) if scaled else cast(given))
+    kernel = compile_fusion(f, tile(f, 128, 40).params)
+    x, q, v = drawn("bfloat16", M, K), drawn(TYPES[given], N, K, 1), torch.rand(N) + 0.5
+    wide = (q.float() * v[:, None]).bfloat16() if scaled else q.bfloat16()
+    assert error(kernel, wide, x, q, *([v] if scaled else [])) < 3e-3
+    require_clean(kernel)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "groups", "more"),
+    [
+        (64, 16, 128, 1, {}), (128, 16, 128, 2, {}), (192, 40, 64, 3, {}), (256, 64, 64, 2, {}),
+        (128, 128, 64, 2, {}), (128, 40, 32, 2, {}), (64, 40, 64, 1, {"splitk_factor": 2}),
+        (128, 48, 64, 2, {"splitk_factor": 3, "cluster_dims": ClusterDims(2, 1)}),
+        (128, 48, 64, 2, {"cluster_dims": ClusterDims(1, 2)}),
+        (128, 48, 64, 2, {"cluster_dims": ClusterDims(2, 2)}),
+        (128, 40, 64, 2, {"tiling_strategy": TilingStrategy.DistributeTilesDynamically}),
+        (128, 40, 64, 2, {"tiling_strategy": TilingStrategy.OneTilePerCTA}),
+        (128, 40, 64, 2, {"use_smem_epilogue": False}),
+    ],
+)  # fmt: skip
+def test_every_way(m: int, n: int, k: int, groups: int, more: dict[str, Any]) -> None:
+    f = fusion(cast("Int8"))
+    kernel = compile_fusion(f, tile(f, m, n, k, groups, **more).params)
+    x, q = drawn("bfloat16", M, K), drawn("int8", N, K, 1)
+    assert error(kernel, q.bfloat16(), x, q) < 3e-3
+    require_clean(kernel)
+
+
+@pytest.mark.parametrize("text", [cast("Int8"), by_rows("Float8_e4m3fn"), cast("Float")])
+def test_the_largest_legal_tile(text: str) -> None:
+    """What limits leave for an operand's registers is enough."""
+    legal = [c for c in legal_tiles(text) if c.legal and c.tile.k > 32]
+    largest = max(legal, key=lambda c: (c.tile.m * c.tile.n, c.tile.k))
+    require_clean(compile_fusion(fusion(text), largest.params))
+
+
+def test_rows_that_are_computed() -> None:
+    """As A, without exchanged operands, beside a matrix that the epilogue reads."""
+    lines = weights("Float", "w = fd.ops.cast(q, dtype=DataType.BFloat16)").splitlines()
+    text = "\n".join(lines).replace("linear(x, w)", "linear(w, x)")
+    f = fusion(f"{text}\n")
+    params = tile_choice(f, MatmulParams(), GemmTile(128, 64, 64), 2, False).params
+    kernel = compile_fusion(f, params)
+    x, q = drawn("bfloat16", N, K), drawn("float32", M, K, 1)
+    (found,) = kernel(x, q)
+    wanted = q.bfloat16().double() @ x.double().T
+    assert float((found.double() - wanted).norm() / wanted.norm()) < 3e-3
+    require_clean(kernel)
+
+
+def test_what_is_not_finite_behind_the_end_of_k() -> None:
+    """The logarithm of TMA's zeros would make every sum NaN."""
+    logs = ("p = fd.ops.log(q)", "w = fd.ops.cast(p, dtype=DataType.BFloat16)")
+    f = fusion(weights("Float", *logs))
+    kernel = compile_fusion(f, tile(f, 128, 40).params)
+    x, q = drawn("bfloat16", M, K), drawn("float32", N, K, 1).abs() + 0.5
+    assert error(kernel, q.log().bfloat16(), x, q) < 3e-3
+    require_clean(kernel)
+
+
+def test_an_operand_that_is_not_contiguous_along_k_is_copied() -> None:
+    f = fusion(cast("Float"))
+    kernel = compile_fusion(f, tile(f, 128, 40).params)
+    x, q = drawn("bfloat16", M, K), drawn("float32", K, N, 1).t()
+    assert error(kernel, q.bfloat16(), x, q) < 3e-3

@@ -1,0 +1,229 @@
+"""A linear whose weights have 8 bits: ``wsched.linear``.
+
+The call is a definition that wsched writes: a cast in front of the product, which the threads that
+multiply make in registers (design/0032-computed-operands.md), scales and a bias behind it. Where it
+is predicted to be faster the weights are widened first, and a kernel of 16 bits multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from lowering.ground.records import replaced
+from wsched.choose.heuristics import ranked
+from wsched.choose.nvfuser_cost import pointwise_us
+from wsched.front.known import import_fusion
+from wsched.front.problems import problem_of
+from wsched.front.written import (
+    FLOATS,
+    INTEGERS,
+    Call,
+    definition,
+    run,
+    tensor_line,
+    torch_names,
+    type_of_torch,
+)
+from wsched.fusion import DataType
+from wsched.program.classes import Key, class_key
+from wsched.run.input_error import InputError, no_tensor
+from wsched.run.layout import laid_out
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["linear", "linear_call"]
+
+_ROWS = (DataType.BFloat16, DataType.Half)
+_VECTORS = (DataType.Float, *_ROWS)
+
+_CLASSES = 1024
+"""Classes of inputs for which the way is remembered."""
+
+_first: dict[tuple[_Form, Key], bool] = {}
+"""Whether weights are widened first."""
+
+
+def linear(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    zero: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """``x · ((w - zero) * scale)ᵀ + bias``, summed in fp32 and rounded once.
+
+    ``w - zero`` is rounded to the type of ``x``: exact without ``zero``, and of integers of 8 bits
+    where that is an integer of 8 bits as well. The scales multiply the sums, in fp32.
+
+    The weights are read as they are and widened by the threads that multiply, or by a kernel in
+    front where that is predicted to be faster, as it is for many rows.
+
+    Args:
+        x: [..., K] of ``bfloat16`` or ``float16``.
+        w: [N, K] of ``int8``, ``uint8``, ``float8_e4m3fn`` or ``float8_e5m2``. Read where it lies
+            if it is row-major and rows are multiples of 16 bytes apart; else copied by every call.
+        scale: fp32 [N], of each output column.
+        zero: fp32 [N], likewise.
+        bias: [N] of ``float32``, ``bfloat16`` or ``float16``.
+
+    Returns:
+        [..., N] of the type of ``x``. On CPU tensors the machine model computes it.
+
+    Raises:
+        InputError: shapes or devices that do not fit each other.
+        UnsupportedError: other types than these.
+    """
+    form, inputs = _form(x, w, scale, zero, bias)
+    if _widens_first(form, inputs):
+        form, inputs = _widened(form, inputs)
+    made = run(_text(form), inputs)
+    return made if x.dim() == 2 else made.reshape(*x.shape[:-1], w.shape[0])
+
+
+def linear_call(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    zero: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> Call:
+    """What :func:`linear` runs where threads widen the weights; arguments and errors as there."""
+    form, inputs = _form(x, w, scale, zero, bias)
+    return _text(form), inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is written: types, None of what there is not.
+
+    Args:
+        x: of the rows.
+        w: of the weights; None where they are as the rows.
+        zero: of what is taken from the weights.
+        scale: of the factors behind the product.
+        bias: of what is added.
+    """
+
+    x: DataType
+    w: DataType | None
+    zero: DataType | None
+    scale: DataType | None
+    bias: DataType | None
+
+
+def _form(
+    x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor | None, zero: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> tuple[_Form, list[torch.Tensor]]:  # fmt: skip
+    """What is to be written for these arguments, and its inputs."""
+    _require_operands(x, w)
+    vectors = {"zero": zero, "scale": scale, "bias": bias}
+    kinds = [_vector(name, v, w.shape[0]) for name, v in vectors.items()]
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    form = _Form(type_of_torch(x.dtype), type_of_torch(w.dtype), *kinds)
+    return form, [rows, w, *(v for v in vectors.values() if v is not None)]
+
+
+def _widens_first(form: _Form, inputs: list[torch.Tensor]) -> bool:
+    """Whether it is predicted to be faster to widen the weights first; found once for a class."""
+    key = class_key(inputs)
+    found = None if key is None else _first.get((form, key))
+    if found is None:
+        found = _loses(form, inputs)
+        if key is not None:
+            if len(_first) >= _CLASSES:
+                _first.clear()
+            _first[form, key] = found
+    return found
+
+
+def _loses(form: _Form, inputs: list[torch.Tensor]) -> bool:
+    fusion = laid_out(import_fusion(_text(form)), inputs)
+    problem = problem_of(fusion, inputs)
+    moved = problem.n * problem.k * (inputs[1].element_size() + problem.operand.bytes)
+    wide = ranked(replaced(problem, computed=None))[0][0] + pointwise_us(moved)
+    try:
+        return ranked(problem)[0][0] > wide
+    except UnsupportedError:  # no tile whose operand registers hold
+        return True
+
+
+def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch.Tensor]]:
+    """The same with weights that are widened already."""
+    import torch
+
+    x, w, *vectors = inputs
+    if form.zero is not None:
+        zero, *vectors = vectors
+        w = w.to(torch.float32).sub_(zero[:, None])
+    return replace(form, w=None, zero=None), [x, w.to(x.dtype), *vectors]
+
+
+@lru_cache(maxsize=64)
+def _text(form: _Form) -> str:
+    """The definition."""
+    row, column = "is_broadcast_dim=[True, False]", "is_broadcast_dim=[False, True]"
+    given = {"zero": form.zero, "scale": form.scale, "bias": form.bias}
+    lines = [tensor_line("x", (-1, -1), form.x), tensor_line("q", (-1, -1), form.w or form.x)]
+    lines += [tensor_line(name, (-1,), kind) for name, kind in given.items() if kind is not None]
+    weights = "q"
+    if form.zero is not None:
+        lines += [
+            "wide = fd.ops.cast(q, dtype=DataType.Float)",
+            f"shift = fd.ops.broadcast(zero, {column})",
+            "shifted = fd.ops.sub(wide, shift)",
+        ]
+        weights = "shifted"
+    if form.w is not None:
+        lines.append(f"w = fd.ops.cast({weights}, dtype={form.x!r})")
+        weights = "w"
+    behind = [(op, name) for op, name in (("mul", "scale"), ("add", "bias")) if given[name]]
+    made = "sums" if behind else "d"
+    lines.append(f"{'y' if behind else 'd'} = fd.ops.linear(x, {weights})")
+    if behind:
+        lines.append("sums = fd.ops.cast(y, dtype=DataType.Float)")
+    for op, name in behind:
+        lines.append(f"{name}s = fd.ops.broadcast({name}, {row})")
+        lines.append(f"{op} = fd.ops.{op}({made}, {name}s)")
+        made = op
+    if behind:
+        lines.append(f"d = fd.ops.cast({made}, dtype={form.x!r})")
+    return definition(*lines)
+
+
+def _require_operands(x: Any, w: Any) -> None:
+    """Matrices whose sizes fit, of types that are multiplied."""
+    for name, tensor in (("x", x), ("w", w)):
+        if not hasattr(tensor, "data_ptr"):
+            raise no_tensor(name, tensor)
+    if w.dim() != 2 or x.dim() < 2:
+        name, tensor, wanted = ("w", w, "[N, K]") if w.dim() != 2 else ("x", x, "[..., M, K]")
+        found = str(list(tensor.shape))
+        raise InputError(f"{name} has shape {found}, not {wanted}", name, found, wanted)
+    if type_of_torch(x.dtype) not in _ROWS:
+        raise UnsupportedError(f"linear of {x.dtype}", torch_names(_ROWS))
+    if type_of_torch(w.dtype) not in (*INTEGERS, *FLOATS):
+        raise UnsupportedError(f"weights of {w.dtype}", torch_names((*INTEGERS, *FLOATS)))
+    if x.shape[-1] != w.shape[1]:
+        text = f"x has {x.shape[-1]} columns, w {w.shape[1]}"
+        raise InputError(text, "w", f"{w.shape[1]} columns", f"{x.shape[-1]} columns")
+
+
+def _vector(name: str, vector: Any, columns: int) -> DataType | None:
+    """The type of a vector that fits; None where there is none."""
+    if vector is None:
+        return None
+    if not hasattr(vector, "data_ptr"):
+        raise no_tensor(name, vector)
+    legal = _VECTORS if name == "bias" else (DataType.Float,)
+    dtype = type_of_torch(vector.dtype)
+    if dtype not in legal:
+        raise UnsupportedError(f"a {name} of {vector.dtype}", torch_names(legal))
+    if tuple(vector.shape) != (columns,):
+        found = str(list(vector.shape))
+        raise InputError(f"{name} has shape {found}", name, found, f"[{columns}]")
+    return dtype

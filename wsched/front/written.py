@@ -1,0 +1,73 @@
+"""Definitions that wsched writes for functions of tensors, and the kernels that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wsched.front.kernels import compile
+from wsched.fusion import DataType
+from wsched.program.classes import Key, class_key
+from wsched.run.compiled import CompiledFusion
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "FLOATS", "INTEGERS", "RESULTS", "Call", "definition", "run", "tensor_line", "torch_names",
+    "type_of_torch",
+]  # fmt: skip
+
+Call = tuple[str, list["torch.Tensor"]]
+"""A definition and its inputs, for ``wsched.compile`` and ``wsched.explain``."""
+
+FLOATS = (DataType.Float8_e4m3fn, DataType.Float8_e5m2)
+INTEGERS = (DataType.Int8, DataType.UInt8)
+RESULTS = (DataType.BFloat16, DataType.Half, DataType.Float)
+
+_CLASSES = 1024
+"""Classes of inputs for which the kernel is remembered."""
+
+_kernels: dict[tuple[str, Key], CompiledFusion] = {}
+
+
+def run(text: str, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The one result of a definition, by its own kernel."""
+    key = class_key(inputs)
+    kernel = _kernels.get((text, key)) if key is not None else None
+    if kernel is None:
+        kernel = compile(text, inputs)
+        if key is not None:
+            if len(_kernels) >= _CLASSES:
+                _kernels.clear()
+            _kernels[text, key] = kernel
+    return kernel.call(inputs, key)[0]
+
+
+def definition(*lines: str) -> str:
+    """The text of a definition of these lines, whose output is ``d``."""
+    head = "def nvfuser_fusion(fd : FusionDefinition) -> None :"
+    return "".join(f"{line}\n" for line in (head, *(f"    {x}" for x in lines),
+                                            "    fd.add_output(d)"))  # fmt: skip
+
+
+def tensor_line(name: str, shape: tuple[int, ...], dtype: DataType, more: str = "") -> str:
+    """The line that defines an input; ``more`` are further arguments, with a comma in front."""
+    contiguity = [None if n == 1 else True for n in shape]
+    return (
+        f"{name} = fd.define_tensor(shape={list(shape)}, contiguity={contiguity}, "
+        f"dtype={dtype!r}{more})"
+    )
+
+
+def type_of_torch(dtype: torch.dtype) -> DataType:
+    """The type of such tensors in a definition; ``Bool``, which no door takes, for all others."""
+    return _BY_NAME.get(str(dtype).removeprefix("torch."), DataType.Bool)
+
+
+_BY_NAME = {d.element.torch: d for d in (*FLOATS, *INTEGERS, *RESULTS)}
+
+
+def torch_names(types: Sequence[DataType]) -> str:
+    """Names of types of torch, in words."""
+    return ", ".join(d.element.torch for d in types)

@@ -1,0 +1,68 @@
+"""An operand that is computed between its load and the product: by the threads that multiply, in
+the registers from which wgmma reads its A.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lowering.ground.errors import UnsupportedError
+from wsched.fusion import CastOp, DataType, Fusion, Product, prologue
+
+__all__ = ["Computed", "element_bytes"]
+
+LOAD_WORK, NARROW_WORK, WORK = 1.0, 2.5, 1.0
+"""Instructions of a thread for an element: to load it, to widen it from 8 bits, and for any other
+operation (counted in machine code)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The operand of a product that is computed; the other one is an input as it is.
+
+    Args:
+        side: which one, of the product that is computed.
+        dtype: its type in memory, and in its ring.
+        work: instructions of a thread for an element.
+    """
+
+    side: Literal["a", "b"]
+    dtype: DataType
+    work: float
+
+    @property
+    def exchanged(self) -> Computed:
+        """The same of the transposed product."""
+        return replace(self, side="b" if self.side == "a" else "a")
+
+    @staticmethod
+    def of(fusion: Fusion, product: Product) -> Computed | None:
+        """What is computed on an operand; None where both are inputs as they are.
+
+        Raises:
+            UnsupportedError: both operands are computed.
+        """
+        made = {side: prologue(fusion, getattr(product.mma, side)) for side in ("a", "b")}
+        if made["a"] and made["b"]:
+            what = f"operands {product.mma.a} and {product.mma.b}, which are both computed,"
+            raise UnsupportedError(what, "one of them: wgmma takes A alone from registers")
+        for side, source in (("a", product.a), ("b", product.b)):
+            if made[side]:
+                work = LOAD_WORK + sum(_work(fusion, name) for name in made[side])
+                return Computed("a" if side == "a" else "b", source.dtype, work)
+        return None
+
+
+def element_bytes(operand: DataType, computed: Computed | None) -> tuple[int, int]:
+    """Bytes of an element of A and of B as they lie in memory and in shared memory."""
+    if computed is None:
+        return operand.bytes, operand.bytes
+    found = computed.dtype.bytes, operand.bytes
+    return found if computed.side == "a" else found[::-1]
+
+
+def _work(fusion: Fusion, name: str) -> float:
+    e = fusion.definition(name)
+    narrow = isinstance(e, CastOp) and fusion.tensor(e.input).dtype.bytes == 1
+    return NARROW_WORK if narrow else WORK
