@@ -102,6 +102,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (code, text.strip()) == (130, "interrupted: 0 of 1 shapes are measured")
 
 
+@pytest.mark.usefixtures("announced_hangs")
 def test_what_hangs_is_left_out_and_kept_in_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
