@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.raises"]
+pytest_plugins = ["tests.raises", "tests.reaches"]
 
 TESTS = Path(__file__).resolve().parent
 GOLDEN = TESTS / "golden"

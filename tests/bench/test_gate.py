@@ -119,8 +119,7 @@ def test_what_cannot_be_compared(before: Any, now: Any, told: str) -> None:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
+def pretend(patch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
     """What is compiled; the GPU is a fake one, and asked for only behind that."""
     wanted: list[tuple[str, MatmulParams]] = []
 
@@ -128,26 +127,42 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
         assert len(wanted) >= len(FEW)
         return dict(DEVICE)
 
-    monkeypatch.setattr(command, "PROBLEMS", FEW)
-    monkeypatch.setattr(command, "device", device)
-    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
-    monkeypatch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
+    patch.setattr(command, "PROBLEMS", FEW)
+    patch.setattr(command, "device", device)
+    patch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
+    patch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
     return wanted
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, *words: Any, **spec: Any) -> tuple[int, str]:
+def invoke(patch: pytest.MonkeyPatch, *words: Any, **spec: Any) -> tuple[int, str]:
     worker = (sys.executable, "-m", "tests.bench.fake_drawn", json.dumps(spec), "0")
-    monkeypatch.setattr(command, "COMMAND", worker)
+    patch.setattr(command, "COMMAND", worker)
     arguments = ["gate", "--gpu", "fake", "--processes", "2", "--rounds", "2", *map(str, words)]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     return result.exit_code, result.output
 
 
-@pytest.fixture
-def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Any) -> Path:
-    path = tmp_path / "before.jsonl"
-    code, text = invoke(monkeypatch, "--json", path, "--record")
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a run without a baseline writes."""
+    path = tmp_path_factory.mktemp("recorded") / "before.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch)
+        code, text = invoke(patch, "--json", path, "--record")
     assert (code, text.splitlines()[-1]) == (0, "recorded: 2 processes of 2 problems")
+    return path.read_text()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
+    return pretend(monkeypatch)
+
+
+@pytest.fixture
+def baseline(tmp_path: Path, recorded: str, built: Any) -> Path:
+    """A file of each test's own."""
+    path = tmp_path / "before.jsonl"
+    path.write_text(recorded)
     return path
 
 
