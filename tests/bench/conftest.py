@@ -31,7 +31,7 @@ def announced_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def interrupts() -> Iterator[None]:
-    """SIGINT interrupts, also where the tests run in the background of a shell, which ignores it."""
+    """SIGINT interrupts, also in the background of a shell, which has it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

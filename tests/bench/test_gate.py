@@ -166,6 +166,7 @@ def baseline(tmp_path: Path, recorded: str, built: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_as_fast_and_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_as_fast_and_slower(
     assert sum("slower" in line and "0.800" in line for line in text.splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path, built: Any
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_run_goes_on_where_it_ended(
     assert invoke(monkeypatch, "--json", path, "--baseline", baseline)[0] == 0
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_no_matter_of_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path
 ) -> None:

@@ -92,6 +92,7 @@ FORM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_instructions(types: tuple[DType, DType, DType]) -> None:
     """A from shared memory and from registers, with a few of the legal N."""
