@@ -1,0 +1,123 @@
+"""What commands are given: a definition's file, a problem, a device, parameters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowering.ground.errors import ScheduleError, UnsupportedError, WschedError
+from wsched.choose.presets import PRESETS, ParamsError, read_params
+from wsched.choose.problem import H200_SMS
+from wsched.front.known import import_fusion
+from wsched.front.schedule import Schedule
+from wsched.front.sizes import Extents, extents_for, read_definition
+from wsched.schedule.matmul.params import MatmulParams
+
+__all__ = [
+    "File", "Params", "Shape", "Sms", "asked_extents", "asked_params", "found_file",
+    "named", "read_definition_file", "read_problem", "text_of",
+]  # fmt: skip
+
+STDIN = Path("-")
+
+
+def found_file(file: Path | None) -> Path | None:
+    """The same file, or the end where there is none."""
+    if file is None or file == STDIN or file.is_file():
+        return file
+    what = "is a folder" if file.is_dir() else "does not exist"
+    raise typer.BadParameter(f"file '{file}' {what}.")
+
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="A definition as nvFuser prints it (repr(fd)), or a schedule of one; - reads stdin.",
+        callback=found_file,
+    ),
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        metavar="MxNxK",
+        help="Problem size; by default the definition's, 256x256x512 where it is symbolic.",
+    ),
+]
+Sms = Annotated[
+    int | None,
+    typer.Option(
+        "--sms",
+        min=1,
+        help="Multiprocessors of the device to plan for; by default those of the GPU that is here, "
+        f"else {H200_SMS}, those of an H200.",
+    ),
+]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        "--params",
+        metavar="NAME|FILE.json",
+        help=f"A schedule in place of the heuristic's: {', '.join(PRESETS)}, or a JSON file with "
+        "fields of MatmulParams.",
+    ),
+]
+
+
+def read_problem(file: Path, shape: str | None) -> tuple[str | Schedule, Extents]:
+    """A definition or schedule, and the extents to look at; errors name the file."""
+    asked, found = asked_extents(shape), read_definition_file(file)
+    with named(file):
+        fusion = found.fusion if isinstance(found, Schedule) else import_fusion(found)
+    return found, extents_for(fusion, asked)
+
+
+def read_definition_file(file: Path) -> str | Schedule:
+    """What a file has; an error names it."""
+    text = text_of(file)
+    with named(file, ScheduleError):
+        return read_definition(text)
+
+
+def asked_extents(shape: str | None) -> Extents | None:
+    """The problem that was asked for; None for what the definition says."""
+    try:
+        return None if shape is None else Extents.parse(shape)
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="--shape") from None
+
+
+def asked_params(asked: str | None) -> MatmulParams | None:
+    """The parameters that were asked for; None for the heuristic's."""
+    try:
+        return None if asked is None else read_params(asked)
+    except ParamsError as e:
+        raise typer.BadParameter(str(e), param_hint="--params") from None
+
+
+def text_of(file: Path) -> str:
+    """What a file has, or stdin."""
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        text = f"{file}: line {line}: the byte {data[e.start]:#04x}, which is not UTF-8"
+        raise typer.BadParameter(text, param_hint="FILE") from None
+    except OSError as e:
+        raise typer.BadParameter(f"{file}: {e}", param_hint="FILE") from None
+
+
+@contextmanager
+def named(file: Path, also: type[WschedError] = UnsupportedError) -> Iterator[None]:
+    """End with status 2 and the file's name where it is not supported, or raises another error."""
+    try:
+        yield
+    except (UnsupportedError, also) as e:
+        typer.echo(f"{file}: {e}", err=True)
+        raise typer.Exit(2) from None
