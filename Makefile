@@ -5,7 +5,7 @@
 #   JOBS=2                pytest workers; ARGS="..." goes to pytest or to the demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint fmt gpu-test setup clean
+.PHONY: help demo test test-all reference lint fmt gpu-test setup clean
 
 # Only from the command line: many environments export PYTHON for reasons of their own.
 ifeq ($(origin PYTHON),command line)
@@ -43,6 +43,10 @@ fmt: ## format, sort imports, apply the safe fixes
 	@$(SETUP) lint
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
+
+reference: ## the API reference, build/reference/wsched.html, from the docstrings; checks its links
+	@$(SETUP) test
+	$(RUN) tools/reference.py build/reference
 
 gpu-test: ## the tests that need a CUDA device, one at a time
 	@$(SETUP) gpu-test

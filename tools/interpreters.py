@@ -34,6 +34,7 @@ RUNTIME = {
 PYTEST = {
     "hypothesis": "hypothesis",
     "matplotlib": "matplotlib",
+    "pdoc": "pdoc",
     "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
     "xdist": "pytest-xdist",
