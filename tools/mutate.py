@@ -109,15 +109,21 @@ class Coverage:
 def draw(coverage: Coverage, seed: int, count: int) -> list[tuple[str, Mutation]]:
     """``count`` mutations, of as many lines; the same for the same tree, coverage and seed."""
     places: list[tuple[str, list[Mutation]]] = []
-    for file in coverage.files():
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in coverage.files()}
+    for file, text in texts.items():
         reached, by_line = coverage.lines(file), dict[int, list[Mutation]]()
-        for mutation in mutations((ROOT / file).read_text(encoding="utf-8")):
+        for mutation in mutations(text):
             if reached >> mutation.line & 1:
                 by_line.setdefault(mutation.line, []).append(mutation)
         places += [(file, by_line[line]) for line in sorted(by_line)]
-    chosen = random.Random(seed)
-    drawn = chosen.sample(places, min(count, len(places)))
-    return [(file, chosen.choice(found)) for file, found in drawn]
+    chosen, drawn = random.Random(seed), list[tuple[str, Mutation]]()
+    chosen.shuffle(places)
+    for file, found in places:
+        if len(drawn) == count:
+            break
+        if able := [m for m in found if m.parses(texts[file])]:
+            drawn.append((file, chosen.choice(able)))
+    return drawn
 
 
 class Tree:

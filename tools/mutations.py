@@ -1,6 +1,6 @@
 """What a mutation of a Python text may be: one operator, constant, condition or statement changed.
 
-Each kind changes what a line says and leaves a text that still parses. Docstrings, annotations,
+Each kind changes what a line says. Docstrings, annotations,
 texts of messages and what only type checkers read stay as they are: no test can see them.
 """
 
@@ -45,6 +45,14 @@ class Mutation:
         """The changed text."""
         return text[: self.begin] + self.new + text[self.end :]
 
+    def parses(self, text: str) -> bool:
+        """Whether the changed text is Python."""
+        try:
+            ast.parse(self.apply(text))
+        except SyntaxError:
+            return False
+        return True
+
     def shown(self, text: str) -> str:
         """``old -> new`` on one line."""
         old = " ".join(text[self.begin : self.end].split())
@@ -52,18 +60,10 @@ class Mutation:
 
 
 def mutations(text: str) -> list[Mutation]:
-    """All mutations of a text, in its order."""
+    """All mutations of a text, in its order; what some make of it is no Python."""
     finder = _Finder(text)
     finder.visit(ast.parse(text))
-    return sorted(m for m in set(finder.found) if _parses(m.apply(text)))
-
-
-def _parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
+    return sorted(set(finder.found))
 
 
 class _Finder(ast.NodeVisitor):

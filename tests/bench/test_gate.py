@@ -57,12 +57,14 @@ def test_what_did_not_change_is_as_fast() -> None:
     assert outcomes(0.0, 0.004, 6).get("as fast", 0) >= 11
 
 
+@pytest.mark.slow
 def test_noise_is_no_loss() -> None:
     """Where noise hides a loss, nothing is claimed either way."""
     found = outcomes(0.0, 0.05, 3)
     assert found.get("slower", 0) == 0 and found.get("unsure", 0) >= 11
 
 
+@pytest.mark.slow
 def test_a_loss_of_all_is_found() -> None:
     assert outcomes(0.03, 0.004, 6)["slower"] >= 11
 

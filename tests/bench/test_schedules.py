@@ -65,6 +65,7 @@ def test_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_is_in_the_file_is_not_measured_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

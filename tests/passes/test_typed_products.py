@@ -74,6 +74,7 @@ def test_products(types: tuple[DType, DType, DType], registers: bool) -> None:
     assert np.array_equal(d, x.astype(np.float64) @ w.astype(np.float64).T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_machine_code(types: tuple[DType, DType, DType], registers: bool) -> None:

@@ -73,9 +73,8 @@ def execute(
             kernel does it. A tensor with a new version, which torch counts with each write in
             place, or in other memory is noticed; a write past torch is not. Captured graphs keep
             nothing.
-        gradients: whether results can be differentiated by the inputs that require it; by default
-            gradients stop here. The backward pass is torch's, operation by operation, and computes
-            the definition once more: a call keeps its inputs only.
+        gradients: whether results can be differentiated by inputs that require it. The backward
+            pass is torch's and computes the definition once more: a call keeps its inputs only.
 
     Returns:
         The results in the order of ``add_output``.
@@ -90,8 +89,7 @@ def execute(
     if is_compiling():
         return traced(definition, inputs, params, batch_invariant, constants, gradients)
     if gradients and wants_gradients(inputs):
-        _require_differentiable(definition)
-        return traced(definition, inputs, params, batch_invariant, constants, gradients)
+        return _differentiable(definition, inputs, params, batch_invariant, constants)
     if type(inputs) not in (list, tuple):
         require_sequence(inputs)
     if batch_invariant:
@@ -111,14 +109,11 @@ def execute(
 define(execute)
 
 
-def _require_differentiable(definition: Any) -> None:
-    """Refuse what torch cannot evaluate before it runs, not when it is differentiated.
-
-    Raises:
-        UnsupportedError: which operation it does not have.
-    """
+def _differentiable(definition: Any, inputs: Sequence[Any], *options: Any) -> list[torch.Tensor]:
+    """Results that torch differentiates; what it cannot evaluate is refused before it runs."""
     schedule = isinstance(definition, Schedule)
     require_differentiable(recorded(definition.definition if schedule else definition))
+    return traced(definition, inputs, *options, gradients=True)
 
 
 def _execute_invariant(
