@@ -109,11 +109,17 @@ def execute(
 define(execute)
 
 
-def _differentiable(definition: Any, inputs: Sequence[Any], *options: Any) -> list[torch.Tensor]:
+def _differentiable(
+    definition: Any,
+    inputs: Sequence[Any],
+    params: MatmulParams | None,
+    batch_invariant: bool,
+    constants: Sequence[int],
+) -> list[torch.Tensor]:
     """Results that torch differentiates; what it cannot evaluate is refused before it runs."""
     schedule = isinstance(definition, Schedule)
     require_differentiable(recorded(definition.definition if schedule else definition))
-    return traced(definition, inputs, *options, gradients=True)
+    return traced(definition, inputs, params, batch_invariant, constants, gradients=True)
 
 
 def _execute_invariant(
