@@ -18,6 +18,8 @@ import argparse
 import json
 import os
 import random
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from mutations import Mutation, mutations
@@ -35,8 +38,11 @@ FIRST, SECONDS = 40, 240.0
 """Tests of a first run, and time for all runs of a mutant."""
 
 GRACE = 60.0
-"""Seconds that a run may take beside three times what its tests took: imports and a loaded machine.
-A mutant that never ends is killed by this."""
+"""Seconds of processor time that a run may take beside three times what its tests took: imports. A
+mutant that never ends is killed by this."""
+
+PATIENCE = 20
+"""How many times as long a run may take by the clock: the machine is another's too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,28 +148,40 @@ class Tree:
                 (folder / name).write_bytes((ROOT / name).read_bytes())
 
     def failing(self, tests: Iterable[Reached | str], limit: float) -> str | None:
-        """The first of some tests that fails, None if none does; more time is a failure too."""
+        """The first of some tests that fails, None if none does.
+
+        More processor time than ``limit`` seconds is a failure too.
+        """
         ids = [t if isinstance(t, str) else t.test for t in tests]
         with tempfile.TemporaryDirectory() as scratch:
             arguments = Path(scratch) / "tests"
             arguments.write_text("".join(f"{i}\n" for i in ids), encoding="utf-8")
             command = [
                 sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider",
+                f"--timeout={PATIENCE * 60}",
                 f"@{arguments}",
             ]  # fmt: skip
             own = {"PYTHONDONTWRITEBYTECODE": "1", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
             try:
                 done = subprocess.run(
-                    command, cwd=self.folder, env=os.environ | own, timeout=limit,
+                    command, cwd=self.folder, env=os.environ | own, timeout=PATIENCE * limit,
                     stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                    preexec_fn=partial(_limited, int(limit)),
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
-                return f"no end within {limit:.0f} s"
+                return f"no end within {PATIENCE * limit:.0f} s"
+        if done.returncode == -signal.SIGXCPU:
+            return f"no end within {limit:.0f} s of processor time"
         if done.returncode in (0, 5):  # 5: all are skipped or deselected
             return None
         lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
         last = (done.stdout + done.stderr).strip().splitlines()[-1:]
         return next(iter(lines + last), f"pytest ended with {done.returncode}")
+
+
+def _limited(seconds: int) -> None:
+    """Let this process have so much processor time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def _git(*words: str) -> str:
@@ -197,7 +215,7 @@ def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Re
         for chosen, took in rounds(tests, SECONDS):
             count += len(chosen)
             by = tree.failing(chosen, GRACE + 3 * took)
-            if by is not None or time.monotonic() - begin > 2 * SECONDS:
+            if by is not None or time.monotonic() - begin > PATIENCE * SECONDS:
                 break
     finally:
         (tree.folder / file).write_text(text, encoding="utf-8")

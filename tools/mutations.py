@@ -149,14 +149,19 @@ class _Finder(ast.NodeVisitor):
             self._change(node, f"({self._source(node)} + 1)", "number")
 
     def visit_Call(self, node: ast.Call) -> None:
+        self.visit(node.func)
+        for argument in node.args:
+            self.visit(argument)
         for keyword in node.keywords:
+            if keyword.arg == "strict":  # of zip: what it refuses does not happen
+                continue
+            self.visit(keyword.value)
             if keyword.arg is None:
                 continue
             begin, end = self._at(keyword.lineno, keyword.col_offset), self._span(keyword.value)[1]
             rest = self.text[end:].lstrip()
             end += (len(self.text[end:]) - len(rest) + 1) * rest.startswith(",")
             self.found.append(Mutation(keyword.lineno, begin, end, "", "keyword"))
-        self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None and not _is_none(node.value):

@@ -52,6 +52,11 @@ def test_a_change_is_made_where_it_is_said() -> None:
     assert minus.apply(TEXT) == TEXT.replace("a - 3", "a + 3")
 
 
+def test_what_no_test_can_see_is_left_alone() -> None:
+    assert mutations("for a, b in zip(x, y, strict=True): pass\n") == []
+    assert mutations("@dataclass(frozen=True)\nclass A:\n    x: int\n") == []
+
+
 def test_characters_of_several_bytes_move_nothing() -> None:
     text = 'x = f("×", 1 < 2)\n'
     (found,) = (m for m in mutations(text) if m.kind == "compare")
@@ -97,6 +102,16 @@ def test_rounds_are_a_few_those_in_time_and_their_files() -> None:
     few, rest, files = mutate.rounds(tests, 5.5)
     assert (few, rest[0]) == ((tests[:40], 40.0), tests[40:45])
     assert files[0] == ["f0.py", "f1.py"]
+
+
+@pytest.mark.slow
+def test_a_mutant_that_never_ends_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutate, "_git", lambda *_: "")
+    (tmp_path / "test_on.py").write_text("def test_on():\n    while True: pass\n")
+    tree = mutate.Tree(tmp_path)
+    assert tree.failing(["test_on.py"], 3) == "no end within 3 s of processor time"
 
 
 @pytest.mark.slow
