@@ -5,7 +5,7 @@
 #   JOBS=2                pytest workers; ARGS="..." goes to pytest or to the demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt gpu-test setup clean
+.PHONY: help demo test test-all reference lint fmt gpu-test setup clean
 
 # Only from the command line: many environments export PYTHON for reasons of their own.
 ifeq ($(origin PYTHON),command line)
@@ -22,13 +22,15 @@ demo: ## set up, then define, schedule, run and check a matmul
 	@$(SETUP) demo
 	@$(RUN) -m wsched demo $(ARGS)
 
-test: ## set up, then everything that has to pass: lint, types, limits, tests
+PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal --raises
+
+test: lint ## set up, then lint, types, limits and all tests that are not slow
 	@$(SETUP) test
-	$(RUN) -m ruff check .
-	$(RUN) -m ruff format --check .
-	$(RUN) -m mypy
-	$(RUN) tools/check_tree.py
-	$(RUN) -m pytest -n $(JOBS) --raises $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: lint ## the same with the slow tests: what .ci/run does
+	@$(SETUP) test
+	$(PYTEST) $(ARGS)
 
 lint: ## the checks of `make test` that run no code
 	@$(SETUP) lint
@@ -41,6 +43,10 @@ fmt: ## format, sort imports, apply the safe fixes
 	@$(SETUP) lint
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
+
+reference: ## the API reference, build/reference/wsched.html, from the docstrings; checks its links
+	@$(SETUP) test
+	$(RUN) tools/reference.py build/reference
 
 gpu-test: ## the tests that need a CUDA device, one at a time
 	@$(SETUP) gpu-test

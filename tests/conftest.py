@@ -1,4 +1,7 @@
-"""Golden files and the ``gpu`` marker, for every test of this tree.
+"""Golden files, the ``gpu`` marker and a cache of cubins, for every test of this tree.
+
+Kernels are compiled once in a run, by this NVRTC: all tests and workers share a cache that is empty
+at the start, or the one that ``WSCHED_CACHE_DIR`` names.
 
 A test that takes the fixture ``golden`` compares a text with a file of its own. In
 ``tests/passes/test_order.py`` this one has ``tests/golden/passes/test_order/test_k_loop.txt``::
@@ -17,13 +20,15 @@ import hashlib
 import importlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.raises"]
+pytest_plugins = ["tests.raises", "tests.reaches", "tests.tiers"]
 
 TESTS = Path(__file__).resolve().parent
 GOLDEN = TESTS / "golden"
@@ -41,6 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--update-golden") and os.environ.get("CI", "") not in ("", "0", "false"):
         raise pytest.UsageError("--update-golden is refused where CI is set")
     os.environ["WSCHED_TUNED"] = "0"  # tests of the heuristic are about the cost model
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of workers, which have a core each
+        os.environ.setdefault(name, "1")
+    if "WSCHED_CACHE_DIR" not in os.environ:  # pytest-xdist's workers have that of their parent
+        folder = tempfile.mkdtemp(prefix="wsched-tests-")
+        os.environ["WSCHED_CACHE_DIR"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.add_cleanup(lambda: os.environ.pop("WSCHED_CACHE_DIR", None))
 
 
 # ------------------------------------------------------------------------------------ golden files

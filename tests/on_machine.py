@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -32,10 +33,11 @@ class Problem:
         return f"{self.m}x{self.n}x{self.k}@{self.sms}"
 
 
+@lru_cache(maxsize=256)
 def kernel(
     params: MatmulParams, operand: str = "bf16", result: str = "bf16", layout: str = "tn"
 ) -> CompiledFusion:
-    """The kernel of a linear with these parameters, with the stages that fit."""
+    """The kernel of a linear with these parameters, with the stages that fit; made once."""
     fusion = import_fusion(definition(operand, result, layout=layout))
     return compile_fusion(fusion, for_result(params, result, operand))
 

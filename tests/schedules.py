@@ -28,8 +28,8 @@ from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions
 from wsched.schedule.matmul.shared import BARRIER_BYTES, shared_bytes
 
 __all__ = [
-    "LAYOUTS", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result", "ping_pong",
-    "pipelined", "split_k", "stream_k",
+    "LAYOUTS", "QUICK", "SCHEDULES", "cooperative", "definition", "error_limit", "for_result",
+    "ping_pong", "pipelined", "split_k", "stream_k",
 ]  # fmt: skip
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -249,6 +249,16 @@ SCHEDULES: dict[str, MatmulParams] = {
     "stream_k_pingpong_cluster": stream_k(ping_pong(64, 128, cluster=(2, 1), stages=6)),
 }
 """By name; all compile without spills and run on every problem whose rows are 16-byte aligned."""
+
+QUICK = frozenset({
+    "coop_128x256", "coop_128x128", "coop_narrow", "coop_k32", "coop_1_stage", "coop_columns",
+    "coop_1_group_2_rows", "coop_3_groups", "across_2x2", "tile_per_cta_256", "cluster_2x1",
+    "cluster_tile_per_cta", "cluster_pingpong", "pipelined_1_group", "across_pipelined",
+    "pingpong_64x128", "dynamic_1_group", "dynamic_cluster_pingpong", "exchanged",
+    "exchanged_boxes", "exchanged_cluster", "exchanged_dynamic", "split_cluster",
+    "split_pingpong", "stream_k", "stream_k_cluster",
+})  # fmt: skip
+"""One for each of their kinds, the cheaper ones: tests with the others are slow."""
 
 
 def for_result(

@@ -62,7 +62,6 @@ def test_nests_of_the_proposal() -> None:
 def test_examples_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("nvfuser_direct")
-    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)  # what the examples save
     names: dict[str, object] = {}
     for block in python_blocks("README.md"):

@@ -35,6 +35,7 @@ PYTEST = {
     "hypothesis": "hypothesis",
     "matplotlib": "matplotlib",
     "playwright": "playwright",
+    "pdoc": "pdoc",
     "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
     "xdist": "pytest-xdist",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wsched.doors.dropin import enabled, install, uninstall
     from wsched.doors.dropin.definition import FusionDefinition
     from wsched.doors.dropin.report import report
+    from wsched.front.ahead import Preparation, prepare
     from wsched.front.api import compile, execute, explain
     from wsched.front.grouped import grouped_mm
     from wsched.front.legal_tiles import legal_tiles
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from wsched.fusion.types import LoadStoreOpType, MemoryType, ParallelType
     from wsched.importer.nvfuser import UnfinishedError
     from wsched.run.aligned import aligned_rows
+    from wsched.run.bundles import load_bundle, saved_bundle
     from wsched.run.compiled import CompiledFusion
     from wsched.run.input_error import InputError
     from wsched.schedule.matmul.params import (
@@ -72,6 +74,7 @@ __all__ = [
     "MmaMacro",
     "ParallelType",
     "Pipelined",
+    "Preparation",
     "Schedule",
     "ScheduleError",
     "Special",
@@ -96,7 +99,10 @@ __all__ = [
     "int_mm",
     "legal_tiles",
     "linear",
+    "load_bundle",
+    "prepare",
     "report",
+    "saved_bundle",
     "scaled_mm",
     "uninstall",
 ]
@@ -110,7 +116,11 @@ _HOME = {
     "WarpSpecialized": "wsched.fusion.tensor",
     "Pipelined": "wsched.fusion.tensor",
     "Special": "lowering.ground.expr",
+    "Preparation": "wsched.front.ahead",
     "aligned_rows": "wsched.run.aligned",
+    "load_bundle": "wsched.run.bundles",
+    "prepare": "wsched.front.ahead",
+    "saved_bundle": "wsched.run.bundles",
     "compile": "wsched.front.api",
     "execute": "wsched.front.api",
     "explain": "wsched.front.api",

@@ -6,8 +6,8 @@ neither a second process nor a crash nor a bad disk can make a wrong kernel: wha
 is compiled again. Nothing in a file is executed on the host when it is read, but the kernel is run
 on the device: so a directory that others may write to is not used.
 
-File: magic, length of the payload (8 bytes), SHA-256 of the payload, payload. Payload: length of
-the header (4 bytes), header in JSON, cubin.
+A file is sealed (:mod:`lowering.cuda.sealed`); its header has the compiler's log, the version of
+NVRTC and the time that the compilation took, and the cubin follows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import hashlib
 import json
 import os
 import stat
-import struct
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lowering.cuda.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc_version
+from lowering.cuda.sealed import seal, sealed_payload, split_header, with_header
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.files import TEMPORARY, distrust, replace_file
 from lowering.ground.log import log
@@ -33,7 +33,6 @@ from lowering.target.targets import DEFAULT
 __all__ = ["CubinCache", "default_directory"]
 
 _MAGIC = b"wsched cubin 1\n\0"
-_HEAD = struct.Struct("<16sQ32s")
 _SUFFIX = ".cubin"
 _ABANDONED_SECONDS = 3600
 """Writing takes milliseconds: a temporary file older than this has no writer any more."""
@@ -193,22 +192,15 @@ class CubinCache:
 
 
 def _pack(compiled: Compiled) -> bytes:
-    header = json.dumps(
-        {"log": compiled.log, "nvrtc": compiled.nvrtc_version, "seconds": compiled.seconds}
-    ).encode()
-    payload = struct.pack("<I", len(header)) + header + compiled.cubin
-    return _HEAD.pack(_MAGIC, len(payload), hashlib.sha256(payload).digest()) + payload
+    header = {"log": compiled.log, "nvrtc": compiled.nvrtc_version, "seconds": compiled.seconds}
+    return seal(_MAGIC, with_header(header, compiled.cubin))
 
 
 def _unpack(data: bytes) -> Compiled | None:
     """The compilation in a file, or None if the file is not whole."""
-    if len(data) < _HEAD.size:
+    payload = sealed_payload(_MAGIC, data)
+    if payload is None:
         return None
-    magic, length, digest = _HEAD.unpack_from(data)
-    payload = data[_HEAD.size :]
-    if magic != _MAGIC or length != len(payload) or hashlib.sha256(payload).digest() != digest:
-        return None
-    (size,) = struct.unpack_from("<I", payload)
-    header = json.loads(payload[4 : 4 + size])
+    header, cubin = split_header(payload)
     major, minor = header["nvrtc"]
-    return Compiled(payload[4 + size :], header["log"], (major, minor), header["seconds"])
+    return Compiled(cubin, header["log"], (major, minor), header["seconds"])

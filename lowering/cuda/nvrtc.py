@@ -79,13 +79,13 @@ def _call(function: str, *args: Any) -> Any:
 class CompileError(InternalError):
     """NVRTC or ptxas refused a text.
 
-    ``log`` is what they said; ptxas' C76xx there means that the kernel needs more registers than
-    a thread can have.
+    ``status`` is NVRTC's, ``log`` what they said; ptxas' C76xx there means that the kernel needs
+    more registers than a thread can have.
     """
 
     def __init__(self, name: str, status: str, log: str) -> None:
         super().__init__("nvrtc", f"{name} does not compile ({status})", log)
-        self.log = log
+        self.status, self.log = status, log
 
 
 class _NvrtcError(Exception):

@@ -20,6 +20,9 @@ from wsched.bench.peers.systems import Prepared, Skip
 BUILD = "wsched.bench.drawn.build.build"
 """What compiles kernels before they are measured: ``build(wanted, jobs, told)``."""
 
+HANGS = {"event": "hangs"}
+"""What a worker says that is silent from now on: the fixture ``announced_hangs`` hears it."""
+
 RIGHT, WRONG = Accuracy(1.7e-3, 0), Accuracy(float("nan"), 12)
 
 
@@ -80,6 +83,7 @@ class FakeGpu:
         name = launch(None, None, None)
         kind = self.bad.get(name)
         if kind == "hang" and sum(word.startswith("allocate") for word in self.log) == 1:
+            print(json.dumps(HANGS), flush=True)
             time.sleep(60)
         if kind in ("error", "broken"):
             self.lost = kind == "broken"

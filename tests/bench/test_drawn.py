@@ -112,6 +112,7 @@ def test_only_what_is_taken(monkeypatch: pytest.MonkeyPatch, problems: Path) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_later_run_goes_on(
     monkeypatch: pytest.MonkeyPatch, problems: Path, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_layouts(layout: str) -> None:
     assert (product.m_major, product.n_major) == (layout[0] == "n", layout[1] == "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_eager_and_compiled_torch_are_right(

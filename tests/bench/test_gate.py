@@ -57,12 +57,14 @@ def test_what_did_not_change_is_as_fast() -> None:
     assert outcomes(0.0, 0.004, 6).get("as fast", 0) >= 11
 
 
+@pytest.mark.slow
 def test_noise_is_no_loss() -> None:
     """Where noise hides a loss, nothing is claimed either way."""
     found = outcomes(0.0, 0.05, 3)
     assert found.get("slower", 0) == 0 and found.get("unsure", 0) >= 11
 
 
+@pytest.mark.slow
 def test_a_loss_of_all_is_found() -> None:
     assert outcomes(0.03, 0.004, 6)["slower"] >= 11
 
@@ -119,8 +121,7 @@ def test_what_cannot_be_compared(before: Any, now: Any, told: str) -> None:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
+def pretend(patch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
     """What is compiled; the GPU is a fake one, and asked for only behind that."""
     wanted: list[tuple[str, MatmulParams]] = []
 
@@ -128,29 +129,46 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
         assert len(wanted) >= len(FEW)
         return dict(DEVICE)
 
-    monkeypatch.setattr(command, "PROBLEMS", FEW)
-    monkeypatch.setattr(command, "device", device)
-    monkeypatch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
-    monkeypatch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
+    patch.setattr(command, "PROBLEMS", FEW)
+    patch.setattr(command, "device", device)
+    patch.setattr(BUILD, lambda found, jobs, told: wanted.extend(found))
+    patch.setitem(GPUS, "fake", Gpu("fake", DEVICE["sms"], DEVICE["l2_bytes"]))
     return wanted
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, *words: Any, **spec: Any) -> tuple[int, str]:
+def invoke(patch: pytest.MonkeyPatch, *words: Any, **spec: Any) -> tuple[int, str]:
     worker = (sys.executable, "-m", "tests.bench.fake_drawn", json.dumps(spec), "0")
-    monkeypatch.setattr(command, "COMMAND", worker)
+    patch.setattr(command, "COMMAND", worker)
     arguments = ["gate", "--gpu", "fake", "--processes", "2", "--rounds", "2", *map(str, words)]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     return result.exit_code, result.output
 
 
-@pytest.fixture
-def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Any) -> Path:
-    path = tmp_path / "before.jsonl"
-    code, text = invoke(monkeypatch, "--json", path, "--record")
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a run without a baseline writes."""
+    path = tmp_path_factory.mktemp("recorded") / "before.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch)
+        code, text = invoke(patch, "--json", path, "--record")
     assert (code, text.splitlines()[-1]) == (0, "recorded: 2 processes of 2 problems")
+    return path.read_text()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, MatmulParams]]:
+    return pretend(monkeypatch)
+
+
+@pytest.fixture
+def baseline(tmp_path: Path, recorded: str, built: Any) -> Path:
+    """A file of each test's own."""
+    path = tmp_path / "before.jsonl"
+    path.write_text(recorded)
     return path
 
 
+@pytest.mark.slow
 def test_as_fast_and_slower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path
 ) -> None:
@@ -165,6 +183,7 @@ def test_as_fast_and_slower(
     assert sum("slower" in line and "0.800" in line for line in text.splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path, built: Any
 ) -> None:
@@ -185,6 +204,7 @@ def test_a_run_goes_on_where_it_ended(
     assert invoke(monkeypatch, "--json", path, "--baseline", baseline)[0] == 0
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_no_matter_of_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, baseline: Path
 ) -> None:

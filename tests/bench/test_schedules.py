@@ -65,6 +65,7 @@ def test_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_is_in_the_file_is_not_measured_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (code, text.strip()) == (130, "interrupted: 0 of 1 shapes are measured")
 
 
+@pytest.mark.usefixtures("announced_hangs")
 def test_what_hangs_is_left_out_and_kept_in_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

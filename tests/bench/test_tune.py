@@ -182,6 +182,7 @@ def test_what_hung_is_told_again(path: Path) -> None:
     assert entries(path)[planned(SMALL)].us == 5.0  # it is not written twice
 
 
+@pytest.mark.slow
 def test_a_later_run_goes_on(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     add_entries(path, [known()])
     monkeypatch.setattr(command, "COMMAND", ("false",))

@@ -43,6 +43,7 @@ def test_all_shapes_in_one_process() -> None:
     assert found["shapes"]["512x512x512"]["clocks"] == FakeSampler().stop()
 
 
+@pytest.mark.usefixtures("announced_hangs")
 def test_a_hang_is_killed_named_and_left_out() -> None:
     found, after, _ = run({"bad": {"wsched": "hang"}}, timeout_s=3)
     first, second = (found["shapes"][str(shape)]["systems"] for shape in SHAPES)
@@ -120,13 +121,14 @@ def test_work_that_is_known_to_take_long_is_no_hang() -> None:
         "def write(**event): print(json.dumps(event), flush=True)\n"
         "at = {'event': 'step', 'shape': '256x256x256', 'system': 'wsched'}\n"
         "write(**at, step='round 1', seconds=SECONDS)\n"
-        "time.sleep(1.5)\n"
+        "time.sleep(SLEEP)\n"
         "write(**at, step='round 2', seconds=0)\n"
         "time.sleep(60)\n"
     )
     job = Job(SHAPES, "bf16", "tn", {"wsched": None}, PLAN)
-    for seconds, step, patience in ((0.1, "round 1", "1.2"), (5.0, "round 2", "1")):
-        command = (sys.executable, "-c", script.replace("SECONDS", str(seconds)))
+    for seconds, sleep, step, patience in ((0.1, 60, "round 1", "1.2"), (30, 1.5, "round 2", "1")):
+        told = script.replace("SECONDS", str(seconds)).replace("SLEEP", str(sleep))
+        command = (sys.executable, "-c", told)
         told = _run(job, 1.0, lambda *_: None, command, _Worker())
         assert f"hung at '{step}': no sign of life for {patience} s" in told
 

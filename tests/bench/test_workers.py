@@ -20,6 +20,7 @@ main()
 """A worker that refuses the job, with what it would have run under for a reason."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "found"),
     [

@@ -71,6 +71,7 @@ def test_work() -> None:
     assert epilogue_work(import_fusion(RESIDUAL)) == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [LINEAR, GELU, RESIDUAL], ids=["linear", "gelu", "residual"])
 @pytest.mark.parametrize("tile", [Tile(128, 192, 2, True), Tile(128, 160, 2, True)], ids=str)
 def test_the_widest_tiles_compile_clean(text: str, tile: Tile) -> None:

@@ -80,6 +80,7 @@ def test_an_empty_problem_runs(file: Path) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("RIGHT: 0 x 64 ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk(file: Path) -> None:
     with open("/dev/full", "w") as full:

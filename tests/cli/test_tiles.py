@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tests.schedules import definition
@@ -28,6 +29,7 @@ def test_tiles_of_a_definition(file: Path, golden: object) -> None:
     assert printed(file) == golden
 
 
+@pytest.mark.slow
 def test_tiles_without_what_is_refused(file: Path) -> None:
     whole, legal = (printed(file, *option).splitlines() for option in ((), ["--legal"]))
     assert whole[0].split() == [*legal[0].split(), "why", "not", "others"]

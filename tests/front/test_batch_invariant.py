@@ -46,6 +46,7 @@ def test_rows_alone_and_together(k: int) -> None:
     assert len(chosen) > 1
 
 
+@pytest.mark.slow
 def test_any_two_candidates_agree() -> None:
     """Narrow and wide wgmmas, slices of 64 and 128, cooperative and ping-pong; K has a tail."""
     problem = Problem(M, 256, 72, DataType.BFloat16, (DataType.Float,), 4, batch_invariant=True)

@@ -62,7 +62,7 @@ def test_another_process_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     first = wsched.compile(definition(), inputs(8, 8, 8))
     cubin, before = first.compiled.cubin, compilations()
     forget(monkeypatch)
-    monkeypatch.setattr("wsched.run.made._CACHES", {})
+    monkeypatch.setattr("wsched.run.bundles._caches", {})
     second = wsched.compile(definition(), inputs(8, 8, 8))
     assert second is not first
     assert second.compiled.cubin == cubin
@@ -75,7 +75,7 @@ def test_another_type_is_another_kernel() -> None:
 
 
 def test_the_machine_needs_no_cubin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsched.run.made._cache", None)
+    monkeypatch.setattr("wsched.run.bundles.disk_cache", None)
     wsched.execute(definition(), inputs(8, 8, 8))
 
 

@@ -56,6 +56,7 @@ def explained(text: str) -> str:
     return str(made)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid decimal literal:SyntaxWarning")
 @pytest.mark.parametrize("block", range(8))
 def test_damaged_definitions_are_explained_or_refused(block: int) -> None:

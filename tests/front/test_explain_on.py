@@ -12,6 +12,7 @@ from lowering.ground.errors import UnsupportedError
 from tests.schedules import definition
 from wsched.choose.heuristics import choose_params
 from wsched.choose.problem import GPUS
+from wsched.front import api
 from wsched.front.problems import planned
 from wsched.run.compiled import compile_fusion
 from wsched.run.input_error import InputError
@@ -81,3 +82,17 @@ def test_why_the_l2_fetches_a_line_at_once(columns: int, told: bool) -> None:
             "rows of A begin at multiples of 16 bytes, of B 16: more than a line would be part of "
             "others",
         )
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["a kernel", "several parts"])
+def test_what_install_does_stands_in_each_explanation(
+    monkeypatch: pytest.MonkeyPatch, parts: bool
+) -> None:
+    """On a GPU; here there is none to ask."""
+    monkeypatch.setattr(api, "_installed", lambda *_: "it takes this call")
+    text = definition()
+    if parts:
+        text = text.replace("add_output(d)", "add_output(fd.ops.linear(d, d))")
+    inputs = [torch.empty(64, 64, dtype=torch.bfloat16)] * 2
+    found = wsched.explain(text, inputs)
+    assert (found.route, found.installed) == ("cut" if parts else "wsched", "it takes this call")

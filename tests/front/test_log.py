@@ -106,6 +106,7 @@ def test_a_file_that_cannot_be_written(
     assert lines(line) == ["one: first"]
 
 
+@pytest.mark.slow
 def test_the_counters_come_at_the_end_of_a_process() -> None:
     code = (
         "import sys, torch, wsched; "

@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 import wsched  # noqa: E402
 from tests.epilogues import GELU, RESIDUAL  # noqa: E402
 from tests.front.own import cooperative  # noqa: E402
-from tests.schedules import SCHEDULES, definition, for_result  # noqa: E402
+from tests.schedules import QUICK, SCHEDULES, definition, for_result  # noqa: E402
+from tests.tiers import in_tiers  # noqa: E402
 from wsched import ParallelType, Schedule, ScheduleError  # noqa: E402
 from wsched.fusion import PrimitiveCall  # noqa: E402
 from wsched.importer import build_fusion, record_text  # noqa: E402
@@ -46,7 +47,7 @@ def test_from_nothing(shape: dict[str, Any]) -> None:
     assert s.check().error is None
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_the_built_in_schedule_goes_through_the_same_door(name: str) -> None:
     fusion = build_fusion(record_text(definition()))
     s = Schedule.of(definition(), SCHEDULES[name])

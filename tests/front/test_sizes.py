@@ -145,7 +145,7 @@ def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("wsched.run.made.compile_ptx", missing)
     monkeypatch.setattr("lowering.cuda.sass.disassemble", missing)
-    monkeypatch.setattr("wsched.run.made._cache", missing)
+    monkeypatch.setattr("wsched.run.bundles.disk_cache", missing)
 
 
 def test_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,11 +99,13 @@ def test_numbers_and_several_results() -> None:
 @pytest.mark.parametrize(
     "options", [{"params": PARAMS}, {"batch_invariant": True}, {"constants": [1]}]
 )
-def test_options(options: dict[str, Any]) -> None:
+def test_options(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_asked", {})
     expected = wsched.execute(definition(), operands(), **options)
     found = compiled(lambda *inputs: wsched.execute(definition(), inputs, **options))(*operands())
     same(found, expected)
-    asked = list(module._asked.values())[-1].options
+    (told,) = module._asked.values()
+    asked = told.options
     assert all(asked[k] == (tuple(v) if k == "constants" else v) for k, v in options.items())
 
 
@@ -177,6 +179,7 @@ def test_the_operator_is_one_that_torch_believes() -> None:
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_name_is_the_same_in_each_process() -> None:
     """Graphs that Inductor keeps on disk have it."""
     code = (
@@ -189,6 +192,7 @@ def test_the_name_is_the_same_in_each_process() -> None:
     assert done.stdout.strip() == module._name(definition(), 0, 0, (True, True), False, ())
 
 
+@pytest.mark.slow
 def test_programs_that_never_compile_do_not_import_dynamo() -> None:
     code = "import sys, wsched; wsched.execute; sys.exit('torch._dynamo' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -51,6 +51,7 @@ def test_the_report() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def test_differences() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("WORD = 'word'\n")
     (tmp_path / "plugin_of_theirs.py").write_text("import helper\nhelper.WORD = 'other'\n")

@@ -27,6 +27,7 @@ def test_what_is_drawn() -> None:
     assert RandomProgram(3, SMALL).text == texts[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_the_machine_passes(seed: int) -> None:
     outcome = run(seed, "cpu", SMALL)

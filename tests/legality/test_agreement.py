@@ -32,6 +32,7 @@ from wsched.fusion import Fusion, history_text
 DRAWS = 60
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
@@ -39,6 +40,7 @@ def test_what_is_accepted_is_legal_and_runs_right(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
@@ -46,6 +48,7 @@ def test_so_are_changes_of_schedules_by_hand(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_changes_of_several_parts(rng: Random) -> None:
@@ -53,6 +56,7 @@ def test_so_are_changes_of_several_parts(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_schedules_of_two_products(rng: Random) -> None:
@@ -60,6 +64,7 @@ def test_so_are_schedules_of_two_products(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_load_steps_that_are_dealt_out(rng: Random) -> None:
@@ -67,6 +72,7 @@ def test_so_are_load_steps_that_are_dealt_out(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_rings_of_the_epilogue(rng: Random) -> None:
@@ -74,6 +80,7 @@ def test_so_are_rings_of_the_epilogue(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @settings(max_examples=DRAWS // 3, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=True))
 def test_so_are_two_parts_from_nothing(rng: Random) -> None:
@@ -81,12 +88,14 @@ def test_so_are_two_parts_from_nothing(rng: Random) -> None:
     assert outcome(fusion).fault is None, history_text(fusion)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drawn", "least"), [(draw_steps, 2), (draw_rings, 4), (draw_apart, 4)])
 def test_some_of_these_run(drawn: Callable[[Random], Fusion], least: int) -> None:
     """When this was written, 3, 6 and 5 of these 16."""
     assert sum(outcome(drawn(Random(n))).ran for n in range(16)) >= least
 
 
+@pytest.mark.slow
 def test_some_of_these_are_legal_and_some_are_not() -> None:
     """When this was written, 8 of these 16 were legal, and all of them ran."""
     said = [outcome(draw_gated(Random(n))) for n in range(16)]
@@ -96,6 +105,7 @@ def test_some_of_these_are_legal_and_some_are_not() -> None:
     assert sum(o.cautious for o in legal) <= 1
 
 
+@pytest.mark.slow
 def test_draws_are_legal_often_enough_and_most_of_these_run() -> None:
     """Otherwise the tests above could pass because everything is refused.
 

@@ -47,6 +47,7 @@ def test_the_cubin_spills_nothing(make: Callable[[], Fusion]) -> None:
     assert read_resources(cubin, "drawn").clean
 
 
+@pytest.mark.slow
 def test_a_computed_operand_is_stored_in_pieces_of_its_stage() -> None:
     """A loop over the rows of a fragment in place of it: threads fill the stage in pieces."""
     rows = [

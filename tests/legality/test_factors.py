@@ -112,6 +112,7 @@ def test_traversal_refused(traversal: int) -> None:
     assert error.value.legal == ("0 for row-major", "1 to 2147483647")
 
 
+@pytest.mark.slow
 def test_the_rule_agrees_with_what_launches_compute() -> None:
     """Nothing is accepted that is wrong somewhere, and most of what is refused is."""
     fusion, rng = matmul(), Random(0)

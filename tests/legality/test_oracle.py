@@ -30,7 +30,8 @@ from tests.schedule.gated import gated, two_results
 from tests.schedule.gated import scheduled as two_sums
 from tests.schedule.proof.test_readers import changed
 from tests.schedule.proof.test_waiting import in_a_circle, read_by_two
-from tests.schedules import SCHEDULES, definition, for_result
+from tests.schedules import QUICK, SCHEDULES, definition, for_result
+from tests.tiers import in_tiers
 from wsched.fusion import Fusion, ParallelType, Pipelined, PrimitiveCall, WarpSpecialized
 from wsched.importer import build_fusion, record_text
 from wsched.schedule import Schedule
@@ -42,7 +43,7 @@ def scheduled(params: MatmulParams, text: str) -> Fusion:
     return schedule_matmul(build_fusion(record_text(text)), params)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_built_in_schedules_are_legal(name: str) -> None:
     assert why_illegal(scheduled(SCHEDULES[name], definition())) is None
 

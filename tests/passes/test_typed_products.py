@@ -74,6 +74,7 @@ def test_products(types: tuple[DType, DType, DType], registers: bool) -> None:
     assert np.array_equal(d, x.astype(np.float64) @ w.astype(np.float64).T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registers", [False, True], ids=["shared", "registers"])
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_machine_code(types: tuple[DType, DType, DType], registers: bool) -> None:
@@ -92,6 +93,7 @@ FORM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("types", TYPES, ids=IDS)
 def test_instructions(types: tuple[DType, DType, DType]) -> None:
     """A from shared memory and from registers, with a few of the legal N."""

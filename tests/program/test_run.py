@@ -156,6 +156,25 @@ program (x) -> (t) {
         assert torch.equal(bound, x)
 
 
+def test_one_of_two_results_in_place_of_what_is_dead() -> None:
+    text = """\
+program (x) -> (t, u) {
+  x: f32[M]
+  d: f32[M]
+  e: f32[M]
+  t: f32[M] at d
+  u: f32[M]
+  call double(x) -> d
+  call double(d) -> e
+  call both(e) -> t, u
+}
+"""
+    program, x = parse_program(text, {}), torch.arange(5.0)
+    functions = {"double": lambda g: [g[0] * 2], "both": lambda g: [g[0] + 1, g[0] - 1]}
+    t, u = prepare(program, {}, functions, [x])([x])
+    assert torch.equal(t, 4 * x + 1) and torch.equal(u, 4 * x - 1)
+
+
 def test_a_copy_in_place_of_what_is_dead() -> None:
     text = """\
 program (x) -> (t) {

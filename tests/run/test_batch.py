@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,7 +121,6 @@ def test_operands_that_tma_cannot_read_are_copied() -> None:
     assert torch.equal(d, product(a, b))
 
 
-def test_a_cubin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
+def test_a_cubin() -> None:
     found = compile_fusion(import_fusion(batched(b="mn")), SCHEDULES["cluster_2x2"])
     assert found.resources.clean, str(found.resources)

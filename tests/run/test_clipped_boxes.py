@@ -41,6 +41,7 @@ def check(compiled: CompiledFusion, m: int, n: int, k: int, order: Adversary) ->
     assert np.array_equal(d, exact(a, b).astype(NUMPY["bf16"])), (problem, order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_few_rows_of_either_operand(name: str) -> None:
     """Results from registers, which may have any number of columns; one k step and several."""

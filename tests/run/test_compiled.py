@@ -98,7 +98,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     fake = Compiler()
-    monkeypatch.setattr("wsched.run.made._cache", lambda: fake)
+    monkeypatch.setattr("wsched.run.bundles.disk_cache", lambda: fake)
     return fake
 
 

@@ -40,6 +40,7 @@ def far(path: Path, values: Any) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smem", [True, False])
 def test_rows_far_apart(tmp_path: Path, smem: bool) -> None:
     """Operands by TMA, the matrix of the epilogue and the result by TMA or by threads."""

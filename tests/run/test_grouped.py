@@ -78,6 +78,7 @@ def test_adversaries(name: str, adversary: Adversary) -> None:
     check(kernel(name), given((3, 0, 66, 16, 1), 24, 96), adversary=adversary)
 
 
+@pytest.mark.slow
 @drawn(
     name=st.sampled_from(sorted(SMALL)),
     sizes=st.lists(st.integers(0, 140), min_size=1, max_size=7),
@@ -109,6 +110,7 @@ def test_a_tile_writes_rows_of_its_group_only() -> None:
     assert [(m.rank, m.ragged) for m in stores] == [(3, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_rows_of_the_next_group_leave_no_trace(name: str) -> None:
     """The last tile of a group reads them: were they NaN, the group's own rows are right."""

@@ -24,6 +24,7 @@ LAYERS = {
 """Groups, rows, N and K."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("text", [grouped(), GATE, BIAS], ids=["bare", "gate", "epilogue"])
 def test_choice(layer: str, text: str) -> None:

@@ -14,6 +14,7 @@ from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.visit import walk
 from tests.front.test_execute import K, M, N, integers, live, product
 from tests.schedules import LAYOUTS, SCHEDULES, cooperative, definition, for_result, ping_pong
+from tests.tiers import in_tiers
 from wsched.front.known import import_fusion
 from wsched.run.layout import laid_out
 from wsched.schedule.matmul.params import MatmulParams
@@ -59,7 +60,7 @@ def arranged(layout: str, x: Any, w: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", in_tiers(KERNELS, {"cooperative", "span_32", "ping_pong"}))
 def test_every_layout_on_every_kind_of_kernel(name: str, layout: str) -> None:
     """Tails in all dimensions, and several tiles for a CTA."""
     x, w = integers(264, 136), integers(328, 136, seed=1)
@@ -90,6 +91,7 @@ def test_boxes_of_an_mn_major_tile() -> None:
     assert kernel.tensor_map("T1").box == (64, 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_machine_code_is_clean(layout: str) -> None:
     inputs = arranged(layout, integers(M, K), integers(N, K))

@@ -67,6 +67,7 @@ def test_weights_of_different_widths(name: str) -> None:
         assert equal(made(x, *weights), products(x, weights))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.integers(1, 40), min_size=2, max_size=5), st.integers(1, 140), st.integers(1, 9),

@@ -73,6 +73,7 @@ def test_with_a_residual() -> None:
     assert corrected(compiled(RESIDUAL, "dynamic_cluster_pingpong"), 5) < BOUND_MS
 
 
+@pytest.mark.slow
 def test_long_epilogues_take_linear_time() -> None:
     few, many = (compiled(long(n), "pingpong_128x128") for n in (100, 400))
     assert corrected(many, 2) < 6 * corrected(few, 3)

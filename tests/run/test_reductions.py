@@ -10,7 +10,8 @@ import pytest
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from tests.reductions import ALL, Reduced, definition, expected
-from tests.schedules import SCHEDULES, for_result
+from tests.schedules import QUICK, SCHEDULES, for_result
+from tests.tiers import in_tiers
 from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.reductions import Reductions
 
@@ -48,7 +49,7 @@ def check(found: list[Any], wanted: list[Any]) -> None:
     assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", in_tiers(WAYS, QUICK))
 def test_schedules(name: str) -> None:
     params = SCHEDULES[name]
     reduced = SUMS if params.across > 1 else ALL

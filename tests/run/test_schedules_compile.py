@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +17,8 @@ from lowering.target.ptx import MBARRIER_BYTES, TMA_BOX_MAX
 from tests.lowering.cuda.opcodes import count_opcodes
 from tests.on_machine import kernel
 from tests.sass_loops import innermost_loops
-from tests.schedules import SCHEDULES, for_result
+from tests.schedules import QUICK, SCHEDULES, for_result
+from tests.tiers import in_tiers
 from wsched.fusion import DataType, the_matmul
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.chunks import chunk_columns
@@ -38,16 +37,7 @@ SAME_CODE = {
 """They differ from other schedules in sizes and in the order of tiles only."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of its own: what is tested was compiled now, by this NVRTC."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cubins")
-        patch.setenv("WSCHED_CACHE_DIR", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module", params=SCHEDULES)
+@pytest.fixture(scope="module", params=in_tiers(SCHEDULES, QUICK))
 def bf16(request: pytest.FixtureRequest) -> CompiledFusion:
     return kernel(SCHEDULES[request.param])
 
@@ -186,7 +176,7 @@ def test_shared_memory_is_as_predicted(bf16: CompiledFusion) -> None:
     assert bf16.kernel.shared_bytes == wanted
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_shared_memory_of_wide_results_is_as_predicted(name: str) -> None:
     params = for_result(SCHEDULES[name], "f32")
     stage, epilogue = shared_bytes(params, DataType.BFloat16, DataType.Float)

@@ -9,7 +9,8 @@ import pytest
 
 from lowering.machine.scheduler import Adversary
 from tests.on_machine import NUMPY, Problem, exact, kernel, operands, run
-from tests.schedules import SCHEDULES, cooperative, error_limit, ping_pong, split_k, stream_k
+from tests.schedules import QUICK, SCHEDULES, cooperative, error_limit, ping_pong, split_k, stream_k
+from tests.tiers import in_tiers
 from wsched.run.compiled import CompiledFusion
 from wsched.schedule.matmul.params import MatmulParams
 
@@ -41,12 +42,12 @@ def problems(params: MatmulParams) -> dict[str, Problem]:
     }
 
 
-@pytest.fixture(scope="module", params=SCHEDULES)
+@pytest.fixture(scope="module", params=in_tiers(SCHEDULES, QUICK))
 def bf16(request: pytest.FixtureRequest) -> CompiledFusion:
     return kernel(SCHEDULES[request.param])
 
 
-@pytest.mark.parametrize("kind", problems(MatmulParams()))
+@pytest.mark.parametrize("kind", in_tiers(problems(MatmulParams()), {"tails", "uneven"}))
 def test_integers_are_exact_in_every_order(bf16: CompiledFusion, kind: str) -> None:
     problem = problems(bf16.params)[kind]
     assert {a for a, _ in ORDERS} == set(get_args(Adversary))
@@ -72,7 +73,7 @@ def test_real_numbers(name: str, operand: str, result: str) -> None:
     assert np.linalg.norm(d - wanted) < error_limit(operand, result) * np.linalg.norm(wanted)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", in_tiers(SCHEDULES, QUICK))
 def test_wide_results_are_exact(name: str) -> None:
     compiled = kernel(SCHEDULES[name], "f16", "f32")
     problem = problems(compiled.params)["single_tile"]

@@ -87,6 +87,7 @@ def split(request: pytest.FixtureRequest) -> CompiledFusion:
     return kernel(SPLIT[request.param])
 
 
+@pytest.mark.slow
 def test_small_problems(split: CompiledFusion, request: pytest.FixtureRequest) -> None:
     """All of them: CTAs without a step, that begin and end within tiles, parts without a step."""
     rng = Random(request.node.name)

@@ -132,6 +132,7 @@ SCHEDULED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_a_residual_of_odd_rows_is_read_where_it_lies(name: str) -> None:
     """Small integers: exact."""

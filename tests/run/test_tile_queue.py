@@ -73,6 +73,7 @@ def work(found: RunResult) -> dict[str, int]:
     return {kind: found.counts[kind] for kind in kinds}
 
 
+@pytest.mark.slow
 @given(
     name=st.sampled_from(sorted(SMALL)),
     m=st.integers(1, 5),

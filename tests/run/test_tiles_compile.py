@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -84,15 +82,6 @@ def cover() -> tuple[list[Row], list[Pair]]:
     return pairwise(FACTORS, lambda row: choice_of(row).legal, TILE)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cubins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of its own: what is tested was compiled now, by this NVRTC."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cubins")
-        patch.setenv("WSCHED_CACHE_DIR", str(folder))
-        yield folder
-
-
 IMPOSSIBLE = {
     (("m", 64), ("way", (2, False))), (("m", 64), ("way", (3, False))),
     (("m", 128), ("way", (3, False))), (("m", 192), ("way", (2, False))),
@@ -112,6 +101,7 @@ IMPOSSIBLE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_cover_has_every_legal_pair() -> None:
     rows, impossible = cover()
     covered = set().union(*map(pairs_of, rows))
@@ -128,6 +118,7 @@ def test_the_cover_has_every_legal_pair() -> None:
     assert len(rows) <= 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_is_legal_compiles_clean(part: int) -> None:
     for row in cover()[0][part::PARTS]:

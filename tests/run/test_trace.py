@@ -152,11 +152,8 @@ def test_no_stamp_without_a_trace() -> None:
 @pytest.mark.parametrize(
     "name", ["coop_24_240", "pingpong_128x128", "pingpong_64x256", "pipelined_256", "cluster_2x1"]
 )
-def test_traced_kernels_compile_clean(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traced_kernels_compile_clean(name: str) -> None:
     """No spills, no stack, and no wgmma that ptxas serializes."""
-    monkeypatch.setenv("WSCHED_CACHE_DIR", str(tmp_path))
     found = kernel(SCHEDULES[name]).traced.resources
     assert found.clean, str(found)
 

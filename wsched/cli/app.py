@@ -13,6 +13,7 @@ from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.target.targets import DEFAULT
 from wsched.bench.cli import app as bench_app
 from wsched.bench.tune.command import tune
+from wsched.cli.bundle import bundle
 from wsched.cli.check import multiprocessors
 from wsched.cli.explore import explore
 from wsched.cli.group import Group
@@ -52,6 +53,7 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench", help="Measure wsched beside its peers (needs a GPU).")
 app.command()(tune)
 app.command()(explore)
+app.command()(bundle)
 app.add_typer(plugin_app, name="plugin", help="nvFuser's heuristic plugin with wsched's choices.")
 
 

@@ -20,6 +20,7 @@ from wsched.front.explain import (
 )
 from wsched.front.explain_kernel import explain_given
 from wsched.front.explanation import Explanation
+from wsched.front.gradients import require_differentiable, wants_gradients
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
@@ -50,6 +51,7 @@ def execute(
     params: MatmulParams | None = None,
     batch_invariant: bool = False,
     constants: Sequence[int] = (),
+    gradients: bool = False,
 ) -> list[torch.Tensor]:
     """Run a definition: by wsched's kernels, or another way where there is none.
 
@@ -71,6 +73,8 @@ def execute(
             kernel does it. A tensor with a new version, which torch counts with each write in
             place, or in other memory is noticed; a write past torch is not. Captured graphs keep
             nothing.
+        gradients: whether results can be differentiated by inputs that require it. The backward
+            pass is torch's and computes the definition once more: a call keeps its inputs only.
 
     Returns:
         The results in the order of ``add_output``.
@@ -79,11 +83,13 @@ def execute(
         InputError: the tensors do not fit the definition.
         UnfinishedError: the ``with`` block of the definition has not ended, or it has no output.
         UnsupportedError: none of the ways takes it; or, with ``params`` or ``batch_invariant``,
-            wsched's does not.
+            wsched's does not; gradients of an operation that torch does not have.
         ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
     if is_compiling():
-        return traced(definition, inputs, params, batch_invariant, constants)
+        return traced(definition, inputs, params, batch_invariant, constants, gradients)
+    if gradients and wants_gradients(inputs):
+        return _differentiable(definition, inputs, params, batch_invariant, constants)
     if type(inputs) not in (list, tuple):
         require_sequence(inputs)
     if batch_invariant:
@@ -101,6 +107,19 @@ def execute(
 
 
 define(execute)
+
+
+def _differentiable(
+    definition: Any,
+    inputs: Sequence[Any],
+    params: MatmulParams | None,
+    batch_invariant: bool,
+    constants: Sequence[int],
+) -> list[torch.Tensor]:
+    """Results that torch differentiates; what it cannot evaluate is refused before it runs."""
+    schedule = isinstance(definition, Schedule)
+    require_differentiable(recorded(definition.definition if schedule else definition))
+    return traced(definition, inputs, params, batch_invariant, constants, gradients=True)
 
 
 def _execute_invariant(

@@ -32,8 +32,11 @@ __all__ = ["adopt", "compile"]
 _Key = tuple[Fusion, MatmulParams, bool, Target]
 """What tells kernels apart: the third is whether a kernel is compiled to choose its registers."""
 
-_making = Lock()
-"""Held while a kernel is made, and for every write to ``_kernels``."""
+_making: dict[_Key, Lock] = {}
+"""Of each kernel that is being made the lock that is held meanwhile: others are made beside it."""
+
+_starting = Lock()
+"""Held for every write to ``_making`` and ``_kernels``."""
 
 _kernels: Kept[_Key] = Kept()
 
@@ -57,10 +60,24 @@ def compile(
         return compile_schedule(definition, inputs, params, batch_invariant)
     key = _kernel_key(definition, inputs, params, batch_invariant)
     found = _kernels.get(key)
-    if found is None:
-        with _making:
-            found = _kernels.get(key) or _kernels.add(key, _make(*key))
-    return found
+    return _made_once(key) if found is None else found
+
+
+def _made_once(key: _Key) -> CompiledFusion:
+    """A kernel, made by the first thread that asks for it; the others wait for that."""
+    with _starting:
+        making = _making.setdefault(key, Lock())
+    with making:
+        found = _kernels.get(key)
+        if found is not None:
+            return found
+        try:
+            made = _make(*key)
+            with _starting:
+                return _kernels.add(key, made)
+        finally:
+            with _starting:
+                _making.pop(key, None)
 
 
 def _make(fusion: Fusion, params: MatmulParams, compiled: bool, target: Target) -> CompiledFusion:
@@ -102,5 +119,5 @@ def _target(inputs: Sequence[Any]) -> Target | None:
 def adopt(definition: Any, inputs: Sequence[torch.Tensor], kernel: CompiledFusion) -> None:
     """Let a kernel serve these calls from now on, in place of the one that :func:`compile` made."""
     key = _kernel_key(definition, inputs, None)
-    with _making:
+    with _starting:
         _kernels.add(key, kernel)

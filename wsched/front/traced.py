@@ -19,6 +19,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.locks import Lock
 from wsched.doors.fallback import check_inputs, evaluated
 from wsched.front.cut.order import declared_order
+from wsched.front.gradients import define_gradients
 from wsched.front.known import recorded
 from wsched.front.schedule import Schedule
 from wsched.importer import Definition
@@ -76,16 +77,18 @@ def traced(
     params: MatmulParams | None,
     batch_invariant: bool,
     constants: Sequence[int],
+    gradients: bool = False,
 ) -> list[Any]:
     """What Dynamo traces in place of ``execute``; arguments and results as there.
 
-    Gradients stop at the inputs, as they do in eager mode.
+    Without ``gradients`` these stop at the inputs, as they do in eager mode. With them eager calls
+    come here too.
     """
     tensors, numbers, kinds = [], [], []
     for x in inputs:
         kinds.append(isinstance(x, torch.Tensor))
         if kinds[-1]:
-            tensors.append(x.detach())
+            tensors.append(x if gradients else x.detach())
         else:
             numbers.append(x)
     text = definition if isinstance(definition, str) else ""
@@ -208,6 +211,7 @@ def define(execute: Execute) -> None:
     library.define("execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]")
     library.impl("execute", partial(_executed, execute), "CompositeExplicitAutograd")
     torch.library.register_fake("wsched::execute", _fake, lib=library)
+    define_gradients(library, lambda name: (_asked[name].operations, _asked[name].inputs))
     _libraries.append(library)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from lowering.cuda.cache import CubinCache, default_directory
 from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
 from lowering.kernel.kernel import Kernel
@@ -16,12 +14,12 @@ from passes.dump import ALL, Dumper
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
 from wsched.fusion import Fusion, fusion_text
+from wsched.run.bundles import compiled_text, disk_cache
 from wsched.run.input_error import InputError
 from wsched.run.once import once
 from wsched.schedule.loops import loops_text
 from wsched.schedule.plan import Plan
 from wsched.schedule.subdags import subdags_text, to_dot
-from wsched.version import __version__
 
 __all__ = ["LINES", "STAGES", "Made", "compiled_kernel", "dump_scheduled"]
 
@@ -70,19 +68,16 @@ class Made:
 
     @once
     def compiled(self) -> Compiled:
-        """The cubin, from the disk cache or NVRTC."""
-        return self._compiled(())
+        """The cubin, from a bundle, the disk cache or NVRTC."""
+        return compiled_text(self.source, f"{self.kernel.name}.cu", self.kernel.target.arch)
 
     @once
     def with_lines(self) -> Compiled:
         """The same code as :attr:`compiled`, with the line of the source that each instruction is
         from.
         """
-        return self._compiled((LINES,))
-
-    def _compiled(self, options: tuple[str, ...]) -> Compiled:
         name, arch = f"{self.kernel.name}.cu", self.kernel.target.arch
-        return _cache().compile(self.source, name, options, arch)
+        return disk_cache().compile(self.source, name, (LINES,), arch)
 
     @once
     def resources(self) -> Resources:
@@ -148,16 +143,7 @@ def dump_scheduled(fusion: Fusion, dumper: Dumper) -> None:
 
 
 def compiled_kernel(kernel: Kernel) -> Compiled:
-    """The cubin of a final kernel, from the disk cache or NVRTC."""
+    """The cubin of a final kernel, from a bundle, the disk cache or NVRTC."""
     from lowering.cuda.emit import emit_cuda
 
-    return _cache().compile(emit_cuda(kernel), f"{kernel.name}.cu", arch=kernel.target.arch)
-
-
-_CACHES: dict[Any, CubinCache] = {}
-
-
-def _cache() -> CubinCache:
-    """The cache of the directory that the environment names now."""
-    at = default_directory()
-    return _CACHES.get(at) or _CACHES.setdefault(at, CubinCache(at, __version__))
+    return compiled_text(emit_cuda(kernel), f"{kernel.name}.cu", kernel.target.arch)

@@ -188,6 +188,7 @@ def test_an_address_has_a_descriptor_for_each_device(driver: Driver) -> None:
     assert [p[0] for p in driver.params] == [b"map1", b"map3", b"map1"]
 
 
+@pytest.mark.slow
 def test_a_dependent_kernel_may_start_early(driver: Driver) -> None:
     """Attribute 6 of cuda.h, programmatic stream serialization; only where the kernel waits."""
     for kernel in (copy_kernel(), replace(copy_kernel(), dependent=True)):

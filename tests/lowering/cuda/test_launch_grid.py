@@ -8,6 +8,7 @@ import pytest
 
 from lowering.cuda import launch
 from lowering.cuda.launch import LoadedKernel
+from lowering.cuda.launch_block import LaunchAttribute, LaunchConfig
 from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Var, ceildiv
 from tests.lowering.cuda.fake_driver import LAUNCH, Driver, Tensor, fake_torch
@@ -21,6 +22,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(launch, "launch_function", lambda: LAUNCH(fake.cuLaunchKernelEx))
     monkeypatch.setattr(launch, "_torch", lambda: fake_torch(fake))
     return fake
+
+
+def test_an_attribute_is_the_only_one() -> None:
+    config = LaunchConfig()
+    for number in (4, 6):
+        config.add(LaunchAttribute(id=number))
+    assert (config.numAttrs, config.attrs[0].id) == (1, 6)
 
 
 def test_ctas_along_y_are_counted_by_the_kernel(driver: Driver) -> None:

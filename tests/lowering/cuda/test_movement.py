@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lowering.cuda.emit import emit_kernel
+from lowering.cuda.emit import emit_cuda, emit_kernel
 from lowering.ground.errors import InternalError
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
@@ -124,6 +124,15 @@ def test_transposed_stmatrix_addresses(frag: str) -> None:
         assert at == BASE + 2048 + k.buffer("S").byte(1, 8 + col, 64 + row)
         seen.add((row, col))
     assert len(seen) == rows * cols // 8
+
+
+def test_a_loop_over_registers_is_unrolled() -> None:
+    """They have no addresses: an index that is no constant would put a fragment into memory."""
+    shared = "[2][72x128] swizzle 128 at 2048"
+    k = kernel("stmatrix S[1, 8, 64], f, trans=true", "bf16", "64x64", shared)
+    lines = [line.strip() for line in emit_cuda(k).splitlines()]
+    heads = [at for at, line in enumerate(lines) if line.startswith("for (int r = 0;")]
+    assert heads and {lines[at - 1] for at in heads} == {"#pragma unroll"}
 
 
 def test_store_into_a_part_of_a_tile() -> None:

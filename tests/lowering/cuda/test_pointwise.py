@@ -259,6 +259,7 @@ def test_every_operation_compiles() -> None:
     assert resources.clean, str(resources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute", [bias_gelu, add_residual, everything])
 def test_epilogue_of_the_cooperative_kernel_compiles_clean(compute: Any) -> None:
     """128x256 with 40/232 registers: no stack, no spills, no C75xx warnings."""

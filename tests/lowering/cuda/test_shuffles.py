@@ -155,6 +155,7 @@ def test_text(golden: object) -> None:
     assert emit_kernel(k) == golden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "span", "other"), [f for f in FORMS if f[0] != "e4m3"])
 def test_machine_code(dtype: str, span: int, other: int) -> None:
     """A shuffle for each word that changes its lane, no spills."""

@@ -110,6 +110,13 @@ def test_faults(fault: str) -> None:
     assert what in outcomes(edited(way, *edits))
 
 
+def test_a_second_store_to_the_same_words_comes_second() -> None:
+    """A thread's own stores to a place stay in order, whenever they arrive."""
+    store = "st.shared sum_s[0, 0, 0], mine0, cta=0"
+    old = "old: frag<f32, 64x16> = frag.fill 0.0\n    st.shared sum_s[0, 0, 0], old, cta=0"
+    assert outcomes(edited("st.shared", (store, f"{old}\n    {store}"))) == set()
+
+
 READER_LEAVES = """kernel k threads 128 cluster 2 grid 2 {
   shared tile: f32[1][64x8] at 0
   mbarrier full[1] arrivals 1 at 2048

@@ -90,6 +90,7 @@ EVERY = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", EVERY)
 def test_runs_right(make: Callable[[], Fusion]) -> None:
     said = outcome(make())

@@ -219,7 +219,7 @@ def _follow(
     while True:
         patience = timeout_s + _SLACK * worker.seconds if begun else max(timeout_s, _START_S)
         try:
-            line = lines.get(timeout=patience)
+            line = _heard(lines, patience)
             if line is None:
                 # With its output closed a worker can still hang, where CUDA ends its context.
                 process.wait(timeout=timeout_s)
@@ -232,6 +232,11 @@ def _follow(
             )
         begun = True
         _take(json.loads(line), worker, progress)
+
+
+def _heard(lines: queue.Queue[str | None], seconds: float) -> str | None:
+    """The next line of a worker, None at its end; ``queue.Empty`` after that much silence."""
+    return lines.get(timeout=seconds)
 
 
 def _take(event: dict[str, Any], worker: _Worker, progress: Progress) -> None:

@@ -40,8 +40,13 @@ def interpret(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
     return [_fresh(value, tensors) for value in evaluated(definition, inputs)]
 
 
-def evaluated(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """The same, but results may be inputs or views of them; of torch's fake tensors also."""
+def evaluated(
+    definition: Definition, inputs: Sequence[Any], *, gradients: bool = False
+) -> list[torch.Tensor]:
+    """The same, but results may be inputs or views of them; of torch's fake tensors also.
+
+    With ``gradients`` torch records what it takes to differentiate them.
+    """
     import torch
 
     if unknown := unknown_ops(definition):
@@ -52,7 +57,7 @@ def evaluated(definition: Definition, inputs: Sequence[Any]) -> list[torch.Tenso
     device = next((t.device for t in tensors if t.device.type != "cpu"), None)
     values: dict[str, Any] = {}
     arguments = iter(inputs)
-    with torch.no_grad():
+    with torch.set_grad_enabled(gradients):
         for node in definition.nodes:
             constant = node.op == "define_scalar" and node.operands[:1] not in ((), (None,))
             if constant:

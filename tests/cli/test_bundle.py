@@ -1,0 +1,73 @@
+"""``wsched bundle``: what it writes loads, what it says is what it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import wsched
+from tests.schedules import definition
+from wsched.cli.app import app
+from wsched.front.schedule import Schedule
+from wsched.run import bundles
+
+pytestmark = pytest.mark.usefixtures("plain")
+
+
+def invoke(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["bundle", *map(str, words)])
+    return result.exit_code, result.output
+
+
+def test_definitions_and_schedules(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundles, "_bundles", {})
+    mine, out = tmp_path / "mine.sched", tmp_path / "model.bundle"
+    Schedule.of(definition(), wsched.MatmulParams()).save(mine)
+    shapes = ("--shape", "128x4096x512", "--shape", "128x4096x1024")
+    code, text = invoke(file, mine, "-o", out, *shapes, "--gpu", "H100 PCIe", "--jobs", 2)
+    assert code == 0, text
+    *lines, last = text.splitlines()
+    names = [line.rpartition(" ")[2] for line in lines]
+    assert len(set(names)) == len(names) >= 2
+    assert lines[0].startswith(f"{file}: ") and lines[-1].startswith(f"{mine}: ")
+    wanted = f"{out}: {len(names)} kernels for NVIDIA H100 PCIe with 114 multiprocessors"
+    assert last == wanted
+    assert sorted(wsched.load_bundle(out)) == sorted(names)
+
+
+def test_a_part_of_a_gpu(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "b"
+    code, text = invoke(file, "-o", out, "--gpu", "H200", "--sms", "16")
+    assert (code, text.splitlines()[-1]) == (
+        0, f"{out}: 1 kernels for NVIDIA H200 with 16 multiprocessors",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--gpu", "A100"], "--gpu A100 is not supported; supported: H200, H100, H100 PCIe"),
+        (["--shape", "8x8"], "'8x8' is no problem size"),
+    ],
+)
+def test_what_is_refused(file: Path, tmp_path: Path, words: list[str], told: str) -> None:
+    code, text = invoke(file, "-o", tmp_path / "b", *words)
+    assert code == 2 and told in text
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_definition_without_a_kernel_is_named(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(definition().replace("BFloat16", "Float"))
+    code, text = invoke(file, other, "-o", tmp_path / "b")
+    assert code == 2 and text.splitlines()[-1].startswith(f"{other}: ")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_folder_that_is_not_there(file: Path, tmp_path: Path) -> None:
+    code, text = invoke(file, "-o", tmp_path / "none" / "b")
+    assert code == 2 and "No such file or directory" in text

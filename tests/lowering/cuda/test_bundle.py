@@ -1,0 +1,90 @@
+"""The file of a bundle: what is in it comes back, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lowering.cuda.bundle import Bundle, Entry, read_bundle, write_bundle
+from lowering.cuda.nvrtc import Compiled, CompileError
+from lowering.ground.errors import UnsupportedError
+
+FIRST = Compiled(b"\x7fELF first", "Used 168 registers", (12, 8), 0.5)
+SECOND = Compiled(b"\x7fELF 2", "", (12, 8), 0.25)
+TOO_FEW = "ptxas fatal   : (C7602) Insufficient registers (128)"
+
+
+def entry(source: str, made: Compiled | CompileError, arch: str = "sm_90a") -> Entry:
+    return Entry(Bundle.key(source, arch), f"{source}.cu", arch, made)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A bundle of two kernels and one that does not compile."""
+    refused = CompileError("c.cu", "NVRTC_ERROR_COMPILATION", TOO_FEW)
+    made = [entry("a", FIRST), entry("c", refused), entry("b", SECOND)]
+    write_bundle(tmp_path / "model.bundle", "0.1", "a GPU with 4 multiprocessors", made)
+    return tmp_path / "model.bundle"
+
+
+def test_what_is_in_it_comes_back(path: Path) -> None:
+    found = read_bundle(path, "0.1")
+    assert (found.version, found.gpu) == ("0.1", "a GPU with 4 multiprocessors")
+    assert found.archs == ("sm_90a",)
+    assert (found.find("a", "sm_90a"), found.find("b", "sm_90a")) == (FIRST, SECOND)
+    assert found.find("a", "sm_100a") is None and found.find("d", "sm_90a") is None
+
+
+def test_what_did_not_compile_does_not_compile(path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        read_bundle(path, "0.1").find("c", "sm_90a")
+    assert (caught.value.status, caught.value.log) == ("NVRTC_ERROR_COMPILATION", TOO_FEW)
+
+
+def test_a_text_is_in_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "model.bundle"
+    write_bundle(path, "0.1", "a GPU", [entry("a", FIRST), entry("a", SECOND)])
+    assert read_bundle(path, "0.1").find("a", "sm_90a") == SECOND
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def replaced(at: int) -> Callable[[Path], None]:
+    """A change of one byte."""
+
+    def change(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+
+    return change
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("change", "version", "why", "supported"),
+    [
+        (Path.unlink, "0.1", "No such file or directory", "a file that can be read"),
+        (lambda p: p.chmod(0o620), "0.1", "can be written by others",
+         "a file of your own that nobody else can write"),
+        (replaced(0), "0.1", "is no bundle", "a whole file that `wsched bundle` wrote"),
+        (replaced(40), "0.1", "is damaged or cut", "a whole file that `wsched bundle` wrote"),
+        (replaced(-1), "0.1", "is damaged or cut", "a whole file that `wsched bundle` wrote"),
+        (cut, "0.1", "is damaged or cut", "a whole file that `wsched bundle` wrote"),
+        (lambda p: None, "0.2", "is of wsched 0.1, this is 0.2", "a bundle of this version"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    path: Path, change: Callable[[Path], None], version: str, why: str, supported: str
+) -> None:
+    change(path)
+    with pytest.raises(UnsupportedError) as caught:
+        read_bundle(path, version)
+    assert str(caught.value) == (
+        f"the bundle {path}, which {why}, is not supported; supported: {supported}. "
+        "Write it again with `wsched bundle`"
+    )

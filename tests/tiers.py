@@ -1,0 +1,65 @@
+"""Two tiers of tests: ``make test`` leaves out those marked ``slow``, ``make test-all`` has both.
+
+A test is slow above :data:`LIMIT` seconds of processor time, its fixtures and processes included,
+however busy the machine is. The end of a run lists those above it that have no mark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator, Iterable
+from typing import Any
+
+import pytest
+
+LIMIT = 3.0
+"""Seconds of processor time."""
+
+PROPERTY = "processor seconds"
+"""Under which a worker of pytest-xdist reports them."""
+
+BEGIN = pytest.StashKey[float]()
+
+
+def in_tiers(values: Iterable[str], quick: Collection[str]) -> list[Any]:
+    """Parameters of a test, of which all but the ``quick`` ones make it slow."""
+    return [v if v in quick else pytest.param(v, marks=pytest.mark.slow) for v in values]
+
+
+def seconds() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[BEGIN] = seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "teardown" and item.get_closest_marker("slow") is None:
+        report.user_properties.append((PROPERTY, seconds() - item.stash[BEGIN]))
+    return report
+
+
+def unmarked(reports: list[pytest.TestReport]) -> list[tuple[float, str]]:
+    """Tests above the limit without the mark, with their seconds, slowest first."""
+    found = [
+        (float(value), report.nodeid)  # type: ignore[arg-type]
+        for report in reports
+        for name, value in report.user_properties
+        if name == PROPERTY and float(value) > LIMIT  # type: ignore[arg-type]
+    ]
+    return sorted(found, reverse=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    # What a teardown reports stands under "", if it passed.
+    reports = [r for r in terminalreporter.stats.get("", ()) if isinstance(r, pytest.TestReport)]
+    if found := unmarked(reports):
+        terminalreporter.section(f"{len(found)} tests are slow and not marked so")
+        for took, test in found:
+            terminalreporter.write_line(f"{took:6.1f} s  {test}")

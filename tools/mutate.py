@@ -1,0 +1,272 @@
+"""Do the tests notice when the code is changed? Mutants of lines that tests run, tried one by one.
+
+    pytest -n 2 --reaches=DIR                   which test runs which line, with its time
+    python tools/mutate.py DIR --seed 1 --count 60 --json FILE.jsonl
+
+A mutant is one mutation (``tools/mutations.py``) in a copy of the tree. A line is drawn evenly from
+those that tests run, then one of its mutations. The tests that run the line are tried, those that
+run least first, because they are the quickest and say most, until one fails: the mutant is killed.
+If all pass, so do all tests of their files (what a fixture or a cache of a module runs is told of
+its first test only). A mutant that survives, or outlives its time, is shown with what was tried.
+
+A run goes on where an earlier one with the same file ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from mutations import Mutation, mutations
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FIRST, SECONDS = 40, 240.0
+"""Tests of a first run, and time for all runs of a mutant."""
+
+GRACE = 60.0
+"""Seconds of processor time that a run may take beside three times what its tests took: imports. A
+mutant that never ends is killed by this."""
+
+PATIENCE = 20
+"""How many times as long a run may take by the clock: the machine is another's too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A test: its node id, how long it took, and how many lines it ran."""
+
+    test: str
+    seconds: float
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a mutant.
+
+    Args:
+        file: relative to the tree.
+        line: of the mutation.
+        what: the mutation in words.
+        killed: whether a test failed, or a run did not end.
+        tests: how many were tried.
+        seconds: wall time.
+        by: the first test that failed.
+    """
+
+    file: str
+    line: int
+    what: str
+    killed: bool
+    tests: int
+    seconds: float
+    by: str = ""
+
+
+class Coverage:
+    """Which tests run a line, read from what ``pytest --reaches`` wrote.
+
+    Args:
+        folder: with its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._of: dict[str, list[tuple[Reached, int]]] = {}
+        for path in sorted(folder.glob("*.jsonl")):
+            for text in path.read_text(encoding="utf-8").splitlines():
+                record = json.loads(text)
+                lines = {name: int(bits, 16) for name, bits in record["lines"].items()}
+                count = sum(bits.bit_count() for bits in lines.values())
+                test = Reached(record["test"], record["seconds"], count)
+                for name, bits in lines.items():
+                    self._of.setdefault(name, []).append((test, bits))
+
+    def files(self) -> list[str]:
+        """Files of which tests run something."""
+        return sorted(self._of)
+
+    def lines(self, file: str) -> int:
+        """The lines that tests run, as bits."""
+        found = 0
+        for _, bits in self._of[file]:
+            found |= bits
+        return found
+
+    def tests(self, file: str, line: int) -> list[Reached]:
+        """The tests that run a line, those that run least first."""
+        found = [test for test, bits in self._of[file] if bits >> line & 1]
+        return sorted(found, key=lambda t: (t.lines + 1000 * t.seconds, t.test))
+
+
+def draw(coverage: Coverage, seed: int, count: int) -> list[tuple[str, Mutation]]:
+    """``count`` mutations, of as many lines; the same for the same tree, coverage and seed."""
+    places: list[tuple[str, list[Mutation]]] = []
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in coverage.files()}
+    for file, text in texts.items():
+        reached, by_line = coverage.lines(file), dict[int, list[Mutation]]()
+        for mutation in mutations(text):
+            if reached >> mutation.line & 1:
+                by_line.setdefault(mutation.line, []).append(mutation)
+        places += [(file, by_line[line]) for line in sorted(by_line)]
+    chosen, drawn = random.Random(seed), list[tuple[str, Mutation]]()
+    chosen.shuffle(places)
+    for file, found in places:
+        if len(drawn) == count:
+            break
+        if able := [m for m in found if m.parses(texts[file])]:
+            drawn.append((file, chosen.choice(able)))
+    return drawn
+
+
+class Tree:
+    """A copy of what git knows of the tree, in which files may be changed.
+
+    Args:
+        folder: where it is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        names = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in filter(None, names.split("\0")):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes((ROOT / name).read_bytes())
+
+    def failing(self, tests: Iterable[Reached | str], limit: float) -> str | None:
+        """The first of some tests that fails, None if none does.
+
+        More processor time than ``limit`` seconds is a failure too.
+        """
+        ids = [t if isinstance(t, str) else t.test for t in tests]
+        with tempfile.TemporaryDirectory() as scratch:
+            arguments = Path(scratch) / "tests"
+            arguments.write_text("".join(f"{i}\n" for i in ids), encoding="utf-8")
+            command = [
+                sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider",
+                f"--timeout={PATIENCE * 60}",
+                f"@{arguments}",
+            ]  # fmt: skip
+            own = {"PYTHONDONTWRITEBYTECODE": "1", "WSCHED_CACHE_DIR": f"{scratch}/cubins"}
+            try:
+                done = subprocess.run(
+                    command, cwd=self.folder, env=os.environ | own, timeout=PATIENCE * limit,
+                    stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                    preexec_fn=partial(_limited, int(limit)),
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return f"no end within {PATIENCE * limit:.0f} s"
+        if done.returncode == -signal.SIGXCPU:
+            return f"no end within {limit:.0f} s of processor time"
+        if done.returncode in (0, 5):  # 5: all are skipped or deselected
+            return None
+        lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        return next(iter(lines + last), f"pytest ended with {done.returncode}")
+
+
+def _limited(seconds: int) -> None:
+    """Let this process have so much processor time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def rounds(tests: list[Reached], seconds: float) -> Iterator[tuple[list[Reached | str], float]]:
+    """Tests to run at a time, with their seconds: a few, those in time, their files."""
+    first, rest = tests[:FIRST], tests[FIRST:]
+    yield [*first], sum(t.seconds for t in first)
+    within, left = list[Reached | str](), seconds
+    for test in rest:
+        if (left := left - test.seconds) < 0:
+            break
+        within.append(test)
+    if within:
+        yield within, seconds - left
+    files = sorted({t.test.partition("::")[0] for t in tests[: FIRST + len(within)]})
+    yield [*files[:6]], seconds
+
+
+def tried(tree: Tree, file: str, mutation: Mutation, tests: list[Reached]) -> Result:
+    """Run the tests of a mutation until one fails."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    (tree.folder / file).write_text(mutation.apply(text), encoding="utf-8")
+    begin, count = time.monotonic(), 0
+    try:
+        by = None
+        for chosen, took in rounds(tests, SECONDS):
+            count += len(chosen)
+            by = tree.failing(chosen, GRACE + 3 * took)
+            if by is not None or time.monotonic() - begin > PATIENCE * SECONDS:
+                break
+    finally:
+        (tree.folder / file).write_text(text, encoding="utf-8")
+    seconds = round(time.monotonic() - begin, 1)
+    what = mutation.shown(text)
+    return Result(file, mutation.line, what, by is not None, count, seconds, by or "")
+
+
+def summary(results: Iterable[Result]) -> str:
+    """How many were killed, by kind."""
+    found = list(results)
+    killed = Counter(r.what.partition(":")[0] for r in found if r.killed)
+    every = Counter(r.what.partition(":")[0] for r in found)
+    lines = [f"{sum(killed.values())} of {len(found)} mutants were killed"]
+    lines += [f"  {kind:10} {killed[kind]:3} of {every[kind]:3}" for kind in sorted(every)]
+    lines += [f"survived: {r.file}:{r.line}: {r.what}" for r in found if not r.killed]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Draw, try, tell."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("reaches", type=Path, help="the folder that pytest --reaches wrote")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--json", type=Path, help="a line for each mutant, added to what is there")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    told = parser.parse_args()
+    end, coverage = time.monotonic() + told.budget, Coverage(told.reaches)
+    there = told.json.read_text().splitlines() if told.json and told.json.exists() else []
+    results = [Result(**json.loads(x)) for x in there]
+    known = {(r.file, r.line, r.what) for r in results}
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Tree(Path(folder))
+        for file, mutation in draw(coverage, told.seed, told.count):
+            text = (ROOT / file).read_text(encoding="utf-8")
+            if (file, mutation.line, mutation.shown(text)) in known:
+                continue
+            if time.monotonic() > end:
+                break
+            result = tried(tree, file, mutation, coverage.tests(file, mutation.line))
+            results.append(result)
+            print(json.dumps(asdict(result)), flush=True)
+            if told.json:
+                with told.json.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(asdict(result)) + "\n")
+    print(summary(results))
+    return int(any(not r.killed for r in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

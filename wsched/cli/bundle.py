@@ -1,0 +1,127 @@
+"""``wsched bundle``: kernels of definitions, compiled at the same time, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lowering.ground.errors import UnsupportedError, WschedError
+from wsched.choose.problem import GPUS, Gpu
+from wsched.cli.options import Sms, asked_extents, found_file, read_definition_file
+from wsched.front.ahead import at_once, kernels_on
+from wsched.front.sizes import Extents
+from wsched.run.bundles import saved_bundle
+from wsched.run.compiled import CompiledFusion
+
+__all__ = ["bundle", "write"]
+
+
+def _found_files(files: list[Path]) -> list[Path]:
+    return [f for f in files if found_file(f)]
+
+
+def bundle(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Definitions or schedules of one.", callback=_found_files
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write.")],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="MxNxK",
+            help="A problem size, as often as wanted; by default the definition's.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", help=f"GPU to plan for: {', '.join(GPUS)}; by default the one here."),
+    ] = None,
+    sms: Sms = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Kernels at a time; by default as processors."),
+    ] = None,
+) -> None:
+    """Compile kernels ahead of time into one file, which loads where there is no NVRTC."""
+    asked = [asked_extents(s) for s in shape or ()] or [None]
+    definitions = [(str(file), read_definition_file(file)) for file in files]
+    for line in write(out, definitions, asked, gpu, sms, jobs):
+        typer.echo(line)
+
+
+def write(
+    out: Path,
+    definitions: Sequence[tuple[str, Any]],
+    asked: Sequence[Extents | None],
+    gpu: str | None = None,
+    sms: int | None = None,
+    jobs: int | None = None,
+) -> Iterator[str]:
+    """Write a bundle; yield a line for each kernel, and a last one.
+
+    Args:
+        out: the file, in a folder that exists.
+        definitions: with the names of their files.
+        asked: sizes of each of them; None for what it says itself.
+        gpu: short name of the GPU to plan for; None for the one that is here, else an H200.
+        sms: multiprocessors that a part of it has.
+        jobs: kernels to compile at a time.
+
+    Raises:
+        UnsupportedError: a definition without a kernel, which is named; a GPU that is not known.
+        OSError: the file cannot be written.
+    """
+    device = _gpu(gpu)
+    if sms is not None:
+        device = replace(device, sms=sms)
+    seen: set[str] = set()
+    with saved_bundle(out, str(device)), at_once(jobs) as pool:
+        futures = [
+            (name, pool.submit(kernels_on, device, definition, extents))
+            for name, definition in definitions
+            for extents in asked
+        ]
+        for name, future in futures:
+            try:
+                kernels = future.result()
+            except WschedError as e:
+                pool.shutdown(cancel_futures=True)
+                raise UnsupportedError(f"{name}: {e}", "definitions with kernels") from None
+            yield from (f"{name}: {k.kernel.name}" for k in _new(kernels, seen))
+    yield f"{out}: {len(seen)} kernels for {device}"
+
+
+def _new(kernels: Sequence[CompiledFusion], seen: set[str]) -> Iterator[CompiledFusion]:
+    """Those that no definition before had."""
+    for kernel in kernels:
+        if kernel.source not in seen:
+            seen.add(kernel.source)
+            yield kernel
+
+
+def _gpu(name: str | None) -> Gpu:
+    """The GPU to plan for.
+
+    Raises:
+        UnsupportedError: it is not known.
+    """
+    if name is not None:
+        if name not in GPUS:
+            raise UnsupportedError(f"--gpu {name}", ", ".join(GPUS))
+        return GPUS[name]
+    try:
+        import torch
+    except ImportError:
+        return GPUS["H200"]
+    if not torch.cuda.is_available():
+        return GPUS["H200"]
+    here: Any = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return Gpu(here.name, here.multi_processor_count, here.L2_cache_size)

@@ -1,0 +1,123 @@
+"""Gradients of ``wsched::execute``: a second operator, which torch computes.
+
+The kernel is not asked: the backward pass evaluates the definition once more, operation by
+operation with torch, and differentiates that. So a call keeps its inputs and nothing else, and the
+backward pass takes what it would take in eager torch with the forward pass once more. Both are
+opaque to Dynamo and ``torch.compile`` has them as one operator each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback import evaluated, unknown_ops
+from wsched.importer import Definition
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Asked", "define_gradients", "require_differentiable", "wants_gradients"]
+
+Asked = Callable[[str], "tuple[Definition, Callable[[Sequence[Any], Sequence[Any]], list[Any]]]"]
+"""From the name of a call its operations, and what puts tensors and numbers in their order."""
+
+
+def require_differentiable(definition: Definition) -> None:
+    """Refuse a definition that torch cannot evaluate.
+
+    Raises:
+        UnsupportedError: which operation it does not have.
+    """
+    if unknown := unknown_ops(definition):
+        raise UnsupportedError(
+            f"gradients of fd.ops.{unknown[0]}", "those of operations that torch has"
+        )
+
+
+def wants_gradients(inputs: Sequence[Any]) -> bool:
+    """Whether torch records, and one of the inputs asks for it."""
+    import torch
+
+    return torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs)
+
+
+def _gradients(
+    asked: Asked,
+    name: str,
+    given: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    numbers: Sequence[Any],
+) -> list[torch.Tensor]:
+    """Of each tensor of floats the gradient, row by row in memory.
+
+    Args:
+        asked: what a name stands for.
+        name: of the call.
+        given: gradients of its results.
+        tensors: its inputs that are tensors.
+        numbers: the others.
+    """
+    import torch
+
+    definition, in_order = asked(name)
+    leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in tensors]
+    made = evaluated(definition, in_order(leaves, numbers), gradients=True)
+    pairs = [(r, g) for r, g in zip(made, given, strict=True) if r.requires_grad]
+    wanted = [t for t in leaves if t.requires_grad]
+    found: Sequence[torch.Tensor | None] = [None] * len(wanted)
+    if pairs:
+        results, grads = zip(*pairs, strict=True)
+        found = torch.autograd.grad(results, wanted, grads, allow_unused=True)
+    return [
+        torch.zeros(t.shape, dtype=t.dtype, device=t.device)
+        if g is None
+        else g.clone(memory_format=torch.contiguous_format)
+        for t, g in zip(wanted, found, strict=True)
+    ]
+
+
+def _fake(
+    name: str,
+    given: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    numbers: Sequence[Any],
+) -> list[torch.Tensor]:
+    return [t.new_empty(t.shape) for t in tensors if t.is_floating_point()]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """What the backward pass needs of a call."""
+    ctx.name, tensors, ctx.numbers = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _backward(ctx: Any, given: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Gradients of a call's arguments: of the tensors of floats, of nothing else."""
+    import torch
+
+    tensors = list(ctx.saved_tensors)
+    found = iter(torch.ops.wsched.gradients(ctx.name, list(given), tensors, ctx.numbers))
+    of_tensors = [next(found) if t.is_floating_point() else None for t in tensors]
+    # Torch wants the structure of the arguments: to it a list of numbers is one of them, an empty
+    # one is a list of no tensors.
+    return None, of_tensors, None if ctx.numbers else []
+
+
+def define_gradients(library: torch.library.Library, asked: Asked) -> None:
+    """Give torch the operator, and tell it that it is the derivative of ``wsched::execute``.
+
+    Args:
+        library: of the operators, which has that one.
+        asked: what a name stands for.
+    """
+    import torch
+
+    library.define(
+        "gradients(str name, Tensor[] given, Tensor[] tensors, Scalar[] numbers) -> Tensor[]"
+    )
+    library.impl("gradients", partial(_gradients, asked), "CompositeExplicitAutograd")
+    torch.library.register_fake("wsched::gradients", _fake, lib=library)
+    torch.library.register_autograd("wsched::execute", _backward, setup_context=_keep, lib=library)
