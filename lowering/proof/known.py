@@ -7,6 +7,7 @@ from lowering.kernel.compute import WgmmaFence
 from lowering.kernel.control import SetMaxNReg
 from lowering.kernel.memory import BulkCommit, BulkWait
 from lowering.kernel.partial import FragAddPartial, FragStorePartial
+from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import (
     BarArrive,
@@ -22,7 +23,7 @@ __all__ = ["ELSEWHERE"]
 
 ELSEWHERE = frozenset({
     Atom, BarArrive, BulkCommit, BulkWait, ClusterSync, CounterWait, FenceMBarrierInit,
-    FragAddPartial, FragStorePartial, GridDepLaunchDependents, GridDepWait, MBarrierInit,
-    MBarrierInval, SetMaxNReg, Stamp, WgmmaFence,
+    FragAddPartial, FragStorePartial, GridDepLaunchDependents, GridDepWait, LdGlobalScalar,
+    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, WgmmaFence,
 })  # fmt: skip
 """None of them fills, reads, awaits or releases a step."""

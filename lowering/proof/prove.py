@@ -17,12 +17,13 @@ from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
+from lowering.proof.order import fenced, waited
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told
 from lowering.proof.steps import Steps
-from lowering.proof.storage import budget, disjoint, few_bytes
+from lowering.proof.storage import budget, disjoint, few_bytes, layouts
 
 __all__ = ["prove"]
 
@@ -50,6 +51,9 @@ def prove(kernel: Kernel) -> Proof:
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
         alike(kernel, warps),
         *staged(kernel, warps, ringed),
+        fenced(kernel, warps),
+        *waited(kernel, warps),
+        layouts(kernel, warps),
         disjoint(kernel),
         budget(kernel),
     )
@@ -95,7 +99,7 @@ class _Ways:
             why = "an agent's steps are not proved"
             yield Obligation("protocol", ring.name, Verdict.UNPROVED, why)
             return
-        dealt = same_steps(kernel, ring, self.walked, self.places)
+        dealt = same_steps(kernel, self.rings, ring, self.walked, self.places, self.facts)
         fills = [f for w in self.walked.values() for f in w.fills.get(ring.full, ())]
         yield first_arrivals(kernel, ring, self.walked)
         yield from arrivals(kernel, ring, self.walked, None if dealt.why else dealt.teams)
