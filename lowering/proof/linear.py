@@ -17,10 +17,10 @@ from lowering.ground.poly import Poly, poly
 
 __all__ = ["NOTHING", "Facts"]
 
-SPLITS = 5
+SPLITS = 3
 """Minima, maxima and choices of one question that are taken apart, each into its two cases."""
 
-ROWS = 120
+ROWS = 80
 """Inequalities that an elimination may come to; more are not worked on."""
 
 Monomial = tuple[Expr, ...]
@@ -43,7 +43,7 @@ class Facts:
     known: tuple[Poly, ...] = ()
     natural: frozenset[str] = frozenset()
     defined: Mapping[str, Expr] = field(default_factory=dict, compare=False)
-    memo: dict[tuple[frozenset[Poly], int], bool] = field(default_factory=dict, compare=False)
+    memo: dict[tuple[frozenset[Poly], int, bool], bool] = field(default_factory=dict, compare=False)
 
     def __add__(self, more: Iterable[Poly]) -> Facts:
         return replace(self, known=(*self.known, *(p for p in more if p not in self.known)))
@@ -73,7 +73,7 @@ class Facts:
     @property
     def impossible(self) -> bool:
         """Whether they contradict one another."""
-        return bool(self.known) and self._refuted([*self.known], 0)
+        return bool(self.known) and self._refuted([*self.known], 0, False)
 
     def decide(self, cond: Expr) -> bool | None:
         """Whether a predicate always holds, never does, or neither is known."""
@@ -92,12 +92,13 @@ class Facts:
 
     def _contradicts(self, *more: Poly, deep: bool = True) -> bool:
         rows = [*more, *self._about(more)]
-        return self._refuted(rows, 0) or (deep and self._refuted(rows, SPLITS))
+        shallow = self._refuted(rows, 0, False) or self._refuted(rows, SPLITS, False)
+        return shallow or (deep and self._refuted(rows, SPLITS, True))
 
-    def _refuted(self, rows: list[Poly], splits: int) -> bool:
-        key = frozenset(rows), splits
+    def _refuted(self, rows: list[Poly], splits: int, deep: bool) -> bool:
+        key = frozenset(rows), splits, deep
         if key not in self.memo:
-            self.memo[key] = _infeasible(rows, self, splits)
+            self.memo[key] = _infeasible(rows, self, splits, deep)
         return self.memo[key]
 
     def _about(self, goals: tuple[Poly, ...]) -> list[Poly]:
@@ -144,32 +145,26 @@ def _cases(cond: Expr, truth: bool) -> Iterator[tuple[Poly, ...]]:
             yield ()
 
 
-def _infeasible(rows: list[Poly], facts: Facts, splits: int) -> bool:
-    """Whether no integers satisfy all rows; with ``splits`` names are what they stand for, and what
-    is no sum is taken apart.
+def _infeasible(
+    rows: list[Poly], facts: Facts, splits: int, deep: bool, apart: frozenset[Expr] = frozenset()
+) -> bool:
+    """Whether no integers satisfy all rows; if ``deep``, names are what they stand for, and
+    ``splits`` times what is no sum is taken apart, none of ``apart`` again.
     """
-    rows = [*rows, *_meanings(rows, facts, bool(splits))]
+    rows = [*rows, *_meanings(rows, facts, deep, bool(splits))]
     if _eliminated(rows):
         return True
-    for atom in sorted(_all_atoms(rows), key=str) if splits else ():
+    for atom in sorted(_all_atoms(rows) - apart, key=str) if splits else ():
         found = list(_apart(atom))
         if found:
             return all(
-                _infeasible([*case, *(_put(r, atom, value) for r in rows)], facts, splits - 1)
+                _infeasible(
+                    [*rows, *case, poly(atom) - value, value - poly(atom)],
+                    facts, splits - 1, deep, apart | {atom},
+                )
                 for value, *case in found
-            )
+            )  # fmt: skip
     return False
-
-
-def _put(row: Poly, atom: Expr, value: Poly) -> Poly:
-    """A row with a value in place of an atom."""
-    total = Poly(())
-    for monomial, c in row.terms:
-        term = Poly(((tuple(a for a in monomial if a != atom), c),))
-        for _ in range(monomial.count(atom)):
-            term = term * value
-        total = total + term
-    return total
 
 
 def _apart(atom: Expr) -> Iterator[tuple[Poly, ...]]:
@@ -188,8 +183,8 @@ def _apart(atom: Expr) -> Iterator[tuple[Poly, ...]]:
                 yield poly(b), *case
 
 
-def _meanings(rows: list[Poly], facts: Facts, deep: bool) -> Iterator[Poly]:
-    """What is true of the atoms of some rows, and, if ``deep``, of the atoms in that."""
+def _meanings(rows: list[Poly], facts: Facts, deep: bool, far: bool) -> Iterator[Poly]:
+    """What is true of the atoms of some rows, and, if ``far``, of the atoms in that."""
     pending, seen = _all_atoms(rows), set[Expr]()
     while pending:
         atom = pending.pop()
@@ -198,7 +193,7 @@ def _meanings(rows: list[Poly], facts: Facts, deep: bool) -> Iterator[Poly]:
         seen.add(atom)
         for fact in _meaning(atom, facts, deep):
             yield fact
-            if deep:
+            if far:
                 pending |= _atoms(fact)
 
 

@@ -16,6 +16,7 @@ from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialise
 from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
 from lowering.proof.loops import follow
+from lowering.proof.meet import Meetings
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
 from lowering.proof.order import fenced, waited
 from lowering.proof.rings import Ring, rings_of
@@ -49,6 +50,7 @@ def prove(kernel: Kernel) -> Proof:
         *initialised(kernel, warps),
         *lifetimes(kernel, warps),
         *(o for ring in rings for o in ways.protocol(kernel, ring)),
+        *ways.meetings(kernel),
         alike(kernel, warps),
         *staged(kernel, warps, ringed),
         fenced(kernel, warps),
@@ -84,6 +86,10 @@ class _Ways:
                 yield Obligation(e.name, subject, Verdict.REFUTED, e.why, e.trace)
             except UnknownError as e:
                 yield Obligation("steps of rings", str(agent), Verdict.UNPROVED, str(e))
+
+    def meetings(self, kernel: Kernel) -> Iterator[Obligation]:
+        """What is claimed of named barriers."""
+        return Meetings(kernel, self.rings, self.walked, self.places, self.facts).claims()
 
     def releases(self, rank: int) -> dict[str, frozenset[Told]]:
         """The arrivals that release a step in a CTA, by empty barrier: all that stand anywhere."""

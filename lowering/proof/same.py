@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from lowering.ground.expr import (
     Binary,
@@ -29,6 +30,7 @@ from lowering.ground.expr import (
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import For, If
 from lowering.kernel.kernel import Kernel
+from lowering.kernel.operands import Stmt
 from lowering.kernel.queue import StWord
 from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import walk
@@ -72,7 +74,11 @@ def same_steps(
         {
             agent: shape
             for agent, way in ways.items()
-            if (shape := Shaper(agent, steps[agent], array, way, rings, known).whole())
+            if (
+                shape := Shaper(
+                    agent, steps[agent], partial(_wait, array), way, rings, known
+                ).whole()
+            )
         }
         for array in (ring.empty, ring.full)
     )
@@ -91,6 +97,11 @@ def same_steps(
     if not parts:
         return Dealt({}, f"ends for {teams} teams, and none is there" if teams else "")
     return _dealt(shape, parts, ways, ring, teams)
+
+
+def _wait(array: str, stmt: Stmt) -> str | None:
+    """The event that a wait at an array of mbarriers is."""
+    return "wait" if isinstance(stmt, MBarrierWait) and stmt.bar.array == array else None
 
 
 def _parted(way: Walked, array: str) -> bool:

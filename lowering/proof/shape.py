@@ -1,15 +1,15 @@
-"""The shape of an agent's program, as one array of mbarriers sees it.
+"""The shape of an agent's program, as events of some kind see it, such as waits at an mbarrier.
 
-That is its loops, conditions and waits with all else taken out. Names of its own are replaced by
+That is its loops, conditions and events with all else taken out. Names of its own are replaced by
 their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries. A
 word that is loaded has the name that it has where it is stored: the ring, and the trip of the loop
-whose step it is, of a team with which of how many. What is left that only one warp knows has its warp's
-name, and is equal to nothing.
+whose step it is, of a team with which of how many. What is left that only one warp knows has its
+warp's name, and is equal to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lowering.ground.expr import Binary, Const, Expr, Select, Var, free_vars, substitute
@@ -18,7 +18,6 @@ from lowering.kernel.control import Break, For, If
 from lowering.kernel.operands import Body, SmemRef, Stmt
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import bodies, walk
 from lowering.proof.agent import Agent
 from lowering.proof.automaton import Walked
@@ -37,18 +36,18 @@ def as_team(team: int, count: int) -> str:
 
 @dataclass
 class Shaper:
-    """Makes the shape of one agent's program for one array.
+    """Makes the shape of one agent's program.
 
     Args:
         agent, steps, way: the agent, its places, and what came of its walk.
-        array: of mbarriers.
+        event: the word of a statement that is an event, None of others.
         rings: all of the kernel.
         known: names that stand for the same in all warps.
     """
 
     agent: Agent
     steps: Steps
-    array: str
+    event: Callable[[Stmt], str | None]
     way: Walked
     rings: tuple[Ring, ...]
     known: frozenset[str]
@@ -91,9 +90,11 @@ class Shaper:
         """That of a statement list."""
         found: list[object] = []
         for n, stmt in enumerate(body):
+            word = self.event(stmt)
+            if word is not None:
+                found.append(word)
+                continue
             match stmt:
-                case MBarrierWait(bar=bar) if bar.array == self.array:
-                    found.append("wait")
                 case LdWord(out=out, src=src):
                     self.names[out] = self.word(src, depth, self.team(src))
                 case LdGlobalScalar(out=out, src=src, order="weak"):
@@ -113,7 +114,7 @@ class Shaper:
                         found.append(("if", key, *inside))
                 case Break(cond):
                     rest = (s for s in (*body[:n], *body[n + 1 :]))
-                    if any(self.waits(s) for s in rest):
+                    if any(self.happens(s) for s in rest):
                         found.append(("break", self.key(cond)))
                 case _:
                     for inner_body in bodies(stmt):
@@ -129,13 +130,13 @@ class Shaper:
                 for inner in bodies(stmt):
                     self.stored(inner, depth)
 
-    def waits(self, stmt: Stmt) -> bool:
-        """Whether a statement waits at the array, at any depth."""
-        return any(isinstance(s, MBarrierWait) and s.bar.array == self.array for s in walk((stmt,)))
+    def happens(self, stmt: Stmt) -> bool:
+        """Whether a statement is an event, or has one in it."""
+        return any(self.event(s) is not None for s in walk((stmt,)))
 
     def loop(self, loop: For, depth: int) -> Shape | None:
         """A loop, with the carried values that its shape names."""
-        if not self.waits(loop):
+        if not self.happens(loop):
             return None
         start, stop, step = (self.key(e) for e in (loop.start, loop.stop, loop.step))
         self.names[loop.var] = Var(f"%{depth}")

@@ -73,6 +73,11 @@ def budget(kernel: Kernel) -> Obligation:
     found = list(role_rules(kernel))
     if found:
         return Obligation("registers of roles", kernel.name, Verdict.REFUTED, found[0])
+    roles = [r for s in kernel.body if isinstance(s, Roles) for r in s.roles]
+    asking = [r for r in roles if any(isinstance(s, SetMaxNReg) for s in r.body[:1])]
+    if asking and len(asking) < len(roles):
+        why = "some roles have a setmaxnreg, some have none"
+        return Obligation("registers of roles", kernel.name, Verdict.REFUTED, why)
     for role in (r for s in kernel.body if isinstance(s, Roles) for r in s.roles):
         if any(isinstance(s, SetMaxNReg) for s in walk(role.body[1:])):
             why = "setmaxnreg is not the first statement of the role"

@@ -12,9 +12,7 @@ from tests.lowering.machine.test_faults import NAMED, SILENT
 EDITS = {**SILENT, **{name: edit for name, (edit, _) in NAMED.items()}}
 
 VALUES = frozenset({
-    "swizzle of a buffer", "swizzle of a tensor map", "swizzle of the epilogue buffer",
-    "row of an operand", "column of an operand", "no wgmma.fence", "consumed accumulator",
-    "division by zero",
+    "row of an operand", "column of an operand", "consumed accumulator", "division by zero",
 })  # fmt: skip
 """Faults of values, which no claim is about: a wrong number on the machine, or ``verify``'s."""
 
