@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from lowering.ground.expr import Const, Expr, Var, substitute
 from lowering.ground.poly import Poly, poly
+from lowering.kernel.cluster import StAsync
 from lowering.kernel.compute import Wgmma, WgmmaCommit, WgmmaWait
 from lowering.kernel.control import Break, Elect, For, If, Let
 from lowering.kernel.cp_async import CpAsyncArrive
@@ -35,36 +36,12 @@ from lowering.proof.agent import Agent
 from lowering.proof.known import ELSEWHERE
 from lowering.proof.obligation import RefutedError, UnknownError
 from lowering.proof.rings import Ring, written
-from lowering.proof.state import Access, Fill, Read, State, Told, merged
+from lowering.proof.state import Access, Fill, Read, State, Told, Walked, merged
 from lowering.proof.steps import Steps, congruent, put
 
-__all__ = ["Automaton", "Walked"]
+__all__ = ["Automaton"]
 
 ONE = poly(Const(1))
-
-
-@dataclass
-class Walked:
-    """What came of one agent's way.
-
-    Args:
-        fills: by ring, what each of its steps is filled with.
-        releases: by ring, the arrivals of a step's release.
-        first: arrivals on empty barriers before any step: (array, stage, arrival).
-        skips: by (loop, array), the steps that a trip leaves to other warps.
-        begins: by (loop, array), the steps in front of a loop that it leaves to other warps.
-        late: empty barriers whose first phases are those of the first releases: what waits for a
-            free stage waits a round less, and there are no first arrivals.
-        lengths: by (loop, array), the steps that a trip takes.
-    """
-
-    fills: dict[str, set[Fill]] = field(default_factory=dict)
-    releases: dict[str, set[frozenset[Told]]] = field(default_factory=dict)
-    first: tuple[tuple[str, int, Told], ...] = ()
-    skips: dict[tuple[str, str], Poly] = field(default_factory=dict)
-    begins: dict[tuple[str, str], Poly] = field(default_factory=dict)
-    late: set[str] = field(default_factory=set)
-    lengths: dict[tuple[str, str], Poly] = field(default_factory=dict)
 
 
 @dataclass
@@ -151,10 +128,13 @@ class Automaton:
     def plain(self, stmt: Stmt, state: State) -> State:
         """The state behind a statement without others in it."""
         match stmt:
-            case MBarrierWait(bar=bar, parity=parity):
-                return self.waited(state.said(self.told(stmt)), bar, parity)
-            case MBarrierArrive(bar=bar, cta=cta):
+            case MBarrierWait(bar=bar, parity=parity, order=order):
+                state = state.said(self.told(stmt))
+                self.scoped(state, bar, order)
+                return self.waited(state, bar, parity)
+            case MBarrierArrive(bar=bar, cta=cta, order=order):
                 cta = None if cta is None else substitute(cta, self.values)
+                self.published(state, bar, cta, order)
                 return self.arrived(state.said(self.told(stmt)), bar, (cta, self.threads))
             case MBarrierExpectTx(bar=bar, bytes=count):
                 state = self.arrived(state.said(self.told(stmt)), bar, (None, self.threads))
@@ -217,6 +197,22 @@ class Automaton:
         if before is not None:
             self.filled(before)
         return state.filling(Fill(ring.full, count, self.one))
+
+    def scoped(self, state: State, bar: MBarrierRef, order: str) -> None:
+        """Fail if a wait does not acquire what is released at its barrier to a whole cluster."""
+        ring = self.full.get(bar.array) or self.empty.get(bar.array)
+        if ring is not None and bar.array in ring.scoped and order != "acquire.cluster":
+            self.fail(state, "step", ring.full, f"{order} of what release.cluster has published")
+
+    def published(self, state: State, bar: MBarrierRef, cta: Expr | None, order: str) -> None:
+        """Fail if an arrival at another CTA orders no ordinary accesses, and there are some."""
+        ring = self.full.get(bar.array) or self.empty.get(bar.array)
+        if ring is None or cta is None or order == "release.cluster":
+            return
+        fill, reads = state.fill(ring.full), [r for r in state.reads if r.ring == ring.full]
+        if (fill is not None and fill.access.done) or any(r.access.done for r in reads):
+            why = f"{order} at CTA {cta} of what threads have stored or loaded"
+            self.fail(state, "release", ring.full, why)
 
     def count(self, state: State, ring: Ring, array: str, first: Poly | None) -> Poly:
         """The step that is waited for next at an array; ``first`` is where, if it is the first one.
@@ -325,6 +321,8 @@ class Automaton:
         """Behind a statement that may read or write buffers."""
         if stmt.TRAITS.synchronizes and type(stmt) not in ELSEWHERE:
             raise UnknownError(f"{stmt.OP} synchronizes, and nothing is known of how")
+        if stmt.TRAITS.writes & Memory.SHARED_ASYNC or isinstance(stmt, StAsync):
+            raise UnknownError(f"{stmt.OP} writes shared memory by another proxy or asynchronously")
         stores = {id(ref) for ref in written(stmt)}
         for ref in self.touched(stmt):
             ring = self.of_buffer[ref.buffer]

@@ -18,10 +18,9 @@ from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierInit, MBarrierInval
 from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent
-from lowering.proof.automaton import Walked
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.rings import Ring, defined
-from lowering.proof.state import Fill, Told
+from lowering.proof.state import Fill, Told, Walked
 
 __all__ = ["arrivals", "bytes_of", "first_arrivals", "initialised"]
 
@@ -154,9 +153,14 @@ def _counted(
 def _fill(ring: Ring, way: Walked) -> Fill | None:
     """What each of an agent's fills is, if they are all the same."""
     fills = {
-        (Counter(f.told).items().__str__(), f.bytes, len(f.copies)) for f in way.fills[ring.full]
+        (frozenset(Counter(f.told).items()), f.bytes, _sources(f)) for f in way.fills[ring.full]
     }
     return next(iter(way.fills[ring.full])) if len(fills) == 1 else None
+
+
+def _sources(fill: Fill) -> frozenset[tuple[tuple[str, Expr | None], int]]:
+    """The tensor maps that a step's copies are of, and where they go, each how often."""
+    return frozenset(Counter((c.src.map, c.multicast) for c in fill.copies).items())
 
 
 def _target(agent: Agent, told: Told) -> int | None:

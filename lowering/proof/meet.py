@@ -22,11 +22,11 @@ from lowering.kernel.operands import Stmt
 from lowering.kernel.sync import BarArrive, BarSync
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
-from lowering.proof.automaton import Walked
 from lowering.proof.linear import Facts
 from lowering.proof.obligation import Obligation, Verdict
 from lowering.proof.rings import Ring
 from lowering.proof.shape import Shape, Shaper, text
+from lowering.proof.state import Walked
 from lowering.proof.steps import Steps
 
 __all__ = ["Meetings"]

@@ -11,7 +11,7 @@ from lowering.kernel.operands import Body
 from lowering.kernel.sync import MBarrierArrive
 from lowering.kernel.visit import bodies
 from lowering.proof.agent import Agent, agents
-from lowering.proof.automaton import Automaton, Walked
+from lowering.proof.automaton import Automaton
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.lifetime import lifetimes
 from lowering.proof.linear import Facts
@@ -22,7 +22,7 @@ from lowering.proof.order import fenced, waited
 from lowering.proof.rings import Ring, rings_of
 from lowering.proof.same import same_steps
 from lowering.proof.staging import alike, staged
-from lowering.proof.state import State, Told
+from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import budget, disjoint, few_bytes, layouts
 

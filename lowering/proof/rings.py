@@ -37,6 +37,7 @@ class Ring:
         loaded: whether the async proxy writes them.
         copied: whether ``cp.async`` does.
         proxies: through which they are read.
+        scoped: of its arrays those at which something is released to all CTAs of a cluster.
     """
 
     full: str
@@ -46,6 +47,7 @@ class Ring:
     loaded: bool
     copied: bool
     proxies: Memory
+    scoped: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -67,6 +69,12 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
     for agent in agents:
         _note(agent, found)
     stages = {m.name: m.stages for m in kernel.mbarriers}
+    released = {
+        s.bar.array
+        for a in agents
+        for s in walk(a.body)
+        if isinstance(s, MBarrierArrive) and s.order == "release.cluster"
+    }
     rings = []
     for full, f in found.items():
         if len(f.empties) != 1 or not f.empties.isdisjoint(found):
@@ -75,7 +83,10 @@ def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...
         if full in stages and stages.get(empty) == stages[full]:
             buffers = frozenset(f.buffers)
             proxies = _proxies(agents, buffers)
-            rings.append(Ring(full, empty, stages[full], buffers, f.loaded, f.copied, proxies))
+            scoped = frozenset(n for n in (full, empty) if n in released)
+            rings.append(
+                Ring(full, empty, stages[full], buffers, f.loaded, f.copied, proxies, scoped)
+            )
     used = [n for r in rings for n in (r.full, r.empty)]
     return tuple(rings), tuple(n for n in stages if used.count(n) != 1)
 

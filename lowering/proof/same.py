@@ -35,10 +35,10 @@ from lowering.kernel.queue import StWord
 from lowering.kernel.sync import MBarrierWait
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
-from lowering.proof.automaton import Walked
 from lowering.proof.linear import Facts
 from lowering.proof.rings import Ring, defined
 from lowering.proof.shape import Shape, Shaper, as_team, renamed, text, uses
+from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, congruent
 
 __all__ = ["Dealt", "same_steps"]

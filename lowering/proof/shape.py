@@ -20,8 +20,8 @@ from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import bodies, walk
 from lowering.proof.agent import Agent
-from lowering.proof.automaton import Walked
 from lowering.proof.rings import Ring
+from lowering.proof.state import Walked
 from lowering.proof.steps import Steps, scalars_of
 
 __all__ = ["Shape", "Shaper", "as_team", "renamed", "text", "uses"]
@@ -79,6 +79,8 @@ class Shaper:
         for ring in self.rings:
             if ref.buffer in ring.buffers and self.loops:
                 key = self.loops[-1], ring.full
+                if self.way.lengths.get(key) != poly(Const(1)):
+                    return f" of {self.agent}"
                 begin, skip = (d.get(key) for d in (self.way.begins, self.way.skips))
                 if begin is not None or skip is not None:
                     first = 0 if begin is None else begin.constant()

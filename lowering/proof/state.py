@@ -10,7 +10,7 @@ from lowering.ground.poly import Poly
 from lowering.kernel.memory import TmaLoad
 from lowering.proof.linear import NOTHING, Facts
 
-__all__ = ["Access", "Fill", "Read", "State", "Told", "merged"]
+__all__ = ["Access", "Fill", "Read", "State", "Told", "Walked", "merged"]
 
 Told = tuple[Expr | None, int]
 """An arrival: at the barrier of which CTA, its own if None, and of how many threads."""
@@ -142,6 +142,30 @@ class State:
     def said(self, text: str) -> State:
         """One statement on."""
         return replace(self, trace=(*self.trace[-11:], text))
+
+
+@dataclass
+class Walked:
+    """What came of one agent's way.
+
+    Args:
+        fills: by ring, what each of its steps is filled with.
+        releases: by ring, the arrivals of a step's release.
+        first: arrivals on empty barriers before any step: (array, stage, arrival).
+        skips: by (loop, array), the steps that a trip leaves to other warps.
+        begins: by (loop, array), the steps in front of a loop that it leaves to other warps.
+        late: empty barriers whose first phases are those of the first releases: what waits for a
+            free stage waits a round less, and there are no first arrivals.
+        lengths: by (loop, array), the steps that a trip takes.
+    """
+
+    fills: dict[str, set[Fill]] = field(default_factory=dict)
+    releases: dict[str, set[frozenset[Told]]] = field(default_factory=dict)
+    first: tuple[tuple[str, int, Told], ...] = ()
+    skips: dict[tuple[str, str], Poly] = field(default_factory=dict)
+    begins: dict[tuple[str, str], Poly] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    lengths: dict[tuple[str, str], Poly] = field(default_factory=dict)
 
 
 def merged(states: Iterable[State]) -> list[State]:

@@ -124,6 +124,8 @@ def _changed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
             yield "bytes", replace(stmt, bytes=n - 16)
         case MBarrierWait(parity=parity):
             yield "parity", replace(stmt, parity=parity ^ 1)
+            if stmt.order == "acquire.cluster":
+                yield "order", replace(stmt, order="relaxed.cluster")
         case WgmmaWait(pending=n):
             yield "pending", replace(stmt, pending=n + 1)
         case BulkWait(pending=n):
@@ -135,6 +137,8 @@ def _changed(stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
             yield "target", replace(stmt, multicast=mask << 1)
         case MBarrierArrive(cta=Expr() as cta):
             yield "target", replace(stmt, cta=cta ^ 1)
+            if stmt.order == "release.cluster":
+                yield "order", replace(stmt, order="relaxed.cluster")
         case For(carries=carries, yields=yields):
             for n, carry in enumerate(carries):
                 if isinstance(carry.init, Expr):
