@@ -16,7 +16,7 @@ FOLDERS = (*PACKAGES, "examples", "tests", "tools")
 GROUND, TARGET = "lowering.ground", "lowering.target"
 KERNEL = (GROUND, TARGET, "lowering.kernel")
 LOWERED = (*KERNEL, "passes", "lowering.nest", "lowering.sweep", "lowering.summary",
-           "lowering.cuda", "lowering.machine")  # fmt: skip
+           "lowering.cuda", "lowering.machine", "lowering.proof")  # fmt: skip
 
 # From the definition to the launch: each may import those in front of it, and of the lowering what
 # stands beside it. ``__init__`` is the package's own file.
@@ -50,6 +50,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "passes": KERNEL,
     "lowering.cuda": KERNEL,
     "lowering.machine": KERNEL,
+    "lowering.proof": KERNEL,
     "lowering.nest": (*KERNEL, "wsched.fusion", "wsched.schedule"),
     "lowering.summary": (*KERNEL, "wsched.fusion", "lowering.sweep"),
     "lowering.sweep": (*KERNEL, "wsched.fusion"),

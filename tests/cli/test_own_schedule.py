@@ -53,6 +53,15 @@ def test_check_of_an_illegal_schedule(file: Path) -> None:
     assert not found["legal"] and found["error"]["rule"] == "ring"
 
 
+def test_check_with_a_proof(file: Path) -> None:
+    result = invoke("check", file, "--proof")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and len(lines) > 10
+    assert all(line.startswith("proved ") for line in lines[1:])
+    found = json.loads(invoke("check", file, "--proof", "--json").stdout)
+    assert found["proved"] and len(found["obligations"]) == len(lines) - 1
+
+
 def test_check_of_what_is_no_schedule(tmp_path: Path) -> None:
     path = tmp_path / "linear.py"
     path.write_text(definition())

@@ -214,8 +214,19 @@ def explain_command(
 def check_command(
     file: File,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Print what is proved of a definition's kernel instead.")
+    ] = False,
+    shape: Shape = None,
+    params: Params = None,
 ) -> None:
     """Print a schedule's loops and say whether it is legal, or why not; exit status 1 if not."""
+    if proof:
+        definition, extents = read_problem(file, shape)
+        given = asked_params(params)
+        proved = kernel_for(definition, extents, multiprocessors(None), given).proof()
+        typer.echo(json.dumps(proved.to_dict(), indent=2) if as_json else str(proved))
+        raise typer.Exit(0 if proved.proved else 1)
     text = text_of(file)
     with named(file, ScheduleError):
         schedule = Schedule.parse(text)

@@ -10,6 +10,7 @@ from lowering.cuda.nvrtc import Compiled, compile_ptx
 from lowering.cuda.resources import Resources, read_resources
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import print_kernel
+from lowering.proof.obligation import Proof
 from passes.dump import ALL, Dumper
 from passes.options import LoweringOptions
 from passes.pipeline import PASSES, run_passes, steps
@@ -83,6 +84,17 @@ class Made:
     def resources(self) -> Resources:
         """Registers, spills, stack and warnings, as ptxas reports them; needs no GPU."""
         return read_resources(self.compiled, self.kernel.name)
+
+    def proof(self) -> Proof:
+        """What is proved of the final kernel, for all sizes; needs no GPU (design/0033)."""
+        return self._proof
+
+    @once
+    def _proof(self) -> Proof:
+        """Found once: a second or two of Python."""
+        from lowering.proof.prove import prove
+
+        return prove(self.kernel)
 
     def dump(self, stage: str) -> str:
         """The text of one stage: one of :meth:`stages`, or the kernel IR after a pass, by name."""

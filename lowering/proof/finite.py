@@ -1,0 +1,103 @@
+"""Claims of finitely many states: what one warp has to have done before it does something else.
+
+No step is counted here. A condition that is no constant goes both ways, a loop is followed until no
+new state is found at its head, and the states are few, so this ends; a loop of a constant number of
+trips is followed through each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from lowering.ground.expr import Const, Expr, Var, substitute
+from lowering.kernel.control import Break, Elect, For, If
+from lowering.kernel.operands import Body, Stmt
+from lowering.proof.obligation import UnknownError
+
+__all__ = ["Finite"]
+
+S = TypeVar("S")
+
+STATES = 400
+"""States at one place beyond which a claim is not decided."""
+
+UNROLLED = 64
+
+
+@dataclass
+class Finite(ABC, Generic[S]):
+    """A walk with states of ``S``; ``one`` while one thread of the warp executes."""
+
+    one: bool = field(default=False, init=False)
+    values: dict[Var, Expr] = field(default_factory=dict, init=False)
+    left: list[set[S]] = field(default_factory=list, init=False)
+
+    @abstractmethod
+    def plain(self, stmt: Stmt, state: S) -> S:
+        """The state behind a statement without others in it.
+
+        Raises:
+            RefutedError: the claim does not hold.
+            UnknownError: it is not decided.
+        """
+
+    def head(self, loop: For, state: S) -> S:
+        """The state at the head of a trip."""
+        return state
+
+    def value(self, e: Expr) -> Expr:
+        """An expression with numbers in place of the variables of unrolled loops."""
+        return substitute(e, self.values)
+
+    def run(self, body: Body, states: set[S]) -> set[S]:
+        """The states behind a statement list."""
+        for stmt in body:
+            states = self.statement(stmt, states)
+            if len(states) > STATES:
+                raise UnknownError(f"more than {STATES} states")
+        return states
+
+    def statement(self, stmt: Stmt, states: set[S]) -> set[S]:
+        """The states behind a statement."""
+        match stmt:
+            case Elect():
+                outer, self.one = self.one, True
+                states = self.run(stmt.body, states)
+                self.one = outer
+                return states
+            case If(cond, then, other):
+                cond = self.value(cond)
+                if isinstance(cond, Const):
+                    return self.run(then if cond.value else other, states)
+                return self.run(then, states) | self.run(other, states)
+            case Break():
+                self.left[-1] |= states
+                return states
+            case For():
+                return self.loop(stmt, states)
+        return {self.plain(stmt, s) for s in states}
+
+    def loop(self, loop: For, states: set[S]) -> set[S]:
+        """The states behind a loop."""
+        self.left.append(set())
+        start, stop = self.value(loop.start), self.value(loop.stop)
+        if isinstance(start, Const) and isinstance(stop, Const) and isinstance(loop.step, Const):
+            trips = range(start.value, stop.value, loop.step.value)
+            if len(trips) > UNROLLED:
+                raise UnknownError(f"a loop of {len(trips)} trips")
+            outer = self.values
+            for n in trips:
+                self.values = outer | {loop.var: Const(n)}
+                states = self.run(loop.body, {self.head(loop, s) for s in states})
+            self.values = outer
+        else:
+            fresh = {self.head(loop, s) for s in states}
+            seen = set(fresh)
+            while fresh:
+                ends = self.run(loop.body, fresh)
+                states = states | ends
+                fresh = {self.head(loop, s) for s in ends} - seen
+                seen |= fresh
+        return states | self.left.pop()

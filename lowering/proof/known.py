@@ -1,0 +1,29 @@
+"""Statements that order something, but no step of a ring: claims of their own are about them."""
+
+from __future__ import annotations
+
+from lowering.kernel.atomic import Atom, CounterWait
+from lowering.kernel.compute import WgmmaFence
+from lowering.kernel.control import SetMaxNReg
+from lowering.kernel.memory import BulkCommit, BulkWait
+from lowering.kernel.partial import FragAddPartial, FragStorePartial
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.stamp import Stamp
+from lowering.kernel.sync import (
+    BarArrive,
+    ClusterSync,
+    FenceMBarrierInit,
+    GridDepLaunchDependents,
+    GridDepWait,
+    MBarrierInit,
+    MBarrierInval,
+)
+
+__all__ = ["ELSEWHERE"]
+
+ELSEWHERE = frozenset({
+    Atom, BarArrive, BulkCommit, BulkWait, ClusterSync, CounterWait, FenceMBarrierInit,
+    FragAddPartial, FragStorePartial, GridDepLaunchDependents, GridDepWait, LdGlobalScalar,
+    MBarrierInit, MBarrierInval, SetMaxNReg, Stamp, WgmmaFence,
+})  # fmt: skip
+"""None of them fills, reads, awaits or releases a step."""

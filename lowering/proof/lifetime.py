@@ -1,0 +1,92 @@
+"""When mbarriers may be used: between a sync behind their init and a sync in front of their inval.
+
+Every warp meets the others in the same syncs, at the top of its program, so what stands between the
+first and the last of them is between them for all warps. Where another CTA of the cluster is told
+something, or copied to, the syncs are those of the cluster: nobody signals a CTA that has not
+initialised its barriers, or that has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowering.kernel.cp_async import CpAsyncArrive
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import TmaLoad
+from lowering.kernel.operands import Stmt
+from lowering.kernel.queue import StWord
+from lowering.kernel.sync import (
+    ClusterSync,
+    CtaSync,
+    FenceMBarrierInit,
+    MBarrierArrive,
+    MBarrierExpectTx,
+    MBarrierInit,
+    MBarrierInval,
+    MBarrierWait,
+)
+from lowering.kernel.visit import walk
+from lowering.proof.agent import Agent
+from lowering.proof.obligation import Obligation, Verdict
+
+__all__ = ["lifetimes"]
+
+_USES = (MBarrierArrive, MBarrierExpectTx, MBarrierWait, CpAsyncArrive, TmaLoad)
+
+
+def lifetimes(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
+    """Every mbarrier is used between its init and its inval only, whoever does what first."""
+    if not kernel.mbarriers:
+        return
+    name = "lifetime of mbarriers"
+    remote = any(map(_remote, (s for a in agents for s in walk(a.body))))
+    for agent in agents:
+        why = _wrong(agent, remote)
+        if why:
+            yield Obligation(name, str(agent), Verdict.REFUTED, why)
+            return
+    kinds = {tuple(type(s) for s in _syncs(a)) for a in agents}
+    if len(kinds) != 1:
+        yield Obligation(name, kernel.name, Verdict.REFUTED, "warps meet in different syncs")
+        return
+    yield Obligation(name, kernel.name)
+
+
+def _remote(stmt: Stmt) -> bool:
+    """Whether a statement reaches into another CTA."""
+    told = isinstance(stmt, MBarrierArrive | StWord) and stmt.cta is not None
+    return told or (isinstance(stmt, TmaLoad) and stmt.multicast is not None)
+
+
+def _syncs(agent: Agent) -> list[Stmt]:
+    return [s for s in agent.body if isinstance(s, CtaSync | ClusterSync)]
+
+
+def _wrong(agent: Agent, reached: bool) -> str:
+    """What an agent does too early or too late; empty if nothing."""
+    syncs = _syncs(agent)
+    inner = [s for s in walk(agent.body) if isinstance(s, CtaSync | ClusterSync)]
+    if len(inner) != len(syncs):
+        return "a sync of the CTA stands in a loop or a condition"
+    if len(syncs) < 2:
+        return f"{len(syncs)} syncs of the CTA; one has to follow the inits, one precede the invals"
+    if reached and not all(isinstance(s, ClusterSync) for s in (syncs[0], syncs[-1])):
+        return "a CTA of the cluster is reached, but the syncs are those of one CTA"
+    state, last = 0, len(syncs)
+    fenced = True
+    for stmt in walk(agent.body):
+        if isinstance(stmt, CtaSync | ClusterSync):
+            if state == 0 and not fenced:
+                return "no fence.mbarrier_init between the inits and the sync"
+            state += 1
+        elif isinstance(stmt, MBarrierInit):
+            if state:
+                return "an init stands behind the first sync"
+            fenced = False
+        elif isinstance(stmt, FenceMBarrierInit):
+            fenced = True
+        elif isinstance(stmt, MBarrierInval) and state != last:
+            return "an inval stands in front of the last sync"
+        elif isinstance(stmt, _USES) and not 0 < state < last:
+            return f"{stmt.OP} stands outside of the syncs around the roles"
+    return ""

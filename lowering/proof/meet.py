@@ -1,0 +1,128 @@
+"""Named barriers: who meets whom, and that nobody waits there for ever.
+
+A barrier at which warps only ``bar.sync`` is a meeting: its warps are as many as it awaits, and all
+of them come equally often, by the same loops and conditions.
+
+A barrier at which some sync and others ``bar.arrive`` is a turn: the k-th sync needs the k-th
+arrival. Each arrival stands in a condition that says that the sync which needs it comes, k < X of X
+syncs; and there are enough of them, the first ones perhaps before any turn. In an array of turns
+one arrival is made beforehand, so that of warps that wait in a circle one can go on: the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lowering.ground.expr import Binary, Const, Expr, Var
+from lowering.ground.poly import poly
+from lowering.kernel.kernel import Kernel, NamedBarrierArray
+from lowering.kernel.operands import Stmt
+from lowering.kernel.sync import BarArrive, BarSync
+from lowering.kernel.visit import walk
+from lowering.proof.agent import Agent
+from lowering.proof.linear import Facts
+from lowering.proof.obligation import Obligation, Verdict
+from lowering.proof.rings import Ring
+from lowering.proof.shape import Shape, Shaper, text
+from lowering.proof.state import Walked
+from lowering.proof.steps import Steps
+
+__all__ = ["Meetings"]
+
+SYNC, ARRIVE = "sync", "arrive"
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """The named barriers of a kernel, and the walks of its agents."""
+
+    kernel: Kernel
+    rings: tuple[Ring, ...]
+    ways: Mapping[Agent, Walked]
+    steps: Mapping[Agent, Steps]
+    facts: Facts
+
+    def claims(self) -> Iterator[Obligation]:
+        """One for each array of named barriers."""
+        for array in self.kernel.named_barriers:
+            found = [self.claim(array, n) for n in range(array.count)]
+            why = next((w for w, _ in found if w), "")
+            turns = [first for _, first in found if first is not None]
+            if not why and turns and sum(turns) != 1:
+                why = f"{sum(turns)} arrivals are made before the first turn"
+            verdict = Verdict.UNPROVED if why else Verdict.PROVED
+            yield Obligation("named barriers", array.name, verdict, why)
+
+    def claim(self, array: NamedBarrierArray, index: int) -> tuple[str, int | None]:
+        """What is not proved of a barrier, and, of a turn, the arrivals before the first one."""
+        shapes = {
+            agent: shape
+            for agent in self.ways
+            if not agent.rank and (shape := self.shape(agent, array.name, index))
+        }
+        for agent in shapes:
+            bars = (s.bar for s in walk(agent.body) if isinstance(s, BarSync | BarArrive))
+            if any(b.array == array.name and not isinstance(b.index, Const) for b in bars):
+                return "an index is no number", None
+        threads = sum(32 * len(a.warps) for a in shapes)
+        if shapes and threads != array.threads:
+            return f"{threads} threads come to {array.name}[{index}], {array.threads} do not", None
+        arriving = {s for s in shapes.values() if ARRIVE in _words(s)}
+        meeting = {s for s in shapes.values() if s not in arriving}
+        if len(meeting) > 1 or len(arriving) > 1:
+            return f"warps come to {array.name}[{index}] in several ways", None
+        if not arriving:
+            return "", None
+        return self.turn(*meeting, *arriving) if meeting else ("nobody waits there", None)
+
+    def shape(self, agent: Agent, array: str, index: int) -> Shape:
+        """An agent's program as one barrier sees it."""
+        known = self.facts.natural | self.facts.defined.keys()
+        event = partial(_event, array, index)
+        way = self.ways[agent]
+        return Shaper(agent, self.steps[agent], event, way, self.rings, known).whole()
+
+    def turn(self, meeting: Shape, arriving: Shape) -> tuple[str, int | None]:
+        """What is not proved of a turn, and the arrivals before the first one."""
+        match meeting:
+            case (("loop", Const(0), Expr() as syncs, Const(1), (), (word,)),) if word == SYNC:
+                pass
+            case _:
+                return f"{text(meeting)} is no loop of turns", None
+        first, rest = 0, arriving
+        match arriving:
+            case (("if", Binary("<", Const(0), bound), (word,), ()), *others) if word == ARRIVE:
+                if poly(bound) != poly(syncs):
+                    return f"the first arrival is for {bound} of {syncs} turns", None
+                first, rest = 1, tuple(others)
+        match rest:
+            case (("loop", Const(0), Expr() as trips, Const(1), (), (("if", cond, (w,), ()),)),):
+                pass
+            case _:
+                return f"{text(rest)} is no loop of arrivals", None
+        match cond:
+            case Binary("<", at, bound) if w == ARRIVE and poly(bound) == poly(syncs):
+                if poly(at) != poly(Var("%0") + first):
+                    return f"arrival {at} is made as {Var('%0') + first}", None
+            case _:
+                return f"the condition {cond} of an arrival is not that of {syncs} turns", None
+        if not self.facts.follows(poly(trips) + poly(Const(first)) - poly(syncs)):
+            return f"{trips} + {first} arrivals for {syncs} turns", None
+        return "", first
+
+
+def _event(array: str, index: int, stmt: Stmt) -> str | None:
+    match stmt:
+        case BarSync(bar=bar) if (bar.array, bar.index) == (array, Const(index)):
+            return SYNC
+        case BarArrive(bar=bar) if (bar.array, bar.index) == (array, Const(index)):
+            return ARRIVE
+    return None
+
+
+def _words(shape: object) -> set[str]:
+    if isinstance(shape, tuple):
+        return {w for s in shape for w in _words(s)}
+    return {shape} if isinstance(shape, str) else set()

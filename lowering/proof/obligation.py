@@ -1,0 +1,88 @@
+"""What is claimed of a kernel, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+__all__ = ["Obligation", "Proof", "RefutedError", "UnknownError", "Verdict"]
+
+
+class Verdict(Enum):
+    """What came of a claim; the value is its word.
+
+    ``REFUTED``: there is a path on which it does not hold, or on which nothing holds that it could
+    follow from. ``UNPROVED``: it was not decided, or what it follows from is not there; a kernel
+    with such a claim is not proved.
+    """
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNPROVED = "not proved"
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """A claim about all launches of a kernel.
+
+    Args:
+        name: what kind of claim, a few words of the design note.
+        subject: the ring, or the warps, that it is about.
+        verdict: what came of it.
+        why: where it is not proved, one line.
+        trace: of a refuted one the steps of one agent that lead there, the last one wrong.
+    """
+
+    name: str
+    subject: str
+    verdict: Verdict = Verdict.PROVED
+    why: str = ""
+    trace: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        lines = [f"{self.verdict.value:10} {self.name} ({self.subject}){why}"]
+        return "\n".join([*lines, *(f"             {t}" for t in self.trace)])
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """All claims about one kernel, in the order of the design note."""
+
+    kernel: str
+    obligations: tuple[Obligation, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether every claim is."""
+        return all(o.verdict is Verdict.PROVED for o in self.obligations)
+
+    @property
+    def open(self) -> tuple[Obligation, ...]:
+        """The claims that are not proved, refuted ones first."""
+        found = [o for o in self.obligations if o.verdict is not Verdict.PROVED]
+        return tuple(sorted(found, key=lambda o: o.verdict is not Verdict.REFUTED))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        found = [asdict(o) | {"verdict": o.verdict.value} for o in self.obligations]
+        return {"kernel": self.kernel, "proved": self.proved, "obligations": found}
+
+    def __str__(self) -> str:
+        count = sum(o.verdict is Verdict.PROVED for o in self.obligations)
+        head = f"{self.kernel}: {count} of {len(self.obligations)} obligations proved"
+        return "\n".join([head, *map(str, self.obligations)])
+
+
+class RefutedError(Exception):
+    """A claim does not hold on the path that is being walked."""
+
+    def __init__(self, name: str, ring: str, why: str) -> None:
+        super().__init__(f"{name} of {ring}: {why}")
+        self.name, self.ring, self.why = name, ring, why
+        self.trace: tuple[str, ...] = ()
+
+
+class UnknownError(Exception):
+    """A statement, or a form of one, of which nothing is known here: refused, never skipped."""

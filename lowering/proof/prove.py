@@ -1,0 +1,124 @@
+"""The proof of a kernel: every claim of design/0033-kernel-proof.md, with what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lowering.kernel.control import Elect, Let
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.operands import Body
+from lowering.kernel.sync import MBarrierArrive
+from lowering.kernel.visit import bodies
+from lowering.proof.agent import Agent, agents
+from lowering.proof.automaton import Automaton
+from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
+from lowering.proof.lifetime import lifetimes
+from lowering.proof.linear import Facts
+from lowering.proof.loops import follow
+from lowering.proof.meet import Meetings
+from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
+from lowering.proof.order import fenced, waited
+from lowering.proof.rings import Ring, rings_of
+from lowering.proof.same import same_steps
+from lowering.proof.staging import alike, staged
+from lowering.proof.state import State, Told, Walked
+from lowering.proof.steps import Steps
+from lowering.proof.storage import budget, disjoint, few_bytes, layouts
+
+__all__ = ["prove"]
+
+
+def prove(kernel: Kernel) -> Proof:
+    """All claims about a final kernel, for all sizes and grids.
+
+    Args:
+        kernel: what the emitter and the machine take: all passes have run.
+    """
+    warps = agents(kernel)
+    rings, alone = rings_of(kernel, warps)
+    facts = Facts(
+        natural=frozenset(p.name for p in kernel.params),
+        defined={s.var.name: s.value for s in kernel.body if isinstance(s, Let)},
+    )
+    ringed = frozenset(b for r in rings for b in r.buffers)
+    why = "it is of no ring that is filled behind a wait at one other mbarrier"
+    ways = _Ways(warps, rings, facts)
+    found = (
+        *(Obligation("ring", name, Verdict.UNPROVED, why) for name in alone),
+        *ways.walk(),
+        *initialised(kernel, warps),
+        *lifetimes(kernel, warps),
+        *(o for ring in rings for o in ways.protocol(kernel, ring)),
+        *ways.meetings(kernel),
+        alike(kernel, warps),
+        *staged(kernel, warps, ringed),
+        fenced(kernel, warps),
+        *waited(kernel, warps),
+        layouts(kernel, warps),
+        disjoint(kernel),
+        budget(kernel),
+    )
+    return Proof(kernel.name, found)
+
+
+@dataclass
+class _Ways:
+    """The walks of all agents; ``walked`` and ``places`` have what came of them."""
+
+    warps: tuple[Agent, ...]
+    rings: tuple[Ring, ...]
+    facts: Facts
+    walked: dict[Agent, Walked] = field(default_factory=dict)
+    places: dict[Agent, Steps] = field(default_factory=dict)
+
+    def walk(self) -> Iterator[Obligation]:
+        """Each agent waits for its steps in order, fills and releases them as it has to."""
+        stages = tuple(sorted({r.stages for r in self.rings}))
+        for agent in self.warps:
+            steps = self.places[agent] = Steps.of(agent.body, stages, self.facts)
+            auto = Automaton(agent, steps, self.rings, self.releases(agent.rank), follow)
+            try:
+                self.walked[agent] = auto.run(State(facts=self.facts))
+                yield Obligation("steps of rings", str(agent))
+            except RefutedError as e:
+                subject = f"{e.ring}, {agent}"
+                yield Obligation(e.name, subject, Verdict.REFUTED, e.why, e.trace)
+            except UnknownError as e:
+                yield Obligation("steps of rings", str(agent), Verdict.UNPROVED, str(e))
+
+    def meetings(self, kernel: Kernel) -> Iterator[Obligation]:
+        """What is claimed of named barriers."""
+        return Meetings(kernel, self.rings, self.walked, self.places, self.facts).claims()
+
+    def releases(self, rank: int) -> dict[str, frozenset[Told]]:
+        """The arrivals that release a step in a CTA, by empty barrier: all that stand anywhere."""
+        mine = [w.body for w in self.warps if w.rank == rank]
+        return {
+            r.empty: frozenset(told for body in mine for told in _told(body, r.empty))
+            for r in self.rings
+        }
+
+    def protocol(self, kernel: Kernel, ring: Ring) -> Iterator[Obligation]:
+        """What all agents together do for a ring; nothing where a walk came to no end."""
+        if len(self.walked) < len(self.warps):
+            why = "an agent's steps are not proved"
+            yield Obligation("protocol", ring.name, Verdict.UNPROVED, why)
+            return
+        dealt = same_steps(kernel, self.rings, ring, self.walked, self.places, self.facts)
+        fills = [f for w in self.walked.values() for f in w.fills.get(ring.full, ())]
+        yield first_arrivals(kernel, ring, self.walked)
+        yield from arrivals(kernel, ring, self.walked, None if dealt.why else dealt.teams)
+        yield bytes_of(kernel, ring, self.walked)
+        yield few_bytes(ring.name, fills, self.facts)
+        verdict = Verdict.UNPROVED if dealt.why else Verdict.PROVED
+        yield Obligation("same steps", ring.name, verdict, dealt.why)
+
+
+def _told(body: Body, array: str, one: bool = False) -> Iterator[Told]:
+    """The arrivals at an array that stand in a program."""
+    for stmt in body:
+        if isinstance(stmt, MBarrierArrive) and stmt.bar.array == array:
+            yield stmt.cta, 1 if one else 32
+        for inner in bodies(stmt):
+            yield from _told(inner, array, one or isinstance(stmt, Elect))

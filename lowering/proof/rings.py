@@ -1,0 +1,143 @@
+"""The rings of a final kernel, found by what its warps do: who waits, who fills, what is told.
+
+The passes take the declarations of rings away. A *full* barrier is one that copies complete on, or
+at which a warp arrives that stored into shared memory since it last waited; the barrier that it
+waited for is the ring's *empty* one. Nothing rests on this being right: what is found is what the
+proof is about, and an mbarrier that belongs to no ring is an obligation that is not proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lowering.ground.errors import InternalError
+from lowering.ground.expr import Expr, free_vars, substitute
+from lowering.kernel.control import Let
+from lowering.kernel.cp_async import CpAsync, CpAsyncArrive
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import TmaLoad
+from lowering.kernel.operands import SmemRef, Stmt
+from lowering.kernel.sync import MBarrierArrive, MBarrierWait
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import operands, walk
+from lowering.proof.agent import Agent
+
+__all__ = ["Ring", "defined", "rings_of", "written"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Buffers whose stages are filled and read in turn.
+
+    Args:
+        full, empty: its arrays of mbarriers.
+        stages: of each.
+        buffers: what is filled.
+        loaded: whether the async proxy writes them.
+        copied: whether ``cp.async`` does.
+        proxies: through which they are read.
+        scoped: of its arrays those at which something is released to all CTAs of a cluster.
+    """
+
+    full: str
+    empty: str
+    stages: int
+    buffers: frozenset[str]
+    loaded: bool
+    copied: bool
+    proxies: Memory
+    scoped: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """For people: what its barriers' names have in common."""
+        return self.full.removesuffix("_full")
+
+
+@dataclass
+class _Found:
+    empties: set[str] = field(default_factory=set)
+    buffers: set[str] = field(default_factory=set)
+    loaded: bool = False
+    copied: bool = False
+
+
+def rings_of(kernel: Kernel, agents: tuple[Agent, ...]) -> tuple[tuple[Ring, ...], tuple[str, ...]]:
+    """The rings, and the names of mbarriers that belong to none."""
+    found: dict[str, _Found] = {}
+    for agent in agents:
+        _note(agent, found)
+    stages = {m.name: m.stages for m in kernel.mbarriers}
+    released = {
+        s.bar.array
+        for a in agents
+        for s in walk(a.body)
+        if isinstance(s, MBarrierArrive) and s.order == "release.cluster"
+    }
+    rings = []
+    for full, f in found.items():
+        if len(f.empties) != 1 or not f.empties.isdisjoint(found):
+            continue
+        (empty,) = f.empties
+        if full in stages and stages.get(empty) == stages[full]:
+            buffers = frozenset(f.buffers)
+            proxies = _proxies(agents, buffers)
+            scoped = frozenset(n for n in (full, empty) if n in released)
+            rings.append(
+                Ring(full, empty, stages[full], buffers, f.loaded, f.copied, proxies, scoped)
+            )
+    used = [n for r in rings for n in (r.full, r.empty)]
+    return tuple(rings), tuple(n for n in stages if used.count(n) != 1)
+
+
+def defined(kernel: Kernel, e: Expr) -> Expr:
+    """``e`` without the names that a kernel defines in front of its roles."""
+    lets = {s.var: s.value for s in kernel.body if isinstance(s, Let)}
+    while free_vars(e) & lets.keys():
+        e = substitute(e, lets)
+    return e
+
+
+def written(stmt: Stmt) -> Iterator[SmemRef]:
+    """Where a statement writes into shared memory through the generic proxy."""
+    if stmt.TRAITS.writes & Memory.SHARED:
+        found = getattr(stmt, "dst", None)
+        if not isinstance(found, SmemRef):
+            raise InternalError("proof", f"{stmt.OP} has no place that it writes to")
+        yield found
+
+
+def _note(agent: Agent, found: dict[str, _Found]) -> None:
+    """What one agent says of the rings, in the order of its text."""
+    waited, stored, copied = "", set[str](), False
+    for stmt in walk(agent.body):
+        match stmt:
+            case MBarrierWait(bar=bar):
+                waited, stored, copied = bar.array, set(), False
+            case TmaLoad(dst=dst, bar=bar) if bar is not None:
+                ring = found.setdefault(bar.array, _Found())
+                ring.empties.add(waited)
+                ring.buffers.add(dst.buffer)
+                ring.loaded = True
+            case MBarrierArrive(bar=bar) | CpAsyncArrive(bar=bar):
+                if waited and stored and bar.array != waited:
+                    ring = found.setdefault(bar.array, _Found())
+                    ring.empties.add(waited)
+                    ring.buffers |= stored
+                    ring.copied |= copied
+            case _:
+                stored |= {ref.buffer for ref in written(stmt)}
+                copied |= isinstance(stmt, CpAsync)
+
+
+def _proxies(agents: tuple[Agent, ...], buffers: frozenset[str]) -> Memory:
+    proxies = Memory.NONE
+    for agent in agents:
+        for stmt in walk(agent.body):
+            reads = stmt.TRAITS.reads & (Memory.SHARED | Memory.SHARED_ASYNC)
+            if reads and any(
+                isinstance(x, SmemRef) and x.buffer in buffers for x in operands(stmt)
+            ):
+                proxies |= reads
+    return proxies

@@ -1,0 +1,203 @@
+"""The shape of an agent's program, as events of some kind see it, such as waits at an mbarrier.
+
+That is its loops, conditions and events with all else taken out. Names of its own are replaced by
+their place in it: ``%0`` is the trip of the outermost loop, ``%0.1`` a value that it carries. A
+word that is loaded has the name that it has where it is stored: the ring, and the trip of the loop
+whose step it is, of a team with which of how many. What is left that only one warp knows has its
+warp's name, and is equal to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lowering.ground.expr import Binary, Const, Expr, Select, Var, free_vars, substitute
+from lowering.ground.poly import poly
+from lowering.kernel.control import Break, For, If
+from lowering.kernel.operands import Body, SmemRef, Stmt
+from lowering.kernel.queue import LdWord, StWord
+from lowering.kernel.scalar_memory import LdGlobalScalar
+from lowering.kernel.visit import bodies, walk
+from lowering.proof.agent import Agent
+from lowering.proof.rings import Ring
+from lowering.proof.state import Walked
+from lowering.proof.steps import Steps, scalars_of
+
+__all__ = ["Shape", "Shaper", "as_team", "renamed", "text", "uses"]
+
+Shape = tuple[object, ...]
+
+
+def as_team(team: int, count: int) -> str:
+    """How words are called of which team ``team`` of ``count`` loads every ``count``-th."""
+    return f" as {team} of {count}"
+
+
+@dataclass
+class Shaper:
+    """Makes the shape of one agent's program.
+
+    Args:
+        agent, steps, way: the agent, its places, and what came of its walk.
+        event: the word of a statement that is an event, None of others.
+        rings: all of the kernel.
+        known: names that stand for the same in all warps.
+    """
+
+    agent: Agent
+    steps: Steps
+    event: Callable[[Stmt], str | None]
+    way: Walked
+    rings: tuple[Ring, ...]
+    known: frozenset[str]
+    loops: list[str] = field(default_factory=list)
+    names: dict[Var, Expr] = field(default_factory=dict)
+    words: dict[Expr, Expr] = field(default_factory=dict)
+
+    def whole(self) -> Shape:
+        """The shape of the program."""
+        return self.owned(self.shape(self.agent.body, 0))
+
+    def owned(self, shape: Shape) -> Shape:
+        """With names that only this agent knows told from those of others."""
+
+        def names(part: object) -> set[Var]:
+            if isinstance(part, tuple):
+                return {n for p in part for n in names(p)}
+            return set(free_vars(part)) if isinstance(part, Expr) else set()
+
+        own = {v for v in names(shape) if v.name not in self.known and not v.name.startswith("%")}
+        return renamed(shape, {v: Var(f"{v.name} of {self.agent}") for v in own})
+
+    def word(self, ref: SmemRef, depth: int, team: str = "") -> Var:
+        """What a word of the step of a loop's trip is called."""
+        return Var(f"%word {ref.buffer}{_at(ref.coords)} of %{depth - 1}{team}")
+
+    def team(self, ref: SmemRef) -> str:
+        """Which words of a ring this agent loads, if not all."""
+        for ring in self.rings:
+            if ref.buffer in ring.buffers and self.loops:
+                key = self.loops[-1], ring.full
+                if self.way.lengths.get(key) != poly(Const(1)):
+                    return f" of {self.agent}"
+                begin, skip = (d.get(key) for d in (self.way.begins, self.way.skips))
+                if begin is not None or skip is not None:
+                    first = 0 if begin is None else begin.constant()
+                    left = 0 if skip is None else skip.constant()
+                    return as_team(-1 if first is None else first, -1 if left is None else left + 1)
+        return ""
+
+    def shape(self, body: Body, depth: int) -> Shape:
+        """That of a statement list."""
+        found: list[object] = []
+        for n, stmt in enumerate(body):
+            word = self.event(stmt)
+            if word is not None:
+                found.append(word)
+                continue
+            match stmt:
+                case LdWord(out=out, src=src):
+                    self.names[out] = self.word(src, depth, self.team(src))
+                case LdGlobalScalar(out=out, src=src, order="weak"):
+                    at = ", ".join(str(self.key(c)) for c in (src.entry or Const(0), *src.coords))
+                    self.names[out] = Var(f"%memory {src.map}[{at}]")
+                case For():
+                    self.stored(stmt.body, depth + 1)
+                    inner = self.loop(stmt, depth)
+                    if inner is not None:
+                        found.append(inner)
+                case If(cond, then, other):
+                    inside = self.shape(then, depth), self.shape(other, depth)
+                    key = self.key(cond)
+                    if isinstance(key, Const):
+                        found += inside[not key.value]
+                    elif any(inside):
+                        found.append(("if", key, *inside))
+                case Break(cond):
+                    rest = (s for s in (*body[:n], *body[n + 1 :]))
+                    if any(self.happens(s) for s in rest):
+                        found.append(("break", self.key(cond)))
+                case _:
+                    for inner_body in bodies(stmt):
+                        found += self.shape(inner_body, depth)
+        return tuple(found)
+
+    def stored(self, body: Body, depth: int) -> None:
+        """Note what each trip of a loop stores as words, which conditions in it may name."""
+        for stmt in body:
+            if isinstance(stmt, StWord):
+                self.words.setdefault(self.key(stmt.value), self.word(stmt.dst, depth))
+            elif not isinstance(stmt, If) and (not isinstance(stmt, For) or stmt.unroll):
+                for inner in bodies(stmt):
+                    self.stored(inner, depth)
+
+    def happens(self, stmt: Stmt) -> bool:
+        """Whether a statement is an event, or has one in it."""
+        return any(self.event(s) is not None for s in walk((stmt,)))
+
+    def loop(self, loop: For, depth: int) -> Shape | None:
+        """A loop, with the carried values that its shape names."""
+        if not self.happens(loop):
+            return None
+        start, stop, step = (self.key(e) for e in (loop.start, loop.stop, loop.step))
+        self.names[loop.var] = Var(f"%{depth}")
+        scalars = list(scalars_of(loop))
+        inits = {c.var: self.key(c.init) for c in scalars}
+        self.loops.append(loop.var.name)
+        inner = self.shape(loop.body, depth + 1)
+        self.loops.pop()
+        named = [c for c in scalars if uses(inner, c.var)]
+        canonical: dict[Var, Expr] = {c.var: Var(f"%{depth}.{n}") for n, c in enumerate(named)}
+        carried = tuple((inits[c.var], substitute(self.key(c.following), canonical)) for c in named)
+        return ("loop", start, stop, step, carried, renamed(inner, canonical))
+
+    def key(self, e: Expr) -> Expr:
+        """An expression in terms of what is the same for all agents."""
+        e = substitute(self.steps.resolve(e), self.names)
+        return poly(_replaced(e, self.words)).expr() if not _pred(e) else _replaced(e, self.words)
+
+
+def _at(coords: tuple[Expr, ...]) -> str:
+    return f"[{', '.join(map(str, coords))}]"
+
+
+def _pred(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op in ("<", "<=", "==", "!=", "and", "or")
+
+
+def renamed(shape: Shape, names: Mapping[Var, Expr]) -> Shape:
+    """A shape with other names."""
+    return tuple(_renamed(s, names) for s in shape)
+
+
+def _renamed(part: object, names: Mapping[Var, Expr]) -> object:
+    if isinstance(part, tuple):
+        return renamed(part, names)
+    return substitute(part, names) if isinstance(part, Expr) else part
+
+
+def uses(shape: object, var: Var) -> bool:
+    """Whether a shape names a variable."""
+    if isinstance(shape, tuple):
+        return any(uses(s, var) for s in shape)
+    return isinstance(shape, Expr) and var in free_vars(shape)
+
+
+def text(shape: object) -> str:
+    """A shape for people."""
+    if isinstance(shape, tuple):
+        return f"({' '.join(map(text, shape))})"
+    return str(shape)
+
+
+def _replaced(e: Expr, table: dict[Expr, Expr]) -> Expr:
+    """``e`` with whole expressions replaced."""
+    if e in table:
+        return table[e]
+    match e:
+        case Binary(op, a, b):
+            return Binary(op, _replaced(a, table), _replaced(b, table))
+        case Select(c, a, b):
+            return Select(*(_replaced(x, table) for x in (c, a, b)))
+    return e

@@ -1,0 +1,166 @@
+"""Buffers between a warpgroup and TMA stores: who may write a stage, and when it may be stored.
+
+A stage that a store reads is free again once the thread that issued it has waited for its group,
+and the warps have met behind that; it may be stored once all warps have written, each has
+executed ``fence.proxy.async``, and they have met behind that. The four warps of a warpgroup execute
+the same, but for what one thread issues, so the walk of one stands for all (``alike``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from lowering.ground.expr import Const
+from lowering.kernel.control import Elect, Let
+from lowering.kernel.kernel import Kernel
+from lowering.kernel.memory import BulkCommit, BulkWait, TmaStore
+from lowering.kernel.operands import Body, SmemRef, Stmt
+from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync
+from lowering.kernel.traits import Memory
+from lowering.kernel.visit import bodies, map_bodies, operands
+from lowering.proof.agent import Agent
+from lowering.proof.finite import Finite
+from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
+
+__all__ = ["alike", "staged"]
+
+Stage = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Stages by what has been done with them last; those that are in no set are free.
+
+    Args:
+        written: by this warp.
+        fenced: written, and all its threads have executed the fence.
+        ready: the warps have met behind the fence.
+        open: read by stores in no group yet.
+        groups: read by stores in groups, the oldest first.
+        drained: of groups that have been waited for; the warps have not met since.
+    """
+
+    written: frozenset[Stage] = frozenset()
+    fenced: frozenset[Stage] = frozenset()
+    ready: frozenset[Stage] = frozenset()
+    open: frozenset[Stage] = frozenset()
+    groups: tuple[frozenset[Stage], ...] = ()
+    drained: frozenset[Stage] = frozenset()
+
+    @property
+    def read(self) -> frozenset[Stage]:
+        """Stages that a store may still read, as far as all warps know."""
+        return self.open.union(self.drained, *self.groups)
+
+
+@dataclass
+class _Walk(Finite[_State]):
+    agent: Agent
+    buffers: frozenset[str]
+    threads: dict[str, int]
+    touched: set[Stage] = field(default_factory=set)
+
+    def plain(self, stmt: Stmt, state: _State) -> _State:
+        match stmt:
+            case TmaStore(src=src):
+                return self.store(src, state)
+            case BulkCommit():
+                return replace(state, open=frozenset(), groups=(*state.groups, state.open))
+            case BulkWait(pending=n):
+                kept = state.groups[len(state.groups) - n :] if n else ()
+                gone = frozenset[Stage]().union(*state.groups[: len(state.groups) - len(kept)])
+                return replace(state, groups=kept, drained=state.drained | gone)
+            case FenceProxyAsync() if not self.one:
+                fenced = state.fenced | state.written
+                return replace(state, written=frozenset(), fenced=fenced)
+            case BarSync(bar=bar) if self.threads[bar.array] >= 128:
+                return self.met(state)
+            case CtaSync() | ClusterSync():
+                return self.met(state)
+        for ref in operands(stmt):
+            if isinstance(ref, SmemRef) and ref.buffer in self.buffers:
+                state = self.access(stmt, ref, state)
+        return state
+
+    def met(self, state: _State) -> _State:
+        """Behind a barrier of the warpgroup."""
+        ready = state.ready | state.fenced
+        return replace(state, fenced=frozenset(), ready=ready, drained=frozenset())
+
+    def stage(self, ref: SmemRef) -> Stage:
+        at = self.value(ref.stage)
+        if not isinstance(at, Const):
+            raise UnknownError(f"{ref.buffer}[{at}]: the stage is no number")
+        self.touched.add((ref.buffer, at.value))
+        return ref.buffer, at.value
+
+    def store(self, src: SmemRef, state: _State) -> _State:
+        """Behind a store by TMA."""
+        if src.buffer not in self.buffers:
+            raise UnknownError(f"a store from {src.buffer}, which is a ring's")
+        stage = self.stage(src)
+        if stage not in state.ready:
+            why = f"stage {stage[1]} is stored before all warps have written, fenced and met"
+            raise RefutedError("staging", src.buffer, why)
+        return replace(state, open=state.open | {stage})
+
+    def access(self, stmt: Stmt, ref: SmemRef, state: _State) -> _State:
+        """Behind an access through the generic proxy."""
+        if stmt.TRAITS.reads or not stmt.TRAITS.writes & Memory.SHARED:
+            raise UnknownError(f"{stmt.OP} reads {ref.buffer}")
+        stage = self.stage(ref)
+        if stage in state.read:
+            why = f"stage {stage[1]} is written while a store may read it, or may for a warp"
+            raise RefutedError("staging", ref.buffer, why)
+        gone = frozenset({stage})
+        return replace(state, written=state.written | gone, fenced=state.fenced - gone,
+                       ready=state.ready - gone)  # fmt: skip
+
+
+def staged(kernel: Kernel, agents: tuple[Agent, ...], ringed: frozenset[str]) -> list[Obligation]:
+    """Buffers of no ring are written only where nothing reads them, and stored when whole."""
+    buffers = frozenset(b.name for b in kernel.shared) - ringed
+    threads = {b.name: b.threads for b in kernel.named_barriers}
+    name, found = "staging of stores", []
+    owners: dict[Stage, tuple[int, int]] = {}
+    for agent in agents:
+        walk_ = _Walk(agent, buffers, threads)
+        try:
+            ends = walk_.run(agent.body, {_State()})
+            for stage in walk_.touched:
+                group = agent.rank, agent.warps[0] // 4
+                if owners.setdefault((f"{agent.rank}:{stage[0]}", stage[1]), group) != group:
+                    raise UnknownError(f"{stage[0]}[{stage[1]}] is of several warpgroups")
+            if any(s.open or any(s.groups) for s in ends):
+                raise RefutedError("staging", "", "a store may read when its thread has ended")
+        except RefutedError as e:
+            found.append(Obligation(name, f"{e.ring}, {agent}", Verdict.REFUTED, e.why))
+        except UnknownError as e:
+            found.append(Obligation(name, str(agent), Verdict.UNPROVED, str(e)))
+    return found or [Obligation(name, kernel.name)]
+
+
+def alike(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
+    """Warps of one warpgroup execute the same, but for what one thread of one of them does."""
+    groups: dict[tuple[int, int], set[Body]] = {}
+    for agent in agents:
+        if agent.group is None:
+            continue
+        for warp in agent.warps:
+            groups.setdefault((agent.rank, warp // 4), set()).add(_without_elected(agent.body))
+    name = "warps of a group are alike"
+    for (rank, group), programs in groups.items():
+        if len(programs) > 1:
+            why = "warps execute different statements"
+            return Obligation(name, f"CTA {rank}, group {group}", Verdict.REFUTED, why)
+    return Obligation(name, kernel.name)
+
+
+def _without_elected(body: Body) -> Body:
+    """A program without what one thread executes, names, and what holds nothing else."""
+    found = []
+    for stmt in body:
+        inner = map_bodies(stmt, _without_elected)
+        if not isinstance(stmt, Elect | Let) and (not bodies(stmt) or any(bodies(inner))):
+            found.append(inner)
+    return tuple(found)

@@ -1,0 +1,178 @@
+"""Where one agent stands in its rings: the states of the automaton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from lowering.ground.expr import Expr
+from lowering.ground.poly import Poly
+from lowering.kernel.memory import TmaLoad
+from lowering.proof.linear import NOTHING, Facts
+
+__all__ = ["Access", "Fill", "Read", "State", "Told", "Walked", "merged"]
+
+Told = tuple[Expr | None, int]
+"""An arrival: at the barrier of which CTA, its own if None, and of how many threads."""
+
+Step = tuple[str, Poly]
+"""A ring, by its full barrier, and a step of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the warp's threads have done with a stage through the generic proxy: ``done`` anything,
+    then ``fenced`` it for the async proxy, then ``met`` in a barrier of the warp behind that.
+    """
+
+    done: bool = False
+    fenced: bool = False
+    met: bool = False
+
+    def fence(self) -> Access:
+        """Behind ``fence.proxy.async`` by all threads that accessed."""
+        return Access(True, True, False) if self.done else self
+
+    def meet(self) -> Access:
+        """Behind a barrier of the warp."""
+        return replace(self, met=True) if self.done else self
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A step that the warp has waited for and not released to everybody.
+
+    Args:
+        ring: its full barrier.
+        at: the step.
+        access: reads through the generic proxy.
+        told: the arrivals of its release so far.
+        whole: whether all threads know that it is there, not just the one that waited.
+        fenced: whether all threads executed ``fence.proxy.async`` behind the wait.
+    """
+
+    ring: str
+    at: Poly
+    access: Access = Access()
+    told: tuple[Told, ...] = ()
+    whole: bool = True
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A step that the warp may fill.
+
+    Args:
+        ring: its full barrier.
+        at: the step.
+        one: whether one thread has waited for it, and may fill it.
+        access: stores through the generic proxy.
+        told: arrivals at the full barrier.
+        bytes: those that are announced.
+        copies: what TMA brings.
+    """
+
+    ring: str
+    at: Poly
+    one: bool
+    access: Access = Access()
+    told: tuple[Told, ...] = ()
+    bytes: Poly | None = None
+    copies: tuple[TmaLoad, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where an agent stands.
+
+    Args:
+        counts: for each array of mbarriers, the step that it waits for next.
+        reads: steps waited for and not released, in the order of the waits.
+        fills: the last step that it began to fill, of each ring.
+        first: arrivals on empty barriers before any step: (array, stage, arrival).
+        pending: steps that wgmmas read which no commit has put into a group.
+        groups: steps that committed groups read which no wait covers, the oldest first.
+        facts: what is known on this path.
+        trace: how the agent came here, for people.
+    """
+
+    counts: tuple[tuple[str, Poly], ...] = ()
+    reads: tuple[Read, ...] = ()
+    fills: tuple[Fill, ...] = ()
+    first: tuple[tuple[str, int, Told], ...] = ()
+    pending: frozenset[Step] = frozenset()
+    groups: tuple[frozenset[Step], ...] = ()
+    facts: Facts = field(default=NOTHING, compare=False)
+    trace: tuple[str, ...] = field(default=(), compare=False)
+
+    def count(self, array: str) -> Poly:
+        """The step that it waits for next at an array of mbarriers."""
+        return dict(self.counts).get(array, Poly(()))
+
+    def counted(self, array: str, step: Poly) -> State:
+        """With another one."""
+        return replace(self, counts=tuple(sorted({**dict(self.counts), array: step}.items(),
+                                                 key=lambda c: c[0])))  # fmt: skip
+
+    def fill(self, ring: str) -> Fill | None:
+        """What it fills of a ring."""
+        return next((f for f in self.fills if f.ring == ring), None)
+
+    def filling(self, fill: Fill) -> State:
+        """With that in place of what it filled of the ring."""
+        others = (f for f in self.fills if f.ring != fill.ring)
+        return replace(self, fills=tuple(sorted((*others, fill), key=lambda f: f.ring)))
+
+    def moved(self, f: Callable[[Poly], Poly]) -> State:
+        """With ``f`` of every step."""
+
+        def steps(group: Iterable[Step]) -> frozenset[Step]:
+            return frozenset((ring, f(at)) for ring, at in group)
+
+        return replace(
+            self,
+            counts=tuple((a, f(at)) for a, at in self.counts),
+            reads=tuple(replace(r, at=f(r.at)) for r in self.reads),
+            fills=tuple(replace(x, at=f(x.at)) for x in self.fills),
+            pending=steps(self.pending),
+            groups=tuple(map(steps, self.groups)),
+        )
+
+    def said(self, text: str) -> State:
+        """One statement on."""
+        return replace(self, trace=(*self.trace[-11:], text))
+
+
+@dataclass
+class Walked:
+    """What came of one agent's way.
+
+    Args:
+        fills: by ring, what each of its steps is filled with.
+        releases: by ring, the arrivals of a step's release.
+        first: arrivals on empty barriers before any step: (array, stage, arrival).
+        skips: by (loop, array), the steps that a trip leaves to other warps.
+        begins: by (loop, array), the steps in front of a loop that it leaves to other warps.
+        late: empty barriers whose first phases are those of the first releases: what waits for a
+            free stage waits a round less, and there are no first arrivals.
+        lengths: by (loop, array), the steps that a trip takes.
+    """
+
+    fills: dict[str, set[Fill]] = field(default_factory=dict)
+    releases: dict[str, set[frozenset[Told]]] = field(default_factory=dict)
+    first: tuple[tuple[str, int, Told], ...] = ()
+    skips: dict[tuple[str, str], Poly] = field(default_factory=dict)
+    begins: dict[tuple[str, str], Poly] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    lengths: dict[tuple[str, str], Poly] = field(default_factory=dict)
+
+
+def merged(states: Iterable[State]) -> list[State]:
+    """Equal states are one, which knows what all of them did."""
+    found: dict[State, State] = {}
+    for state in states:
+        old = found.get(state)
+        facts = state.facts if old is None else old.facts.common(state.facts)
+        found[state] = replace(old or state, facts=facts)
+    return list(found.values())
