@@ -208,12 +208,14 @@ def cost(problem: Problem, params: MatmulParams) -> Cost:
 
 
 def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int) -> int:
-    """Clusters of tiles; of groups whose sizes are any, half a one more for each than rows fill."""
+    """Clusters of tiles; of groups of any number of rows or columns, half a one more for each than
+    they fill.
+    """
     tile, cluster = params.output_tile, params.cluster_dims
     across_m, across_n = -(-tiles_m // cluster.m), -(-tiles_n // cluster.n)
-    if not problem.grouped:
+    if problem.grouped not in ("m", "n"):
         return problem.batch * across_m * across_n
-    if params.exchange_operands:
+    if problem.grouped == "n":
         filled, others = problem.n / (tile.n * cluster.n), across_m
     else:
         filled, others = problem.m / (tile.m * cluster.m), across_n

@@ -12,10 +12,10 @@ from wsched.run.arguments import (
     Arguments,
     in_memory,
     matrix,
-    stored_matrix,
     torch_dtype,
 )
 from wsched.run.input_error import InputError
+from wsched.run.stored import stored_matrix
 
 if TYPE_CHECKING:
     import torch

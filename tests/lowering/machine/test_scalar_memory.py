@@ -116,6 +116,30 @@ def test_rows_of_groups(load: str, store: str, adversary: Any) -> None:
     assert np.array_equal(d, want)
 
 
+@pytest.mark.parametrize("trans", [False, True])
+def test_rows_and_columns_up_to_a_limit(trans: bool) -> None:
+    """Of a tile that is stored as it is, and of one whose rows are columns there."""
+    k = parse_kernel(f"""
+    kernel k threads 128 cluster 1 dependent grid 1 {{
+      param R: i32
+      param C: i32
+      global x: f32[64, 64]
+      global d: f32[64, 64]
+      griddepcontrol.wait
+      t: frag<f32, 64x64> = frag.load_global x[0, 0]
+      frag.store_global d[0, 0], t, limit=R, trans={str(trans).lower()}, limit_cols=C
+    }}
+    """)
+    assert verify(k) == []
+    x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    for rows, cols in ((0, 9), (13, 31), (64, 64), (99, 1), (-3, 5)):
+        d, wanted = np.full_like(x, np.nan), np.full_like(x, np.nan)
+        run_kernel(k, {"x": x, "d": d}, {"R": rows, "C": cols}, 1)
+        mine = x[: max(rows, 0), :cols]
+        wanted[: mine.shape[0], : mine.shape[1]] = mine
+        assert np.array_equal(d, wanted.T if trans else wanted, equal_nan=True)
+
+
 def test_a_negative_index_is_nowhere() -> None:
     text = """
     kernel k threads 128 cluster 1 grid 1 {
