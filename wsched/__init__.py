@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wsched.run.aligned import aligned_rows
     from wsched.run.compiled import CompiledFusion
     from wsched.run.input_error import InputError
+    from wsched.run.wrong_ends import wrong_ends
     from wsched.schedule.matmul.params import (
         BufferingLoopLevel,
         CachePolicies,
@@ -97,6 +98,7 @@ __all__ = [
     "report",
     "scaled_mm",
     "uninstall",
+    "wrong_ends",
 ]
 
 _HOME = {
@@ -120,6 +122,7 @@ _HOME = {
     "install": "wsched.doors.dropin",
     "report": "wsched.doors.dropin.report",
     "uninstall": "wsched.doors.dropin",
+    "wrong_ends": "wsched.run.wrong_ends",
     "FusionDefinition": "wsched.doors.dropin.definition",
     "CompiledFusion": "wsched.run.compiled",
     "TileChoice": "wsched.schedule.matmul.tiles",

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import (
+    FALSE,
+    ONE,
     ZERO,
     Expr,
     Special,
@@ -23,7 +25,17 @@ from lowering.ground.expr import (
     substitute,
 )
 from lowering.kernel.kernel import GlobalTensor, Ring, Storage
-from lowering.kernel.nodes import Body, Carry, For, GmemRef, HandTile, LdGlobalScalar, Let
+from lowering.kernel.nodes import (
+    Body,
+    Carry,
+    For,
+    GmemRef,
+    HandTile,
+    If,
+    LdGlobalScalar,
+    Let,
+    StGlobalScalar,
+)
 from lowering.nest.loops_from_queue import Word
 from lowering.nest.scope import Shared
 from lowering.nest.work_loops import BEGIN, END, FIRST, STEPS
@@ -90,8 +102,13 @@ class TilesOfGroups:
 
     @property
     def storage(self) -> tuple[Storage, ...]:
-        """The ends."""
-        return (GlobalTensor(self.work.groups.ends, DType.S32, (self.end,)),)
+        """The ends, and a word that says whether some are none."""
+        ends = GlobalTensor(self.work.groups.ends, DType.S32, (self.end,))
+        return ends, GlobalTensor(self.work.groups.wrong, DType.S32, (ONE,))
+
+    @property
+    def _wrong(self) -> GmemRef:
+        return GmemRef(self.work.groups.wrong, (ZERO,))
 
     def filling(self, queue: Ring) -> Body:
         """What finds tiles.
@@ -113,6 +130,7 @@ class TilesOfGroups:
         body: Body = (
             LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
             Let(end, minimum(maximum(read, begin), last)),
+            If(read.eq(end).eq(FALSE), (StGlobalScalar(self._wrong, ONE),)),
             Let(size, end - begin),
             Let(tiles, self.work.tiles_of(size)),
             Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),

@@ -145,6 +145,25 @@ def test_a_captured_graph_serves_other_ends() -> None:
         check_rows(d, x, w, torch.tensor(found))
 
 
+def test_a_replayed_graph_tells_of_ends_that_are_none() -> None:
+    """Nobody has to look at each replay: the word stays until somebody asks."""
+    import torch
+
+    x, w, _ = given((1000, 0, 0, 0), 256, 128)
+    rows, matrices, ends = on_gpu(x, w, torch.tensor([250, 500, 750, 1000], dtype=torch.int32))
+    wsched.grouped_mm(rows, matrices, ends)
+    assert not wsched.wrong_ends()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        wsched.grouped_mm(rows, matrices, ends)
+    for found in ([1, 64, 65, 1000], [9, 3, 700, 990], [3, 3, 700, 990]):
+        ends.copy_(torch.tensor(found))
+        graph.replay()
+    assert wsched.wrong_ends()
+    graph.replay()
+    assert not wsched.wrong_ends()
+
+
 @pytest.mark.parametrize("ends", [(900, 3, 1, 7), (-9, 1 << 30, 0, 5), (-(1 << 31),) * 4])
 def test_ends_that_are_none_write_nothing_outside(ends: tuple[int, ...]) -> None:
     """What lies in front of the result, and behind it, stays."""
@@ -155,4 +174,5 @@ def test_ends_that_are_none_write_nothing_outside(ends: tuple[int, ...]) -> None
     given_ends.copy_(torch.tensor(ends, dtype=torch.int32))
     wsched.compile(grouped(), [x, w, given_ends])(x, w, given_ends, out=memory[200:800])
     torch.cuda.synchronize()
+    assert wsched.wrong_ends()
     assert (memory[:200] == 7).all() and (memory[800:] == 7).all()

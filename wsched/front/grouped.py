@@ -53,7 +53,7 @@ def grouped_mm(
     graph serves other ends. They may lie anywhere: torch wants multiples of 16 bytes of columns. Of
     a row or column of the result behind the last end nothing is known. Ends that fall, or lie
     behind the matrix, are refused for tensors on the CPU; on a GPU no memory but that of the result
-    is written then.
+    is written then, and ``wsched.wrong_ends`` tells.
 
     Args:
         x: bf16 or fp16, of any order of the last two dimensions in memory. What is in groups is

@@ -26,3 +26,8 @@ class Groups:
     ends: str
     axis: str
     along: str
+
+    @property
+    def wrong(self) -> str:
+        """What a kernel calls the word that it writes where an end falls or lies behind."""
+        return f"{self.ends}_wrong"

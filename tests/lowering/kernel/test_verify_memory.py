@@ -21,6 +21,7 @@ kernel good threads 128 cluster 1 grid 1 {
   n: i32 = ld.global.scalar sizes[0], order=acquire.gpu
   start: i64 = ld.global.scalar starts[n, 1]
   on: pred = ld.global.scalar flags[n], uniform=cta
+  elect { st.global.scalar sizes[n], n + 1 }
   near: frag<s32, 64x1> = frag.load_global order[n, 0], limit=n
   t: frag<f32, 64x64> = frag.load_global x[0, 0], limit=n, index=near
   frag.store_global x[0, 0], t, limit=n - 1, index=near
@@ -59,6 +60,11 @@ def test_good() -> None:
          "in: on: pred = ld.global.scalar T[n, n]"),
         ("starts[n, 1]", "starts[n]",
          "starts has 2 dimensions, not 1, in: start: i64 = ld.global.scalar starts[n]"),
+        ("st.global.scalar sizes[n], n", "st.global.scalar starts[n, 0], n",
+         "starts holds s64, scalars are stored of s32, "
+         "in: st.global.scalar starts[n, 0], n + 1"),
+        ("sizes[n], n + 1", "sizes[n], W", "W is i64, s32 is stored from i32, "
+         "in: st.global.scalar sizes[n], W"),
         ("limit=n - 1, index", "limit=W, index",
          "limit W is i64, rows are counted in i32, "
          "in: frag.store_global x[0, 0], t, limit=W, index=near"),

@@ -168,6 +168,12 @@ def test_a_negative_index_is_nowhere() -> None:
          "sizes[4] lies outside sizes[4]"),
         ("n: i32 = ld.global.scalar sizes[0] griddepcontrol.wait",
          "global memory before griddepcontrol.wait: earlier grids may still use it"),
+        ("griddepcontrol.wait elect { st.global.scalar sizes[4], 1 }",
+         "sizes[4] lies outside sizes[4]"),
+        ("elect { st.global.scalar sizes[0], 1 } griddepcontrol.wait",
+         "global memory before griddepcontrol.wait: earlier grids may still use it"),
+        ("griddepcontrol.wait st.global.scalar sizes[0], 1",
+         "sizes is written by 32 threads, not by one"),
         ("griddepcontrol.wait n: i32 = ld.global.scalar sizes[%warp], uniform=cta",
          "sizes[1] is 8, and another warp of the CTA got 7 here"),
     ],
@@ -178,6 +184,18 @@ def test_faults(body: str, why: str) -> None:
     with pytest.raises(MachineError) as e:
         run_kernel(parse_kernel(text), {"sizes": sizes}, {}, 1, adversary="fair")
     assert e.value.what == why
+
+
+def test_a_scalar_is_written() -> None:
+    text = """
+    kernel k threads 32 cluster 1 grid 2 {
+      global d: s32[2]
+      elect { st.global.scalar d[%ctaid.x], %ctaid.x + 5 }
+    }
+    """
+    d = np.zeros(2, np.int32)
+    run_kernel(parse_kernel(text), {"d": d}, {}, 2)
+    assert d.tolist() == [5, 6]
 
 
 def test_types() -> None:
