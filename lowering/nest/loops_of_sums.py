@@ -110,7 +110,7 @@ class LoopsOfSums:
         new, k = self.shared.namer.new, self._steps_of(relation).group
         before, steps, at = Var(new("before")), Var(new("steps")), Var(new(k.label))
         outer = self._carrying(nest.heads[0], before, steps)
-        return LoadNest((outer, Head(at, ZERO, steps, {k: at})), before + at, nest.known)
+        return LoadNest((outer, Head(at, ZERO, steps, {k: at})), before + at, nest.tile, nest.known)
 
     @staticmethod
     def _steps_of(relation: LoadRelation) -> LoadLoop:
