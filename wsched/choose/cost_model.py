@@ -96,6 +96,10 @@ meet at fewer operands in the L2. 12 shapes, same run."""
 UNEVEN = 0.5
 """Tiles of a group that its last rows leave empty, on average over sizes."""
 
+IDLE = 0.5
+"""What of the time of a warpgroup is saved that has nothing of such a tile: its share is loaded all
+the same. Estimated."""
+
 MEMORY_SHARP = 5
 """How sharply the larger of two limits wins, the exponent of their norm: what SMs and what memory
 does, whose bytes come to some CTAs later than to others."""
@@ -219,7 +223,11 @@ def _clusters(problem: Problem, params: MatmulParams, tiles_m: int, tiles_n: int
         filled, others = problem.n / (tile.n * cluster.n), across_m
     else:
         filled, others = problem.m / (tile.m * cluster.m), across_n
-    return ceil(problem.batch * (filled + UNEVEN)) * others
+    empty = UNEVEN
+    if problem.grouped == "m" and not params.ping_pong:
+        warps = params.tile_sizes.warp_tile.m / tile.m
+        empty -= IDLE * UNEVEN * (1 - warps)
+    return ceil(problem.batch * (filled + empty)) * others
 
 
 def places(sms: int, ctas: int) -> int:
