@@ -31,7 +31,7 @@ from lowering.nest.computing import Computing
 from lowering.nest.counted import require_parts, require_perfect
 from lowering.nest.counter import Counter
 from lowering.nest.domains import summed
-from lowering.nest.idle import drained, shared_dimension
+from lowering.nest.idle import drained, shared_dimension, without_idle
 from lowering.nest.partials import PartialResults
 from lowering.nest.place import Place
 from lowering.nest.refusal import refused
@@ -149,7 +149,7 @@ class _Walk:
 
     def _require_one_wait(self, body: Body) -> None:
         """What reads a step of a ring stands in one statement list, at whose end it is released."""
-        waits = [s.ring for s in walk(body) if isinstance(s, Consume)]
+        waits = [s.ring for s in walk(without_idle(body)) if isinstance(s, Consume)]
         for ring, relation in dict(self.part.rings.values()).items():
             if relation.readers[1:] and waits.count(ring) > 1:
                 t = self.plan.fusion.tensor(relation.readers[-1])

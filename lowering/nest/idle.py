@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from lowering.ground.expr import ONE, Var
 from lowering.kernel.nodes import Body, Consume, For, Frag, If, Let, Stmt
-from lowering.kernel.visit import rename, used, walk
+from lowering.kernel.visit import rename, rewrite, used, walk
 from lowering.nest.scope import Namer
 from wsched.fusion import IterDomain, TensorView
 from wsched.schedule.plan import Plan
 from wsched.schedule.proof.sides import ROLES
 
-__all__ = ["drained", "shared_dimension"]
+__all__ = ["drained", "shared_dimension", "without_idle"]
 
 
 def shared_dimension(plan: Plan, lead: TensorView) -> IterDomain | None:
@@ -46,6 +46,17 @@ def drained(body: Body, namer: Namer) -> Body:
     left = _steps(body)
     bound = [v for s in walk(left) for v in _bound(s)]
     return rename(left, {v: Var(namer.new(v.name), v.type) for v in bound})
+
+
+def without_idle(body: Body) -> Body:
+    """Statements without what those do who have nothing of a tile: branches of steps alone."""
+
+    def alone(stmt: Stmt) -> Body | None:
+        if isinstance(stmt, If) and stmt.other and _steps(stmt.other) == stmt.other:
+            return (replace(stmt, other=()),)
+        return None
+
+    return rewrite(body, alone)
 
 
 def _bound(stmt: Stmt) -> list[Var]:

@@ -124,23 +124,23 @@ def _ends(definition: Definition, node: Node) -> str:
 
 def _ranks(definition: Definition, node: Node) -> tuple[int, int]:
     """Dimensions of both operands."""
-    first, second = (_source_rank(definition, node.argument(x, at))
-                     for at, x in enumerate(_NAMES[:2]))  # fmt: skip
+    first, second = (_rank(definition, node.argument(x, at)) for at, x in enumerate(_NAMES[:2]))
     if (first, second) not in FORMS:
         raise UnsupportedError(f"{_CALL} of {first} and {second} dimensions", _FORM)
     return first, second
 
 
-def _source_rank(definition: Definition, value: Value) -> int:
+def _rank(definition: Definition, value: Value) -> int:
+    """Dimensions of the input that an operand is, or is the transpose of."""
     node = definition.node(value.name) if isinstance(value, Ref) else None
-    if node is not None and node.op not in ("define_tensor", "permute"):
-        raise UnsupportedError(
-            f"fd.ops.{node.op} on an operand of {_CALL}", "an input, or its transpose"
-        )
-    while node is not None and node.op == "permute" and isinstance(node.operands[0], Ref):
-        node = definition.node(node.operands[0].name)
-    shape = node.get("shape") if node is not None else None
-    return len(shape) if isinstance(shape, tuple) else 0
+    while node is not None and node.op == "permute":
+        value = node.operands[0]
+        node = definition.node(value.name) if isinstance(value, Ref) else None
+    shape = node.get("shape") if node is not None and node.op == "define_tensor" else None
+    if not isinstance(shape, tuple):
+        what = text_of(value) if node is None else f"fd.ops.{node.op}"
+        raise UnsupportedError(f"{what} on an operand of {_CALL}", "an input, or its transpose")
+    return len(shape)
 
 
 class _Form:
@@ -169,12 +169,7 @@ class _Form:
 
     def _way(self, value: Value) -> Iterator[str]:
         """Names from an operand to the input that it is, which change with the groups."""
-        while isinstance(value, Ref):
-            made = self._definition.node(value.name)
-            if made is None or made.op not in ("define_tensor", "permute"):
-                op = value.name if made is None else f"fd.ops.{made.op}"
-                raise UnsupportedError(f"{op} on an operand of {_CALL}",
-                                       "an input, or its transpose")  # fmt: skip
+        while isinstance(value, Ref) and (made := self._definition.node(value.name)) is not None:
             yield made.results[0]
             value = made.operands[0] if made.op == "permute" else None
 

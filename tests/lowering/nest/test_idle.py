@@ -12,7 +12,7 @@ import wsched
 from lowering.kernel.nodes import Consume, FragFill, If, MmaTile
 from lowering.kernel.visit import walk
 from lowering.machine import MachineError
-from tests.grouped import check_rows, given, grouped
+from tests.grouped import GATE, check_rows, gated, given, grouped
 from tests.run.test_grouped import SMALL, run
 from tests.schedules import cooperative, dynamic
 from wsched.run.arguments import bind
@@ -76,6 +76,15 @@ def test_three_warpgroups_of_a_cluster() -> None:
     assert len(branches(made)) == 1
     for seed in range(3):
         check_rows(run(made, inputs, seed=seed), *inputs)
+
+
+def test_two_products_of_a_tile() -> None:
+    """Gate and up read the same steps, once in the loop that multiplies."""
+    x, w, ends = given((3, 70, 0, 129), 40, 96)
+    made = wsched.compile(GATE, [x, w, ends, w.flip(0)], params=dynamic(SMALL["two groups"]))
+    assert len(branches(made)) == 1
+    (d,) = made(x, w, ends, w.flip(0))
+    assert torch.equal(d, gated(x, w, w.flip(0), ends))
 
 
 def test_without_their_steps_the_loads_wait_for_ever() -> None:
