@@ -308,14 +308,10 @@ class _Walk:
 
     def _left(self, d: IterDomain) -> Expr:
         """How much the group has along a dimension, from this warpgroup's part of the tile on."""
-        groups = self.plan.fusion.groups
-        assert groups is not None
-        known = {self.graph.group(x): ZERO + 0 for x in self.lead.loop}
-        for x in self.lead.loop:
-            if x.parallel in ROLES:
-                known[self.graph.group(x)] = self.on_warpgroup(x)
-        found = self._found(known | self.known)
-        return Var(groups.along) - found[FIRST] - found[self.graph.group(d)]
+        pairs = ((x, x.parallel in ROLES) for x in self.lead.loop)
+        own = {self.graph.group(x): self.on_warpgroup(x) if r else ZERO + 0 for x, r in pairs}
+        found = self._found(own | self.known)
+        return d.extent - found[FIRST] - found[self.graph.group(d)]
 
     def unrolled(self, node: Loop, depth: int) -> Body:
         """A loop over parts of what is in registers, whose numbers the compiler has to know."""
